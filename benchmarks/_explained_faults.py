@@ -1,4 +1,6 @@
-"""Networks with one planted fault each, of which :mod:`explained_faults` says whether ``explain`` names it."""
+"""Networks with one planted fault each, of which :mod:`explained_faults` says whether
+``explain`` names it.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,23 @@ from typing import Any
 import numpy as np
 
 HANDED_ON = {"Relu", "LeakyRelu", "Clip", "MaxPool", "AveragePool", "BatchNormalization"}
-"""Operators that keep channels apart and give a positive multiple of a channel that same multiple."""
+"""Operators that keep channels apart and give a positive multiple of a channel that same
+multiple.
+"""
 
 IMBALANCE = (100.0, 1000.0)  # how many times as large some channels are
 CLIPPED = (0.06, 0.2)  # the share of an activation's range that is left
 OUTLIER = (50.0, 200.0)  # a weight, in the greatest ones of its layer
 SCALES = (0.5, 0.7, 1.5, 2.0)
-SLOW = ("uint32", "int32", "int64")  # ONNX Runtime multiplies matrices of these without vector instructions
+# ONNX Runtime multiplies matrices of these without vector instructions
+SLOW = ("uint32", "int32", "int64")
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A model with a fault, the model that it is compared with (none for a slow one), and the names that count."""
+    """A model with a fault, the model that it is compared with (none for a slow one), and the
+    names that count.
+    """
 
     kind: str
     path: Path
@@ -65,7 +72,9 @@ class Network:
         """Store a tensor anew."""
         from onnx import numpy_helper
 
-        self.stored[name].CopyFrom(numpy_helper.from_array(array.astype(self.array(name).dtype), name))
+        self.stored[name].CopyFrom(
+            numpy_helper.from_array(array.astype(self.array(name).dtype), name)
+        )
 
     def save(self, path: Path) -> Path:
         """Write the file."""
@@ -76,7 +85,11 @@ class Network:
 
     def weighted(self, *kinds: str) -> list[Any]:
         """Return the nodes of these kinds whose second input is stored."""
-        return [node for node in self.graph.node if node.op_type in kinds and node.input[1] in self.stored]
+        return [
+            node
+            for node in self.graph.node
+            if node.op_type in kinds and node.input[1] in self.stored
+        ]
 
     def chains(self) -> Iterator[list[Any]]:
         """Yield each way from a convolution to the next one along which channels stay apart."""
@@ -90,8 +103,11 @@ class Network:
                 chain.append(self.readers[name][0])
                 if chain[-1].op_type not in HANDED_ON:
                     break
-            ends = chain[-1].op_type == "Conv" and len(chain) > 1 and chain[-1].input[1] in self.stored
-            if ends and not any(node.op_type == "Clip" for node in chain):  # a fixed limit is no multiple
+            ends = (
+                chain[-1].op_type == "Conv" and len(chain) > 1 and chain[-1].input[1] in self.stored
+            )
+            # a fixed limit is no multiple
+            if ends and not any(node.op_type == "Clip" for node in chain):
                 yield chain
 
 
@@ -106,7 +122,10 @@ def imbalanced(path: Path, to: Path, random: np.random.Generator) -> Planted | N
     last = norms[-1] if norms else chain[0]
     names = [name for name in last.input[1:3] if name]
     channels = len(network.array(names[0]))
-    some, factor = random.choice(channels, min(3, channels // 2), replace=False), random.uniform(*IMBALANCE)
+    some, factor = (
+        random.choice(channels, min(3, channels // 2), replace=False),
+        random.uniform(*IMBALANCE),
+    )
     for name in names:
         array = network.array(name)
         array[some] *= factor
@@ -142,13 +161,16 @@ def clipped(path: Path, to: Path, random: np.random.Generator) -> Planted | None
         for node in network.weighted("QuantizeLinear")
         if node.input[0] in network.makers
         and network.makers[node.input[0]].op_type in ("Conv", "Relu", "Add", "LeakyRelu", "Sigmoid")
-    ]  # fmt: skip
+    ]
     if not nodes:
         return None
     node = nodes[random.integers(len(nodes))]
     network.change(node.input[1], network.array(node.input[1]) * random.uniform(*CLIPPED))
     return Planted(
-        "clipped range", network.save(to), None, frozenset(_short(each.name) for each in _layer(network, node.input[0]))
+        "clipped range",
+        network.save(to),
+        None,
+        frozenset(_short(each.name) for each in _layer(network, node.input[0])),
     )
 
 
@@ -157,8 +179,16 @@ def scaled(path: Path, to: Path, random: np.random.Generator) -> Planted | None:
     network = Network(path)
     found = []
     for node in network.graph.node:
-        maker = network.makers.get(node.input[1]) if node.op_type in ("Conv", "Gemm", "MatMul") else None
-        if maker is not None and maker.op_type == "DequantizeLinear" and maker.input[0] in network.stored:
+        maker = (
+            network.makers.get(node.input[1])
+            if node.op_type in ("Conv", "Gemm", "MatMul")
+            else None
+        )
+        if (
+            maker is not None
+            and maker.op_type == "DequantizeLinear"
+            and maker.input[0] in network.stored
+        ):
             found.append((node, maker.input[1]))
     if not found:
         return None
@@ -183,9 +213,16 @@ def _short(name: str) -> str:
 
 
 def slow(to: Path, random: np.random.Generator) -> Planted:
-    """Write a network of matrix products, of which one has numbers that its runtime multiplies one by one."""
+    """Write a network of matrix products, of which one has numbers that its runtime multiplies
+    one by one.
+    """
     place, depth = int(random.integers(2, 8)), int(random.integers(9, 15))
-    return Planted("slow operation", products(to, random, depth, place), None, frozenset({f"MatMul_{place:03d}_"}))
+    return Planted(
+        "slow operation",
+        products(to, random, depth, place),
+        None,
+        frozenset({f"MatMul_{place:03d}_"}),
+    )
 
 
 def products(to: Path, random: np.random.Generator, depth: int, slow: int | None) -> Path:
@@ -205,18 +242,37 @@ def products(to: Path, random: np.random.Generator, depth: int, slow: int | None
             nodes += [
                 helper.make_node("Cast", [name], [f"a{number}"], f"To_{number:03d}_", to=whole),
                 helper.make_node("MatMul", [f"a{number}", f"w{number}"], [f"b{number}"], product),
-                helper.make_node("Cast", [f"b{number}"], [f"c{number}"], f"Back_{number:03d}_", to=TensorProto.FLOAT),
-            ]  # fmt: skip
+                helper.make_node(
+                    "Cast",
+                    [f"b{number}"],
+                    [f"c{number}"],
+                    f"Back_{number:03d}_",
+                    to=TensorProto.FLOAT,
+                ),
+            ]
         else:
             stored.append(numpy_helper.from_array(weights, f"w{number}"))
             nodes.append(helper.make_node("MatMul", [name, f"w{number}"], [f"c{number}"], product))
-        nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"], f"Relu_{number:03d}_"))
+        nodes.append(
+            helper.make_node("Relu", [f"c{number}"], [f"r{number}"], f"Relu_{number:03d}_")
+        )
         name = f"r{number}"
-    sides = [helper.make_tensor_value_info(each, TensorProto.FLOAT, ["n", rows, width]) for each in ("x", name)]
+    sides = [
+        helper.make_tensor_value_info(each, TensorProto.FLOAT, ["n", rows, width])
+        for each in ("x", name)
+    ]
     graph = helper.make_graph(nodes, "products", sides[:1], sides[1:], stored)
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(to))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(to)
+    )
     return to
 
 
-IN_FLOATS: tuple[Callable[[Path, Path, np.random.Generator], Planted | None], ...] = (imbalanced, outlier)
-IN_INTEGERS: tuple[Callable[[Path, Path, np.random.Generator], Planted | None], ...] = (clipped, scaled)
+IN_FLOATS: tuple[Callable[[Path, Path, np.random.Generator], Planted | None], ...] = (
+    imbalanced,
+    outlier,
+)
+IN_INTEGERS: tuple[Callable[[Path, Path, np.random.Generator], Planted | None], ...] = (
+    clipped,
+    scaled,
+)

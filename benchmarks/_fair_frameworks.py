@@ -1,4 +1,6 @@
-"""How benchmarks/fair.py runs each framework: our default, the options that are searched, and its own tool."""
+"""How benchmarks/fair.py runs each framework: our default, the options that are searched, and
+its own tool.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class IREEWithFlags(IREECompiler):
 
 @dataclass(frozen=True)
 class Way:
-    """A configuration of a framework: compilers and a runtime, with arguments that are not the usual ones.
+    """A configuration of a framework: compilers and a runtime, with arguments that are not the
+    usual ones.
 
     Attributes
     ----------
@@ -58,14 +61,17 @@ class Way:
 
     def made(self) -> tuple[list[ModelCompiler], Runtime]:
         """Make the components, for one sample a call as every command does."""
-        classes = [find(one, ModelCompiler) if isinstance(one, str) else one for one in self.compilers]
+        classes = [
+            find(one, ModelCompiler) if isinstance(one, str) else one for one in self.compilers
+        ]
         compilers = [for_batch(cls.from_json(dict(self.compiling)), 1) for cls in classes]
         return compilers, for_batch(find(self.runtime, Runtime).from_json(dict(self.running)), 1)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A goal that a framework's row is known to miss, and why; it still fails where it is missed by more.
+    """A goal that a framework's row is known to miss, and why; it still fails where it is missed by
+    more.
 
     Attributes
     ----------
@@ -85,7 +91,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Framework:
-    """How a framework is run by default, what else its options offer, its own tool, and what is known to miss a goal.
+    """How a framework is run by default, what else its options offer, its own tool, and what is
+    known to miss a goal.
 
     Attributes
     ----------
@@ -104,7 +111,11 @@ def frameworks(tune_seconds: float) -> dict[str, Framework]:
     """Return the frameworks by name; TVM is tuned for so long, or not at all with 0."""
     any_size = {"fixed_batch": 0}
     iree, tvm, aoti = ("IREECompiler",), ("TVMCompiler",), ("TorchInductorCompiler",)
-    openvino, executorch, tflite = ("OpenVINOCompiler",), ("ExecuTorchCompiler",), ("TFLiteCompiler",)
+    openvino, executorch, tflite = (
+        ("OpenVINOCompiler",),
+        ("ExecuTorchCompiler",),
+        ("TFLiteCompiler",),
+    )
 
     def flagged(*flags: str) -> Way:
         return Way("IREERuntime", (IREEWithFlags,), {"flags": list(flags)}, slow=True)
@@ -186,7 +197,9 @@ def frameworks(tune_seconds: float) -> dict[str, Framework]:
         "tvm": Framework(
             "onnx",
             Way("TVMRuntime", tvm),
-            {"tuned": Way("TVMRuntime", tvm, {"tune_seconds": tune_seconds}, slow=True)} if tune_seconds else {},
+            {"tuned": Way("TVMRuntime", tvm, {"tune_seconds": tune_seconds}, slow=True)}
+            if tune_seconds
+            else {},
             time_evaluator,
         ),
     }

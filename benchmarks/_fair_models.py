@@ -1,4 +1,5 @@
-"""The models of benchmarks/fair.py, with seeded random weights, as files of the frameworks that made them.
+"""The models of benchmarks/fair.py, with seeded random weights, as files of the frameworks that
+made them.
 
 How fast a network runs does not depend on what its weights are.
 """
@@ -12,7 +13,10 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.modelwrappers.classification.mobilenet import PyTorchMobileNetV2, TensorFlowPetDatasetMobileNetV2
+from nnpipe.modelwrappers.classification.mobilenet import (
+    PyTorchMobileNetV2,
+    TensorFlowPetDatasetMobileNetV2,
+)
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
@@ -37,23 +41,35 @@ class PyTorchResNet8(PyTorchWrapper):
             def __init__(self, given: int, width: int, stride: int) -> None:
                 super().__init__()
                 self.first = nn.Sequential(
-                    nn.Conv2d(given, width, 3, stride, 1), nn.BatchNorm2d(width), nn.ReLU(),
-                    nn.Conv2d(width, width, 3, 1, 1), nn.BatchNorm2d(width),
-                )  # fmt: skip
+                    nn.Conv2d(given, width, 3, stride, 1),
+                    nn.BatchNorm2d(width),
+                    nn.ReLU(),
+                    nn.Conv2d(width, width, 3, 1, 1),
+                    nn.BatchNorm2d(width),
+                )
                 self.around = nn.Conv2d(given, width, 1, stride) if stride > 1 else nn.Identity()
 
             def forward(self, x: Any) -> Any:
                 return nn.functional.relu(self.first(x) + self.around(x))
 
         return nn.Sequential(
-            nn.Conv2d(3, 16, 3, 1, 1), nn.BatchNorm2d(16), nn.ReLU(),
-            Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2),
-            nn.AvgPool2d(8), nn.Flatten(), nn.Linear(64, 10), nn.Softmax(1),
-        )  # fmt: skip
+            nn.Conv2d(3, 16, 3, 1, 1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            Block(16, 16, 1),
+            Block(16, 32, 2),
+            Block(32, 64, 2),
+            nn.AvgPool2d(8),
+            nn.Flatten(),
+            nn.Linear(64, 10),
+            nn.Softmax(1),
+        )
 
 
 class KerasResNet(TensorFlowWrapper):
-    """ResNet8, one block a stage, or ResNet20, three; with a convolution around blocks that halve the picture."""
+    """ResNet8, one block a stage, or ResNet20, three; with a convolution around blocks that
+    halve the picture.
+    """
 
     blocks: int = 1
 

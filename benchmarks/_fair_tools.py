@@ -1,7 +1,8 @@
 """The frameworks' own ways of timing a model, for benchmarks/fair.py.
 
-Each is a context manager that takes an artifact and inputs, and gives a function that times calls: seconds of each, or
-means of a few where the tool tells no more.  Before those a few calls go that do not count, as before ours.
+Each is a context manager that takes an artifact and inputs, and gives a function that times calls:
+seconds of each, or means of a few where the tool tells no more.  Before those a few calls go that
+do not count, as before ours.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ Tool = Callable[[Artifact, Inputs], contextlib.AbstractContextManager[Timer]]
 
 
 def warming(calls: int) -> int:
-    """Return how many calls go before so many that count: whoever ran before has taken the caches."""
+    """Return how many calls go before so many that count: whoever ran before has taken the
+    caches.
+    """
     return max(2, calls // 2)
 
 
@@ -68,11 +71,17 @@ def onnxruntime_loop(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    free = {axis for spec in onnxruntime.InferenceSession(str(artifact.path)).get_inputs() for axis in spec.shape[:1]}
+    free = {
+        axis
+        for spec in onnxruntime.InferenceSession(str(artifact.path)).get_inputs()
+        for axis in spec.shape[:1]
+    }
     for name in free:
         if isinstance(name, str):
             options.add_free_dimension_override_by_name(name, 1)
-    session = onnxruntime.InferenceSession(str(artifact.path), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(artifact.path), options, providers=["CPUExecutionProvider"]
+    )
     given = dict(inputs)
     yield loop(lambda: session.run(None, given))
 
@@ -86,11 +95,15 @@ class _OneSample:
 
 @contextlib.contextmanager
 def benchmark_app(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
-    """Yield the loop of ``benchmark_app -api sync``; the command itself prints medians in steps of 10 us only."""
+    """Yield the loop of ``benchmark_app -api sync``; the command itself prints medians in steps
+    of 10 us only.
+    """
     import openvino
     from openvino.tools.benchmark.benchmark import Benchmark
 
-    app = Benchmark("CPU", number_infer_requests=1, number_iterations=20, api_type="sync", inference_only=True)
+    app = Benchmark(
+        "CPU", number_infer_requests=1, number_iterations=20, api_type="sync", inference_only=True
+    )
     with tempfile.TemporaryDirectory() as folder:
         with zipfile.ZipFile(artifact.path) as archive:
             archive.extractall(folder, ["model.xml", "model.bin"])
@@ -111,7 +124,9 @@ def benchmark_app(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
 
 @contextlib.contextmanager
 def iree_benchmark_module(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
-    """Yield iree-benchmark-module on the module; it tells means of as many calls as it takes for 10 ms."""
+    """Yield iree-benchmark-module on the module; it tells means of as many calls as it takes for
+    10 ms.
+    """
     file = read_sealed(artifact.path, "iree")
     with tempfile.TemporaryDirectory() as folder:
         module = Path(folder, "model.vmfb")
@@ -121,14 +136,21 @@ def iree_benchmark_module(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]
             np.save(Path(folder, f"{number}.npy"), inputs[spec.name])
             arguments.append(f"--input=@{folder}/{number}.npy")
         command = [
-            str(Path(sys.executable).parent / "iree-benchmark-module"), f"--module={module}", "--device=local-sync",
-            f"--function={file.notes['function']}", *arguments, "--benchmark_format=json",
-            "--benchmark_min_time=0.01s", "--benchmark_repetitions=3",
-        ]  # fmt: skip
+            str(Path(sys.executable).parent / "iree-benchmark-module"),
+            f"--module={module}",
+            "--device=local-sync",
+            f"--function={file.notes['function']}",
+            *arguments,
+            "--benchmark_format=json",
+            "--benchmark_min_time=0.01s",
+            "--benchmark_repetitions=3",
+        ]
         scale = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
         def timed(calls: int) -> list[float]:
-            said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            said = json.loads(
+                subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            )
             runs = [run for run in said["benchmarks"] if run["run_type"] == "iteration"]
             return [run["real_time"] * scale[run["time_unit"]] for run in runs]
 
@@ -157,12 +179,19 @@ def time_evaluator(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
 
 
 def _torch_timer(call: Callable[..., Any], given: tuple[Any, ...]) -> Timer:
-    """Return torch.utils.benchmark's timer of one call, which sets the number of threads, warms up and times."""
+    """Return torch.utils.benchmark's timer of one call, which sets the number of threads, warms
+    up and times.
+    """
     import torch
     from torch.utils.benchmark import Timer as TorchTimer
 
     with torch.inference_mode():
-        timer = TorchTimer("call(*given)", setup="call(*given)", globals={"call": call, "given": given}, num_threads=1)
+        timer = TorchTimer(
+            "call(*given)",
+            setup="call(*given)",
+            globals={"call": call, "given": given},
+            num_threads=1,
+        )
 
     def timed(calls: int) -> list[float]:
         with torch.inference_mode():
@@ -176,7 +205,9 @@ def inductor_benchmark(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
     """Yield torch.utils.benchmark on what AOTInductor compiled."""
     import torch
 
-    package = torch._inductor.aoti_load_package(io.BytesIO(read_sealed(artifact.path, "aoti").content))
+    package = torch._inductor.aoti_load_package(
+        io.BytesIO(read_sealed(artifact.path, "aoti").content)
+    )
     yield _torch_timer(package, tuple(map(torch.from_numpy, inputs.values())))
 
 
@@ -184,9 +215,9 @@ def inductor_benchmark(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
 def torch_benchmark(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
     """Yield torch.utils.benchmark on the fastest of PyTorch's own ways to run an exported program.
 
-    ``ExportedProgram.module()`` is what its pages show; it packs and unpacks arguments in Python around the graph, for
-    longer than a small model takes.  ``graph_module`` is that graph.  Both are tried with convolutions laid out as
-    they were exported and with channels last.
+    ``ExportedProgram.module()`` is what its pages show; it packs and unpacks arguments in Python
+    around the graph, for longer than a small model takes.  ``graph_module`` is that graph.  Both
+    are tried with convolutions laid out as they were exported and with channels last.
     """
     import torch
     from torch.export.graph_signature import InputKind
@@ -200,7 +231,9 @@ def torch_benchmark(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
         held = {**program.state_dict, **program.constants}
         user = iter(given)
         arguments = tuple(
-            next(user) if spec.kind is InputKind.USER_INPUT else _laid_out(held[spec.target], layout)
+            next(user)
+            if spec.kind is InputKind.USER_INPUT
+            else _laid_out(held[spec.target], layout)
             for spec in program.graph_signature.input_specs
         )
         timers[f"module() {layout}"] = _torch_timer(module, (tensors,))
@@ -227,7 +260,9 @@ def executorch_loop(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
 
 @contextlib.contextmanager
 def litert_loop(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
-    """Yield a bare loop around LiteRT's ``invoke``; its benchmark_model is no part of the package."""
+    """Yield a bare loop around LiteRT's ``invoke``; its benchmark_model is no part of the
+    package.
+    """
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_path=str(artifact.path), num_threads=1)
@@ -243,8 +278,8 @@ def litert_loop(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
 def keras_loop(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
     """Yield a bare loop around the fastest of Keras' and TensorFlow's own ways to call a model.
 
-    They are the model itself in a ``tf.function``, called by its concrete function, that frozen, compiled by XLA, and
-    ``predict_on_batch``.
+    They are the model itself in a ``tf.function``, called by its concrete function, that frozen,
+    compiled by XLA, and ``predict_on_batch``.
     """
     import keras
     import tensorflow
@@ -256,7 +291,9 @@ def keras_loop(artifact: Artifact, inputs: Inputs) -> Iterator[Timer]:
     traced = tensorflow.function(lambda given: model(given, training=False), autograph=False)
     concrete = traced.get_concrete_function(tensorflow.TensorSpec(tensor.shape, tensor.dtype))
     frozen = convert_variables_to_constants_v2(concrete)
-    compiled = tensorflow.function(lambda given: model(given, training=False), autograph=False, jit_compile=True)
+    compiled = tensorflow.function(
+        lambda given: model(given, training=False), autograph=False, jit_compile=True
+    )
     timers = {
         "frozen": loop(lambda: frozen(tensor)),
         # Without a wrapper in Python that takes 0.8 ms.

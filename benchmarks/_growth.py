@@ -28,11 +28,14 @@ def growth(
     limit
         What the cost at the greatest may be.
     steepest
-        The greatest exponent: 1 is proportional, 2 quadratic; ``None`` where only the cost is judged.
+        The greatest exponent: 1 is proportional, 2 quadratic; ``None`` where only the cost is
+        judged.
     seen_on
         The processor on which the goal was seen to hold.
     """
-    exponent = math.log(costs[-1] / costs[0]) / math.log(sizes[-1] / sizes[0]) if min(costs) > 0 else 0.0
+    exponent = (
+        math.log(costs[-1] / costs[0]) / math.log(sizes[-1] / sizes[0]) if min(costs) > 0 else 0.0
+    )
     goal = f"at most {limit:g} {unit} at {sizes[-1]:,}"
     if steepest is not None:
         goal += f", exponent at most {steepest:g}"

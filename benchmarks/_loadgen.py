@@ -1,4 +1,6 @@
-"""MLPerf's LoadGen from Python (``pip install mlcommons-loadgen``), as far as benchmarks set it beside nnpipe."""
+"""MLPerf's LoadGen from Python (``pip install mlcommons-loadgen``), as far as benchmarks set it
+beside nnpipe.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,9 @@ def drive(
     Returns
     -------
     dict
-        ``p50``, ``p90``, ``p99`` in nanoseconds; ``rate`` and ``sample_rate``, queries and samples a second from the
-        first sent to the last answered; ``between_ns``, the median from sending one to sending the next.
+        ``p50``, ``p90``, ``p99`` in nanoseconds; ``rate`` and ``sample_rate``, queries and samples
+        a second from the first sent to the last answered; ``between_ns``, the median from sending
+        one to sending the next.
     """
     import mlperf_loadgen as lg
 
@@ -101,7 +104,11 @@ def drive(
     found = {
         f"p{share}": float(match[1])
         for share in (50, 90, 99)
-        if (match := re.search(rf"^{share}\.00 percentile latency \(ns\)\s*:\s*([\d.]+)", summary, re.M))
+        if (
+            match := re.search(
+                rf"^{share}\.00 percentile latency \(ns\)\s*:\s*([\d.]+)", summary, re.M
+            )
+        )
     }
     found["rate"] = len(stamps) / 2 / ((stamps[-1] - stamps[0]) / 1e9)
     found["sample_rate"] = answered / ((stamps[-1] - stamps[0]) / 1e9)

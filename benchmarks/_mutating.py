@@ -1,4 +1,5 @@
-"""Small faults that one can plant in a source file: a comparison flipped, a number changed, a returned value dropped.
+"""Small faults that one can plant in a source file: a comparison flipped, a number changed, a
+returned value dropped.
 
 A mutation replaces one expression of a function's body, or one ``return``.
 What stands in annotations, default values, decorators and formatted strings is
@@ -62,12 +63,16 @@ def mutations_of(source: bytes) -> list[Mutation]:
             assert node.end_lineno is not None
             assert node.end_col_offset is not None
             end = begins[node.end_lineno - 1] + node.end_col_offset
-            found.append(Mutation(kind, range(statement.lineno, node.end_lineno + 1), start, end, new))
+            found.append(
+                Mutation(kind, range(statement.lineno, node.end_lineno + 1), start, end, new)
+            )
     return sorted(found, key=lambda mutation: (mutation.start, mutation.end, mutation.kind))
 
 
 def _within_functions(tree: ast.AST) -> Iterator[tuple[ast.stmt, ast.expr | ast.Return]]:
-    """Yield the expressions and returns of all functions' bodies, each with the statement that it belongs to."""
+    """Yield the expressions and returns of all functions' bodies, each with the statement that
+    it belongs to.
+    """
     for function in ast.walk(tree):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for statement in function.body:
@@ -95,7 +100,10 @@ def _changes(node: ast.expr | ast.Return) -> Iterator[tuple[str, str]]:
     elif isinstance(node, ast.BoolOp):
         yield "and, or", f"({ast.unparse(ast.BoolOp(_other(node.op), node.values))})"
     elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        yield "arithmetic", f"({ast.unparse(ast.BinOp(node.left, _ARITHMETIC[type(node.op)](), node.right))})"
+        yield (
+            "arithmetic",
+            f"({ast.unparse(ast.BinOp(node.left, _ARITHMETIC[type(node.op)](), node.right))})",
+        )
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield "negation", f"({ast.unparse(node.operand)})"
     elif isinstance(node, ast.IfExp):
@@ -104,7 +112,11 @@ def _changes(node: ast.expr | ast.Return) -> Iterator[tuple[str, str]]:
         yield "constant", repr(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         yield "constant", repr(node.value + 1)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("len", "range"):
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("len", "range")
+    ):
         if node.func.id == "len":
             yield "off by one", f"({ast.unparse(node)} - 1)"
         elif not isinstance(node.args[-1], ast.Starred):

@@ -1,8 +1,8 @@
 """Two models of each task on the same made-up samples, of which most are judged alike.
 
-Each function draws samples of a population and what two models predict for them.  Models differ on a tenth of the
-samples or so, and scores are rounded, so that most differences are 0 and many scores are equal, as after a
-quantisation.
+Each function draws samples of a population and what two models predict for them.  Models differ on
+a tenth of the samples or so, and scores are rounded, so that most differences are 0 and many scores
+are equal, as after a quantisation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from _paired_pictures import Floats, Ints, Pair, anomaly_maps, detections, masks, poses, segmentations
+from _paired_pictures import (
+    Floats,
+    Ints,
+    Pair,
+    anomaly_maps,
+    detections,
+    masks,
+    poses,
+    segmentations,
+)
 
 from nnpipe.core.evaluation import Evaluation, Ragged
 
@@ -63,18 +72,29 @@ def classifications(random: np.random.Generator, count: int) -> Pair:
     again = np.where(change, random.integers(1, 7, count), rank)
     names = tuple("abcdefg")
     made = [
-        {"truth": truth, "predicted": each, "rank": np.where(each == truth, 0, place).astype(np.int32)}
+        {
+            "truth": truth,
+            "predicted": each,
+            "rank": np.where(each == truth, 0, place).astype(np.int32),
+        }
         for each, place in ((one, rank), (other, again))
     ]
-    return Evaluation("classification", made[0], names), Evaluation("classification", made[1], names)
+    return Evaluation("classification", made[0], names), Evaluation(
+        "classification", made[1], names
+    )
 
 
 def regressions(random: np.random.Generator, count: int) -> Pair:
     """Return two models whose predictions differ for a tenth of the samples."""
     truth = random.normal(size=(count, 1))
     one = truth + random.normal(0, 0.3, truth.shape)
-    other = np.where(random.random(truth.shape) < 0.1, one + random.normal(0.2, 0.5, truth.shape), one)
-    made = [{"truth": truth.astype(np.float32), "predicted": each.astype(np.float32)} for each in (one, other)]
+    other = np.where(
+        random.random(truth.shape) < 0.1, one + random.normal(0.2, 0.5, truth.shape), one
+    )
+    made = [
+        {"truth": truth.astype(np.float32), "predicted": each.astype(np.float32)}
+        for each in (one, other)
+    ]
     return Evaluation("regression", made[0]), Evaluation("regression", made[1])
 
 
@@ -88,25 +108,36 @@ def anomalies(random: np.random.Generator, count: int) -> Pair:
 
 
 def forecasts(random: np.random.Generator, count: int) -> Pair:
-    """Return two models that differ in a third of the stretches of series; windows of a stretch share their errors."""
+    """Return two models that differ in a third of the stretches of series; windows of a stretch
+    share their errors.
+    """
     block = np.repeat(np.arange(count), _WINDOWS)
     shape = (len(block), 4, 1)
     truth = random.normal(size=shape)
-    size = np.exp(random.normal(0, 0.4, count))[block, None, None]  # some stretches are harder than others
+    # some stretches are harder than others
+    size = np.exp(random.normal(0, 0.4, count))[block, None, None]
     common = random.normal(size=(count, 1, 1))[block]
     one = truth + size * (0.6 * common + 0.4 * random.normal(size=shape))
     change = random.normal(0.05, 0.3, (count, 1, 1)) * (random.random((count, 1, 1)) < 0.3)
     other = one + change[block] * (1 + 0.3 * random.normal(size=shape)) * np.sign(one - truth)
     scale = np.ones((len(block), 1), np.float32)
     made = [
-        {"truth": truth.astype(np.float32), "predicted": each.astype(np.float32), "scale": scale, "block": block}
+        {
+            "truth": truth.astype(np.float32),
+            "predicted": each.astype(np.float32),
+            "scale": scale,
+            "block": block,
+        }
         for each in (one, other)
     ]
     return Evaluation("forecast", made[0]), Evaluation("forecast", made[1])
 
 
 def series(
-    random: np.random.Generator, count: int, thresholds: tuple[float, ...] = (0.9, 0.9, 0.9), differing: float = 0.4
+    random: np.random.Generator,
+    count: int,
+    thresholds: tuple[float, ...] = (0.9, 0.9, 0.9),
+    differing: float = 0.4,
 ) -> Pair:
     """Return two detectors of anomalies with rounded scores that differ in a part of the series."""
     number = np.repeat(np.arange(count), _POINTS)
@@ -118,10 +149,15 @@ def series(
     unusual = (window >= 0) & seen
     one = np.round(np.clip(0.45 + 0.35 * unusual + 0.16 * random.normal(size=len(number)), 0, 1), 1)
     differ = (random.random(count) < differing)[number]
-    noisy = np.round(np.clip(0.45 + 0.3 * unusual + 0.18 * random.normal(size=len(number)), 0, 1), 1)
+    noisy = np.round(
+        np.clip(0.45 + 0.3 * unusual + 0.18 * random.normal(size=len(number)), 0, 1), 1
+    )
     other = np.where(differ, noisy, one)
     settings = {"thresholds": list(thresholds)} if thresholds else {}
-    made = [{"window": window, "series": number, "score": each.astype(np.float32)} for each in (one, other)]
+    made = [
+        {"window": window, "series": number, "score": each.astype(np.float32)}
+        for each in (one, other)
+    ]
     return (
         Evaluation("series_anomaly", made[0], settings=settings),
         Evaluation("series_anomaly", made[1], settings=settings),
@@ -134,20 +170,28 @@ def series_at_best(random: np.random.Generator, count: int) -> Pair:
 
 
 def rarely_differing_series(random: np.random.Generator, count: int) -> Pair:
-    """Return two detectors of which one finds an anomaly that the other does not in 3 of 50 series on average."""
+    """Return two detectors of which one finds an anomaly that the other does not in 3 of 50
+    series on average.
+    """
     return series(random, count, differing=0.2)
 
 
 def retrievals(random: np.random.Generator, count: int) -> Pair:
-    """Return two embeddings whose ranks differ for a tenth of the queries; a third of the samples is gallery only."""
+    """Return two embeddings whose ranks differ for a tenth of the queries; a third of the
+    samples is gallery only.
+    """
     role = np.where(random.random(count) < 1 / 3, 0, 1).astype(np.int8)
     relevant = np.where(role > 0, random.integers(1, 6, count), 0)
     owner = np.repeat(np.arange(count), relevant)
     hard = random.random(count)[owner]
 
     def ranks() -> Ints:
-        """Draw ranks, ascending and different for each query: most are found first, one after the other."""
-        gaps = 1 + np.where(random.random(len(owner)) < 0.3 + 0.4 * hard, random.geometric(0.2, len(owner)), 0)
+        """Draw ranks, ascending and different for each query: most are found first, one after
+        the other.
+        """
+        gaps = 1 + np.where(
+            random.random(len(owner)) < 0.3 + 0.4 * hard, random.geometric(0.2, len(owner)), 0
+        )
         total = np.cumsum(gaps)
         before = np.concatenate([[0], total])[np.cumsum(relevant) - relevant]
         return np.asarray(total - before[owner])
@@ -156,15 +200,18 @@ def retrievals(random: np.random.Generator, count: int) -> Pair:
     other = np.where((random.random(count) < 0.1)[owner], ranks(), one)
     arrays = {"truth": np.zeros(count, np.int64), "role": role, "relevant": relevant}
     first, second = (
-        Evaluation("embedding", arrays, (), {"ranks": Ragged(each.astype(np.int32), relevant)}) for each in (one, other)
+        Evaluation("embedding", arrays, (), {"ranks": Ragged(each.astype(np.int32), relevant)})
+        for each in (one, other)
     )
     return first, second
 
 
 def generations(random: np.random.Generator, count: int) -> Pair:
-    """Return two language models; references have from 1 to some 100 tokens, and half of them are told the same.
+    """Return two language models; references have from 1 to some 100 tokens, and half of them are
+    told the same.
 
-    A reference of few tokens counts less in the perplexity than a long one, and a token of it is harder to tell.
+    A reference of few tokens counts less in the perplexity than a long one, and a token of it is
+    harder to tell.
     """
     tokens = np.minimum(1 + random.geometric(0.3, count) * random.integers(1, 12, count), 120)
     there = random.random(count) < 0.9
@@ -180,10 +227,13 @@ def generations(random: np.random.Generator, count: int) -> Pair:
     def judged(likelihood: Floats, exact: npt.NDArray[np.bool_], first: Floats) -> Evaluation:
         times = np.column_stack([first, np.full((count, 3), 1e-3)])
         arrays = {
-            "sample": np.arange(count), "exact": np.where(there, exact, -1).astype(np.int8),
-            "request_ns": (1e9 * times.sum(axis=1)).astype(np.int64), "prompt_tokens": 4 * tokens,
-            "reference_tokens": known, "log_likelihood": np.where(there, likelihood, np.nan),
-        }  # fmt: skip
+            "sample": np.arange(count),
+            "exact": np.where(there, exact, -1).astype(np.int8),
+            "request_ns": (1e9 * times.sum(axis=1)).astype(np.int64),
+            "prompt_tokens": 4 * tokens,
+            "reference_tokens": known,
+            "log_likelihood": np.where(there, likelihood, np.nan),
+        }
         four = np.full(count, 4)
         ragged = {
             "token": Ragged(np.zeros(4 * count, np.int32), four),
@@ -204,28 +254,71 @@ POPULATIONS = (
         classifications,
     ),
     Population("regression", ("mae", "rmse", "r2"), regressions),
-    Population("segmentation", ("mean_iou", "mean_dice", "pixel_accuracy", "boundary_iou"), segmentations),
+    Population(
+        "segmentation", ("mean_iou", "mean_dice", "pixel_accuracy", "boundary_iou"), segmentations
+    ),
     Population("anomaly", ("auc", "best_f1", "pauc"), anomalies),
     Population("anomaly_map", ("au_pro", "pixel_auc", "auc"), anomaly_maps, many=20_000, quick=30),
-    Population("embedding", ("recall_at_1", "recall_at_5", "recall_at_10", "map_at_10"), retrievals),
-    Population("detection", ("map", "ap50", "ap75", "map_large", "ar100"), detections, many=25_000, quick=15),
     Population(
-        "instance_segmentation", ("mask_map", "mask_ap50", "mask_ap75", "mask_map_large", "mask_ar100"), masks,
-        many=25_000, quick=15,
+        "embedding", ("recall_at_1", "recall_at_5", "recall_at_10", "map_at_10"), retrievals
+    ),
+    Population(
+        "detection",
+        ("map", "ap50", "ap75", "map_large", "ar100"),
+        detections,
+        many=25_000,
+        quick=15,
+    ),
+    Population(
+        "instance_segmentation",
+        ("mask_map", "mask_ap50", "mask_ap75", "mask_map_large", "mask_ar100"),
+        masks,
+        many=25_000,
+        quick=15,
     ),
     Population(
         "pose",
-        ("oks_ap", "oks_ap50", "oks_ap75", "oks_ar", "mean_oks", "pck", "point_distance", "greatest_point_distance"),
-        poses, many=10_000, quick=15,
+        (
+            "oks_ap",
+            "oks_ap50",
+            "oks_ap75",
+            "oks_ar",
+            "mean_oks",
+            "pck",
+            "point_distance",
+            "greatest_point_distance",
+        ),
+        poses,
+        many=10_000,
+        quick=15,
     ),
-    Population("generation", ("exact_match", "perplexity", "ttft_mean", "ttft_p90"), generations, quick=15),
+    Population(
+        "generation", ("exact_match", "perplexity", "ttft_mean", "ttft_p90"), generations, quick=15
+    ),
     Population("forecast", ("mase", "mae", "rmse"), forecasts, samples=40, many=20_000),
     Population("series_anomaly", _SERIES, series, samples=50, many=1000, parts=40, quick=25),
-    Population("series_anomaly at its best", _SERIES, series_at_best, samples=50, many=1000, parts=40, quick=25),
-    # In one of 20 simulations there is no series that decides, and nothing tells then how far apart two could be.
     Population(
-        "series_anomaly, rarely differing", _SERIES, rarely_differing_series, samples=50, many=1000, parts=40, quick=25,
+        "series_anomaly at its best",
+        _SERIES,
+        series_at_best,
+        samples=50,
+        many=1000,
+        parts=40,
+        quick=25,
+    ),
+    # In one of 20 simulations there is no series that decides, and nothing tells then how far apart
+    # two could be.
+    Population(
+        "series_anomaly, rarely differing",
+        _SERIES,
+        rarely_differing_series,
+        samples=50,
+        many=1000,
+        parts=40,
+        quick=25,
         goal=0.88,
     ),
-)  # fmt: skip
-"""Populations of each task; detectors of anomalies in series are judged at given thresholds and at their best."""
+)
+"""Populations of each task; detectors of anomalies in series are judged at given thresholds and
+at their best.
+"""

@@ -1,4 +1,6 @@
-"""What the protocol is compared with: bare sockets, gRPC and TVM RPC, each answering inputs with 4 KB."""
+"""What the protocol is compared with: bare sockets, gRPC and TVM RPC, each answering inputs with
+4 KB.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +127,9 @@ server.wait_for_termination()
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     try:
-        with grpc.insecure_channel(f"127.0.0.1:{int(child.stdout.readline())}", options=options) as channel:
+        with grpc.insecure_channel(
+            f"127.0.0.1:{int(child.stdout.readline())}", options=options
+        ) as channel:
             call = channel.unary_unary("/s/m")
             payload = np.zeros(size, np.uint8)
 
@@ -180,5 +184,7 @@ def _tvm_remote(child: subprocess.Popen[bytes], port: int) -> Any:
             if child.poll() is not None:
                 raise NotThere(f"its server ended with status {child.returncode}") from None
             if time.monotonic() > deadline:
-                raise NotThere(f"its server cannot be reached after {STARTED:g} s: {error}") from None
+                raise NotThere(
+                    f"its server cannot be reached after {STARTED:g} s: {error}"
+                ) from None
             time.sleep(0.2)

@@ -20,7 +20,9 @@ Cores = set[int]
 
 
 def placements() -> dict[str, tuple[Cores, Cores]]:
-    """Return the cores of this process and of the other side, by name; ``free`` alone where there is no choice."""
+    """Return the cores of this process and of the other side, by name; ``free`` alone where
+    there is no choice.
+    """
     if not hasattr(os, "sched_setaffinity"):
         return {"free": (set(), set())}
     every = os.sched_getaffinity(0)

@@ -20,7 +20,9 @@ from nnpipe.modelwrappers.files.onnx import ONNXModel
 
 
 class PlantedModel(ONNXModel):
-    """Runs on ONNX Runtime, and then spins for a share of the time that it took; also where that is none."""
+    """Runs on ONNX Runtime, and then spins for a share of the time that it took; also where that
+    is none.
+    """
 
     spin: float = argument(0.0, help="share of a call's time", minimum=0.0)
 
@@ -48,8 +50,11 @@ class _Spinning(InferenceSession):
         return self._straight._get()
 
 
-def slowdown(model: Path, scale: float, shares: tuple[float, float], rounds: int = 400, calls: int = 40) -> float:
-    """Return by which share calls that spin for the second share take longer than for the first, in one process.
+def slowdown(
+    model: Path, scale: float, shares: tuple[float, float], rounds: int = 400, calls: int = 40
+) -> float:
+    """Return by which share calls that spin for the second share take longer than for the first, in
+    one process.
 
     Parameters
     ----------
@@ -65,7 +70,12 @@ def slowdown(model: Path, scale: float, shares: tuple[float, float], rounds: int
     ratios = []
     with session:
         random = np.random.default_rng(0)
-        session.put({spec.name: random.random((1, *spec.shape[1:])).astype(spec.dtype) for spec in session.io.inputs})
+        session.put(
+            {
+                spec.name: random.random((1, *spec.shape[1:])).astype(spec.dtype)
+                for spec in session.io.inputs
+            }
+        )
         for _ in range(rounds):
             medians = []
             for session.share in shares:

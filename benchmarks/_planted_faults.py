@@ -1,4 +1,6 @@
-"""Graphs of about 100 nodes, and a compiler with a fault in one of its rewrites, for ``reduce`` to find."""
+"""Graphs of about 100 nodes, and a compiler with a fault in one of its rewrites, for ``reduce``
+to find.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,19 @@ class PlantedFault(WritingCompiler):
 
     accepts, produces, suffix = ("onnx",), "onnx", ".onnx"
 
-    fault: Literal["none", "swap", "attribute", "drop", "scale", "nan", "raise", "abort", "hang"] = argument(
-        "none", help="what goes wrong"
+    fault: Literal[
+        "none", "swap", "attribute", "drop", "scale", "nan", "raise", "abort", "hang"
+    ] = argument("none", help="what goes wrong")
+    node: str = argument(
+        "", help="name of the node that it goes wrong on; empty for the first that fits"
     )
-    node: str = argument("", help="name of the node that it goes wrong on; empty for the first that fits")
-    pattern: str = argument("", help="types of operators, joined by >, of which each must feed the next")
+    pattern: str = argument(
+        "", help="types of operators, joined by >, of which each must feed the next"
+    )
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import onnx
 
         model = onnx.load_model(str(artifact.path))
@@ -73,7 +81,11 @@ def _damage(graph: Any, node: Any, fault: str) -> None:
     if fault == "swap":
         node.input[0], node.input[1] = node.input[1], node.input[0]
     elif fault == "attribute":
-        changed = {"LeakyRelu": ("alpha", 0.9), "LayerNormalization": ("epsilon", 5.0), "Softmax": ("axis", 1)}
+        changed = {
+            "LeakyRelu": ("alpha", 0.9),
+            "LayerNormalization": ("epsilon", 5.0),
+            "Softmax": ("axis", 1),
+        }
         name, value = changed[node.op_type]
         kept = [attribute for attribute in node.attribute if attribute.name != name]
         del node.attribute[:]
@@ -86,7 +98,9 @@ def _damage(graph: Any, node: Any, fault: str) -> None:
         graph.initializer.append(onnx.numpy_helper.from_array(np.float32(factor), "planted.factor"))
         given, place = node.output[0], list(graph.node).index(node)
         node.output[0] = "planted.before"
-        graph.node.insert(place + 1, onnx.helper.make_node("Mul", ["planted.before", "planted.factor"], [given]))
+        graph.node.insert(
+            place + 1, onnx.helper.make_node("Mul", ["planted.before", "planted.factor"], [given])
+        )
 
 
 class _Builder:
@@ -113,14 +127,22 @@ class _Builder:
         return name
 
     def conv(self, x: str, channels: int = 8, kernel: int = 3) -> str:
-        weight = self.weight(channels, channels, kernel, kernel, scale=(channels * kernel * kernel) ** -0.5)
+        weight = self.weight(
+            channels, channels, kernel, kernel, scale=(channels * kernel * kernel) ** -0.5
+        )
         return self.add("Conv", x, weight, self.weight(channels, scale=0.1), pads=[kernel // 2] * 4)
 
     def dense(self, x: str, width: int) -> str:
-        return self.add("Add", self.add("MatMul", x, self.weight(width, width, scale=width**-0.5)), self.weight(width))
+        return self.add(
+            "Add",
+            self.add("MatMul", x, self.weight(width, width, scale=width**-0.5)),
+            self.weight(width),
+        )
 
     def norm(self, x: str, width: int) -> str:
-        return self.add("LayerNormalization", x, self.weight(width), self.weight(width, scale=0.1), axis=-1)
+        return self.add(
+            "LayerNormalization", x, self.weight(width), self.weight(width, scale=0.1), axis=-1
+        )
 
 
 def write_graph(path: Path, structure: Structure, nodes: int = 100, seed: int = 0) -> Path:
@@ -134,10 +156,15 @@ def write_graph(path: Path, structure: Structure, nodes: int = 100, seed: int = 
         x = block(made, x)
     value = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
-        made.nodes, structure, [value("x", 1, ["samples", *shape[1:]])], [value(x, 1, ["samples", *shape[1:]])],
+        made.nodes,
+        structure,
+        [value("x", 1, ["samples", *shape[1:]])],
+        [value(x, 1, ["samples", *shape[1:]])],
         made.constants,
-    )  # fmt: skip
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+    )
     onnx.save_model(model, str(path))
     return path
 
@@ -161,7 +188,10 @@ def _attention(made: _Builder, x: str) -> str:
 
 
 def _branches(made: _Builder, x: str) -> str:
-    one, two = made.add("Sigmoid", made.conv(x)), made.add("MaxPool", x, kernel_shape=[3, 3], pads=[1] * 4)
+    one, two = (
+        made.add("Sigmoid", made.conv(x)),
+        made.add("MaxPool", x, kernel_shape=[3, 3], pads=[1] * 4),
+    )
     three = made.add("Sub", made.add("AveragePool", x, kernel_shape=[3, 3], pads=[1] * 4), two)
     joined = made.add("Concat", one, three, axis=1)
     mixed = made.add("Conv", joined, made.weight(8, 16, 1, 1, scale=0.25))
@@ -190,4 +220,6 @@ FAULTS: tuple[tuple[Structure, str, str, str], ...] = (
     ("branches", "abort", "Concat>Conv", ""),
     ("branches", "raise", "Neg>Exp", "exp_85"),
 )
-"""Twenty faults: a structure, what goes wrong, on which operators, and on which node (empty: the first that fits)."""
+"""Twenty faults: a structure, what goes wrong, on which operators, and on which node (empty: the
+first that fits).
+"""

@@ -41,8 +41,12 @@ class Plant:
     culprits: frozenset[str]
 
 
-def layers_of(graph: Graph, weights: Mapping[str, np.ndarray], channels: Mapping[str, int]) -> list[Layer]:
-    """Find operations with a kernel or matrix in a file; ``channels`` has the number of each output's channels."""
+def layers_of(
+    graph: Graph, weights: Mapping[str, np.ndarray], channels: Mapping[str, int]
+) -> list[Layer]:
+    """Find operations with a kernel or matrix in a file; ``channels`` has the number of each
+    output's channels.
+    """
     made = {tensor: op for op in graph.operations for tensor in op.outputs}
 
     def stored(name: str) -> tuple[str | None, str | None]:
@@ -64,13 +68,24 @@ def layers_of(graph: Graph, weights: Mapping[str, np.ndarray], channels: Mapping
             continue
         name, scale = big[0]
         assert name is not None
-        small = [n for n, _ in taken if n and n != name and weights[n].ndim == 1 and weights[n].size > 1]
+        small = [
+            n for n, _ in taken if n and n != name and weights[n].ndim == 1 and weights[n].size > 1
+        ]
         bias, adder = (small[0], op.name) if small else _added(graph, op.outputs[0], weights)
         count = channels.get(op.outputs[0], 0)
-        last = op.kind in ("MatMul", "Dense", "Conv2D", "DEPTHWISE_CONV_2D", "DepthwiseConv2D", "MatMulInteger")
+        last = op.kind in (
+            "MatMul",
+            "Dense",
+            "Conv2D",
+            "DEPTHWISE_CONV_2D",
+            "DepthwiseConv2D",
+            "MatMulInteger",
+        )
         axes = [axis for axis, length in enumerate(weights[name].shape) if length == count]
         if axes and count > 1:
-            found.append(Layer(op.name, op.kind, name, bias, adder, scale, axes[-1] if last else axes[0]))
+            found.append(
+                Layer(op.name, op.kind, name, bias, adder, scale, axes[-1] if last else axes[0])
+            )
     return found
 
 
@@ -89,7 +104,9 @@ def _added(graph: Graph, tensor: str, weights: Mapping[str, np.ndarray]) -> tupl
     return None, ""
 
 
-def plant(model: LiveModel, layers: list[Layer], kind: str, random: np.random.Generator, path: Path) -> Plant | None:
+def plant(
+    model: LiveModel, layers: list[Layer], kind: str, random: np.random.Generator, path: Path
+) -> Plant | None:
     """Damage one random layer of a file's model; ``None`` if the file has no layer for that."""
     weights = model.get_weights()
     if kind == "duplicate":
@@ -97,7 +114,9 @@ def plant(model: LiveModel, layers: list[Layer], kind: str, random: np.random.Ge
     for number in random.permutation(len(layers)):
         layer = layers[number]
         change = _changed(weights, layer, kind, random)
-        if change is None or all(np.array_equal(weights[name], array) for name, array in change.items()):
+        if change is None or all(
+            np.array_equal(weights[name], array) for name, array in change.items()
+        ):
             continue
         model.set_weights(change)
         model.export(path, model.wrapper.weights_format)
@@ -116,7 +135,9 @@ def _changed(
     elif kind == "zero":
         rows[random.integers(len(rows))] = 0
     elif kind == "noise":
-        noisy = rows.astype(np.float64) + NOISE * rows.astype(np.float64).std() * random.standard_normal(rows.shape)
+        noisy = rows.astype(np.float64) + NOISE * rows.astype(
+            np.float64
+        ).std() * random.standard_normal(rows.shape)
         if old.dtype.kind in "iu":
             noisy = np.clip(np.rint(noisy), np.iinfo(old.dtype).min, np.iinfo(old.dtype).max)
         rows = noisy.astype(old.dtype)
@@ -138,13 +159,17 @@ def _changed(
 
 
 def _duplicated(model: LiveModel, random: np.random.Generator, path: Path) -> Plant | None:
-    """Compute one layer of an ONNX file twice, one behind the other, where its result has its input's shape."""
+    """Compute one layer of an ONNX file twice, one behind the other, where its result has its
+    input's shape.
+    """
     if model.wrapper.weights_format != "onnx":
         return None
     import onnx
 
     proto = onnx.load_from_string(model.native.serialised())
-    shapes = {name: tuple(spec.shape[1:]) for name, spec in model.get_inference_graph().tensors.items()}
+    shapes = {
+        name: tuple(spec.shape[1:]) for name, spec in model.get_inference_graph().tensors.items()
+    }
     values = model.get_intermediates(_everything())
     shapes |= {name: array.shape[1:] for name, array in values.items()}
     outputs = {value.name for value in proto.graph.output}
@@ -190,18 +215,25 @@ def scaled_in_tflite(path: Path, target: Path, random: np.random.Generator) -> P
         code = model.operatorCodes[operator.opcodeIndex].builtinCode
         if code in (3, 4, 9):  # convolutions and dense layers
             weights = graph.tensors[operator.inputs[1]]
-            if weights.type in (9, 3) and weights.quantization is not None and weights.quantization.scale is not None:
+            if (
+                weights.type in (9, 3)
+                and weights.quantization is not None
+                and weights.quantization.scale is not None
+            ):
                 fit.append((number, code, weights))
     if not fit:
         return None
     number, code, weights = fit[random.integers(len(fit))]
-    factor = np.float32(random.choice([0.5, 0.7, 1.5, 2.0]))  # doubles would be written as they are, and read as floats
+    # doubles would be written as they are, and read as floats
+    factor = np.float32(random.choice([0.5, 0.7, 1.5, 2.0]))
     weights.quantization.scale = np.asarray(weights.quantization.scale, np.float32) * factor
     operator = graph.operators[number]
     if len(operator.inputs) > 2 and operator.inputs[2] >= 0:  # kernels insist on the product
         bias, source = graph.tensors[operator.inputs[2]], graph.tensors[operator.inputs[0]]
         if bias.quantization is not None and bias.quantization.scale is not None:
-            bias.quantization.scale = weights.quantization.scale * np.float32(source.quantization.scale[0])
+            bias.quantization.scale = weights.quantization.scale * np.float32(
+                source.quantization.scale[0]
+            )
     builder = flatbuffers.Builder(1 << 20)
     builder.Finish(model.Pack(builder), b"TFL3")
     target.write_bytes(bytes(builder.Output()))

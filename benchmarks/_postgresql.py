@@ -23,7 +23,8 @@ def program(name: str) -> str | None:
 
 @contextmanager
 def postgresql(connections: int = 100, *, sync: bool = True) -> Iterator[str | None]:
-    """Yield the address of a new server on a socket; ``None`` if PostgreSQL is not installed or does not start.
+    """Yield the address of a new server on a socket; ``None`` if PostgreSQL is not installed or
+    does not start.
 
     With ``sync=False`` it does not wait for the disk.
     """
@@ -42,19 +43,47 @@ def postgresql(connections: int = 100, *, sync: bool = True) -> Iterator[str | N
     server = None
     try:
         made = subprocess.run(
-            [initdb, "-D", str(folder / "data"), "-U", "tester", "-A", "trust", "-E", "UTF8",
-             *([] if sync else ["--no-sync"])],
-            cwd=folder, capture_output=True, timeout=120, check=False, **options,
-        )  # fmt: skip
+            [
+                initdb,
+                "-D",
+                str(folder / "data"),
+                "-U",
+                "tester",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                *([] if sync else ["--no-sync"]),
+            ],
+            cwd=folder,
+            capture_output=True,
+            timeout=120,
+            check=False,
+            **options,
+        )
         if made.returncode:
             yield None
             return
         with open(folder / "log", "wb") as log:
             server = subprocess.Popen(
-                [postgres, "-D", str(folder / "data"), "-k", str(folder), "-c", "listen_addresses=",
-                 "-c", f"max_connections={connections}", "-c", f"fsync={'on' if sync else 'off'}"],
-                cwd=folder, stdout=log, stderr=log, **options,
-            )  # fmt: skip
+                [
+                    postgres,
+                    "-D",
+                    str(folder / "data"),
+                    "-k",
+                    str(folder),
+                    "-c",
+                    "listen_addresses=",
+                    "-c",
+                    f"max_connections={connections}",
+                    "-c",
+                    f"fsync={'on' if sync else 'off'}",
+                ],
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                **options,
+            )
         address = f"postgresql://tester@/postgres?host={folder}"
         limit = time.monotonic() + 60
         while True:

@@ -41,18 +41,25 @@ class Cluster:
         self.address = f"ray://127.0.0.1:{dashboard}"
         self._started: list[subprocess.Popen[bytes]] = []
         self._start(
-            "--head", f"--port={self._port}", "--num-cpus=0", "--dashboard-host=127.0.0.1",
-            f"--dashboard-port={dashboard}", f"--temp-dir={self._folder}",
-        )  # fmt: skip
+            "--head",
+            f"--port={self._port}",
+            "--num-cpus=0",
+            "--dashboard-host=127.0.0.1",
+            f"--dashboard-port={dashboard}",
+            f"--temp-dir={self._folder}",
+        )
         self._wait(f"http://127.0.0.1:{dashboard}", 1)
         for number in range(nodes):
-            # Through its agent a node shows the logs of its jobs; on one machine each needs a port of its own.
+            # Through its agent a node shows the logs of its jobs; on one machine each needs a port
+            # of its own.
             agent = f"--dashboard-agent-listen-port={free_port()}"
             self._start(f"--address=127.0.0.1:{self._port}", f"--num-cpus={cpus}", agent)
             self._wait(f"http://127.0.0.1:{dashboard}", 2 + number)
 
     def kill_node(self, number: int) -> int:
-        """Kill a node with all that runs on it, as if its machine failed; return the number of processes."""
+        """Kill a node with all that runs on it, as if its machine failed; return the number of
+        processes.
+        """
         return kill(self._started[1 + number].pid)
 
     def close(self) -> None:
@@ -68,10 +75,13 @@ class Cluster:
         with open(self._log, "ab") as log:
             self._started.append(
                 subprocess.Popen(
-                    [program, "start", "--block", _MEMORY, *options], stdout=log, stderr=log, env=self._environment,
+                    [program, "start", "--block", _MEMORY, *options],
+                    stdout=log,
+                    stderr=log,
+                    env=self._environment,
                     start_new_session=True,
                 )
-            )  # fmt: skip
+            )
 
     def _wait(self, dashboard: str, nodes: int) -> None:
         import requests
@@ -79,11 +89,19 @@ class Cluster:
         limit = time.monotonic() + _PATIENCE
         while time.monotonic() < limit:
             if self._started[-1].poll() is not None:
-                raise SystemExit(f"Ray ended while it was starting: {self._log.read_text('utf-8', 'replace')[-2000:]}")
+                raise SystemExit(
+                    f"Ray ended while it was starting: "
+                    f"{self._log.read_text('utf-8', 'replace')[-2000:]}"
+                )
             try:
-                found = requests.get(f"{dashboard}/nodes?view=summary", timeout=5).json()["data"]["summary"]
+                found = requests.get(f"{dashboard}/nodes?view=summary", timeout=5).json()["data"][
+                    "summary"
+                ]
                 jobs = requests.get(f"{dashboard}/api/jobs/", timeout=5)
-                if len([each for each in found if each["raylet"].get("state") == "ALIVE"]) >= nodes and jobs.ok:
+                if (
+                    len([each for each in found if each["raylet"].get("state") == "ALIVE"]) >= nodes
+                    and jobs.ok
+                ):
                     return
             except (requests.RequestException, KeyError, ValueError):
                 pass

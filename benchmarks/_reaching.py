@@ -42,7 +42,9 @@ class _Reaching:
         finally:
             sys.settrace(None)
             threading.settrace(None)  # type: ignore[arg-type]
-            self._by_test[item.nodeid] = self._now.union(*(self._by_fixture[name] for name in item.fixturenames))
+            self._by_test[item.nodeid] = self._now.union(
+                *(self._by_fixture[name] for name in item.fixturenames)
+            )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
@@ -61,9 +63,17 @@ class _Reaching:
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write what was reached, unless tests could not be read or did not end."""
-        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        if exitstatus not in (
+            pytest.ExitCode.OK,
+            pytest.ExitCode.TESTS_FAILED,
+            pytest.ExitCode.NO_TESTS_COLLECTED,
+        ):
             return
-        found = {test: sorted(lines) for test, lines in self._by_test.items() if lines and test not in self._failed}
+        found = {
+            test: sorted(lines)
+            for test, lines in self._by_test.items()
+            if lines and test not in self._failed
+        }
         self._to.write_text(json.dumps(found), "utf-8")
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:

@@ -11,13 +11,23 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "NNPIPE_BENCHMARK_SAMPLER_TIME"
-"""The environment variable with the file to which a process of a search writes the seconds at its end."""
+"""The environment variable with the file to which a process of a search writes the seconds at
+its end.
+"""
 
-_METHODS = ("before_trial", "infer_relative_search_space", "sample_relative", "sample_independent", "after_trial")
+_METHODS = (
+    "before_trial",
+    "infer_relative_search_space",
+    "sample_relative",
+    "sample_independent",
+    "after_trial",
+)
 
 
 class SamplerTime:
-    """The processor time in methods of Optuna's samplers from now on; those that call each other count once."""
+    """The processor time in methods of Optuna's samplers from now on; those that call each other
+    count once.
+    """
 
     def __init__(self) -> None:
         from optuna.samplers import NSGAIISampler, RandomSampler, TPESampler
@@ -44,7 +54,9 @@ class SamplerTime:
 
 
 def told_at_the_end() -> None:
-    """Measure the time in this process if :data:`VARIABLE` names a file, and write it there at the end."""
+    """Measure the time in this process if :data:`VARIABLE` names a file, and write it there at
+    the end.
+    """
     if os.environ.get(VARIABLE):
         found = SamplerTime()
         atexit.register(lambda: Path(os.environ[VARIABLE]).write_text(str(found.seconds), "utf-8"))

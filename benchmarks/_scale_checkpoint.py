@@ -1,9 +1,11 @@
-"""What a checkpoint costs as models and trainings grow: time and memory beside ``torch.save``, size by epochs.
+"""What a checkpoint costs as models and trainings grow: time and memory beside ``torch.save``, size
+by epochs.
 
-Each state is written and read in a process of its own, whose peak of memory is the kernel's own figure.  Time is
-that of the processor, by turns with ``torch.save`` of the same state, the copy that the training waits for included.
-Of each the least of all turns counts: in a virtual machine, pages for a file that the machine has never touched take
-the processor three times as long as the file, and whoever is at turn meets them by chance.
+Each state is written and read in a process of its own, whose peak of memory is the kernel's own
+figure.  Time is that of the processor, by turns with ``torch.save`` of the same state, the copy
+that the training waits for included. Of each the least of all turns counts: in a virtual machine,
+pages for a file that the machine has never touched take the processor three times as long as the
+file, and whoever is at turn meets them by chance.
 """
 
 from __future__ import annotations
@@ -83,7 +85,12 @@ def parts(quick: bool) -> list[dict[str, Any]]:
     bytes_after = [size_after(number) for number in epochs]
     return [
         growth(
-            "checkpoint, megabytes", "times torch.save", sizes, [each["ratio"] for each in found], 1.3, seen_on=EPYC
+            "checkpoint, megabytes",
+            "times torch.save",
+            sizes,
+            [each["ratio"] for each in found],
+            1.3,
+            seen_on=EPYC,
         ),
         growth(
             "checkpoint, megabytes",
@@ -93,7 +100,9 @@ def parts(quick: bool) -> list[dict[str, Any]]:
             1.3,
             seen_on=EPYC,
         ),
-        growth("checkpoint, epochs", "bytes", epochs, bytes_after, 1.02 * bytes_after[0], seen_on=EPYC),
+        growth(
+            "checkpoint, epochs", "bytes", epochs, bytes_after, 1.02 * bytes_after[0], seen_on=EPYC
+        ),
     ]
 
 
@@ -103,18 +112,22 @@ def checkpoint(megabytes: int, rounds: int = 7) -> dict[str, float]:
     Returns
     -------
     dict
-        ``ratio`` and ``clock_ratio``: processor time and time by the clock, as a part of ``torch.save``'s with the
-        same state made durable; ``states``: the most memory above that of the training, in states, while one is
-        written; ``read_states``: the same while one is read.
+        ``ratio`` and ``clock_ratio``: processor time and time by the clock, as a part of
+        ``torch.save``'s with the same state made durable; ``states``: the most memory above that of
+        the training, in states, while one is written; ``read_states``: the same while one is read.
     """
     size = megabytes * _PER_MB
     with tempfile.TemporaryDirectory() as folder:
         answer = subprocess.run(
-            [sys.executable, "-c", _child(), str(size), str(rounds), folder], capture_output=True, text=True, check=True
+            [sys.executable, "-c", _child(), str(size), str(rounds), folder],
+            capture_output=True,
+            text=True,
+            check=True,
         )
     found: dict[str, Any] = json.loads(answer.stdout)
     ratios = [
-        min(turn[which] for turn in found["ours"]) / min(turn[which] for turn in found["theirs"]) for which in (0, 1)
+        min(turn[which] for turn in found["ours"]) / min(turn[which] for turn in found["theirs"])
+        for which in (0, 1)
     ]
     return {
         "megabytes": megabytes,
@@ -130,7 +143,9 @@ def _child() -> str:
 
 
 def size_after(epochs: int) -> int:
-    """Return the bytes of the last checkpoint of a training of so many epochs, with the callbacks that keep rows."""
+    """Return the bytes of the last checkpoint of a training of so many epochs, with the
+    callbacks that keep rows.
+    """
     import torch
 
     from nnpipe.training.callbacks.history import EpochSummary

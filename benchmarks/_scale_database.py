@@ -23,7 +23,14 @@ def parts(quick: bool) -> list[dict[str, Any]]:
     found = {epochs: recorded(epochs, runs) for epochs in (3, 30)}
     transactions, seconds = zip(*found.values(), strict=True)
     return [
-        growth("a run into the database: transactions", "besides create", list(found), transactions, 2, seen_on=EPYC),
+        growth(
+            "a run into the database: transactions",
+            "besides create",
+            list(found),
+            transactions,
+            2,
+            seen_on=EPYC,
+        ),
         growth(
             "a run into the database: processor time",
             "ms",
@@ -36,13 +43,20 @@ def parts(quick: bool) -> list[dict[str, Any]]:
 
 
 def recorded(epochs: int, runs: int) -> tuple[float, float]:
-    """Return the synchronised transactions of a run besides its creation, and its CPU seconds (the least of all)."""
+    """Return the synchronised transactions of a run besides its creation, and its CPU seconds
+    (the least of all).
+    """
     import sqlalchemy as sa
 
-    rows = [{"epoch": number, "loss": 1 / number, "accuracy": 0.5} for number in range(1, epochs + 1)]
+    rows = [
+        {"epoch": number, "loss": 1 / number, "accuracy": 0.5} for number in range(1, epochs + 1)
+    ]
     commits: list[object] = []
     seconds = []
-    with tempfile.TemporaryDirectory() as folder, RunDatabase(Path(folder) / "runs.sqlite") as database:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        RunDatabase(Path(folder) / "runs.sqlite") as database,
+    ):
         sa.event.listen(database._connections.engine, "commit", commits.append)
         for _ in range(runs):
             begin = time.process_time()

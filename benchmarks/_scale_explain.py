@@ -1,4 +1,6 @@
-"""What explaining large networks costs: a graph of many nodes, its page, errors per channel, and many predictions."""
+"""What explaining large networks costs: a graph of many nodes, its page, errors per channel, and
+many predictions.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,9 @@ def _ran(script: str, *arguments: object) -> tuple[str, int]:
 
 
 def many_nodes(nodes: int) -> tuple[float, float | None]:
-    """Return the CPU seconds of explaining a graph beyond those of running it, and of a browser to open its page."""
+    """Return the CPU seconds of explaining a graph beyond those of running it, and of a browser
+    to open its page.
+    """
     with tempfile.TemporaryDirectory(prefix="nnpipe-scale-") as name:
         folder = Path(name)
         _ran(_MANY, nodes, folder / "many.onnx")
@@ -152,13 +156,18 @@ def many_nodes(nodes: int) -> tuple[float, float | None]:
         profile = json.loads((folder / "profile.json").read_text("utf-8"))
         dataclasses.replace(made_up_run(500, 10, 0), profile=profile).write(folder / "run.json")
         _ran(
-            "from nnpipe.scenarios.render_report import main; main()", folder / "run.json", "Many", folder / "page.html"
+            "from nnpipe.scenarios.render_report import main; main()",
+            folder / "run.json",
+            "Many",
+            folder / "page.html",
         )
         return ours - alone, in_browser(folder / "page.html")["load, s"]
 
 
 def errors_peak(million: float, samples: int) -> float:
-    """Return the GB of memory that errors per channel take for a network of so many million weights."""
+    """Return the GB of memory that errors per channel take for a network of so many million
+    weights.
+    """
     with tempfile.TemporaryDirectory(prefix="nnpipe-scale-") as name:
         files = Path(name, "large.onnx"), Path(name, "integers.onnx")
         _ran(_LARGE, *files, million)
@@ -166,17 +175,42 @@ def errors_peak(million: float, samples: int) -> float:
 
 
 def parts(quick: bool) -> list[dict[str, Any]]:
-    """Judge explaining 5,000 nodes and its page, errors of a network of 100 MB, and predicting 10,000 networks."""
+    """Judge explaining 5,000 nodes and its page, errors of a network of 100 MB, and predicting
+    10,000 networks.
+    """
     sizes = [100, 500] if quick else [500, 5000]
     costs, loads = zip(*(many_nodes(nodes) for nodes in sizes), strict=True)
-    found = [growth("explaining a graph of many nodes, beyond its runs", "CPU s", sizes, costs, 20, seen_on=EPYC)]
+    found = [
+        growth(
+            "explaining a graph of many nodes, beyond its runs",
+            "CPU s",
+            sizes,
+            costs,
+            20,
+            seen_on=EPYC,
+        )
+    ]
     if None not in loads:
         found.append(growth("opening its page", "s", sizes, loads, 2, seen_on=EPYC))
     weights = [1, 4] if quick else [5, 26]
     peaks = [errors_peak(million, 4 if quick else 64) for million in weights]
     megabytes = [4 * million for million in weights]
-    found.append(growth("memory of errors per channel, by MB of weights", "GB", megabytes, peaks, 2, seen_on=EPYC))
+    found.append(
+        growth(
+            "memory of errors per channel, by MB of weights",
+            "GB",
+            megabytes,
+            peaks,
+            2,
+            seen_on=EPYC,
+        )
+    )
     counts = [100, 500] if quick else [1000, 10_000]
     with tempfile.TemporaryDirectory(prefix="nnpipe-scale-") as name:
-        seconds = [float(_ran(_PREDICTIONS, Path(name, "kernels.json"), count)[0]) for count in counts]
-    return [*found, growth("predicting declared networks", "CPU s", counts, seconds, 30, seen_on=EPYC)]
+        seconds = [
+            float(_ran(_PREDICTIONS, Path(name, "kernels.json"), count)[0]) for count in counts
+        ]
+    return [
+        *found,
+        growth("predicting declared networks", "CPU s", counts, seconds, 30, seen_on=EPYC),
+    ]

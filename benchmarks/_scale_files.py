@@ -1,4 +1,6 @@
-"""What files cost as they grow: memory of whole commands and processor time, each in a process of its own."""
+"""What files cost as they grow: memory of whole commands and processor time, each in a process
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,10 @@ def cost_of(*command: str) -> Cost:
         while process.poll() is None:
             try:
                 whole = psutil.Process(process.pid)
-                peak[0] = max(peak[0], sum(one.memory_full_info().pss for one in [whole, *whole.children(True)]))
+                peak[0] = max(
+                    peak[0],
+                    sum(one.memory_full_info().pss for one in [whole, *whole.children(True)]),
+                )
             except psutil.Error:
                 pass
             time.sleep(0.1)
@@ -67,7 +72,9 @@ def cost_of(*command: str) -> Cost:
     status = process.wait()
     watcher.join()
     after = os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    cpu = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
     return Cost(status, cpu, peak[0], told)
 
 
@@ -87,11 +94,17 @@ def write_onnx(folder: Path, size: int) -> Path:
 
     def weight(handle: object, name: str, shape: tuple[int, int]) -> None:
         nonlocal place
-        values = (random.random(shape, dtype=np.float32) - np.float32(0.5)) / np.float32(shape[0] ** 0.5)
+        values = (random.random(shape, dtype=np.float32) - np.float32(0.5)) / np.float32(
+            shape[0] ** 0.5
+        )
         handle.write(values.tobytes())  # type: ignore[attr-defined]
         tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
         tensor.data_location = TensorProto.EXTERNAL
-        for key, value in (("location", "weights.bin"), ("offset", place), ("length", values.nbytes)):
+        for key, value in (
+            ("location", "weights.bin"),
+            ("offset", place),
+            ("length", values.nbytes),
+        ):
             tensor.external_data.add(key=key, value=str(value))
         weights.append(tensor)
         place += values.nbytes
@@ -101,15 +114,21 @@ def write_onnx(folder: Path, size: int) -> Path:
         for number, shape in enumerate(shapes):
             weight(handle, f"w{number}", shape)
             last = number == len(shapes) - 1
-            nodes.append(helper.make_node("MatMul", [f"v{number}", f"w{number}"], ["scores" if last else f"m{number}"]))
+            nodes.append(
+                helper.make_node(
+                    "MatMul", [f"v{number}", f"w{number}"], ["scores" if last else f"m{number}"]
+                )
+            )
             if not last:
                 nodes.append(helper.make_node("Tanh", [f"m{number}"], [f"v{number + 1}"]))
     weights.append(helper.make_tensor("flat", TensorProto.INT64, [2], [-1, 64]))
     graph = helper.make_graph(
-        nodes, "large",
+        nodes,
+        "large",
         [helper.make_tensor_value_info("image", TensorProto.FLOAT, [None, 8, 8, 1])],
-        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, 10])], weights,
-    )  # fmt: skip
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, 10])],
+        weights,
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     path = folder / "large.onnx"
     onnx.save_model(model, str(path))
@@ -122,12 +141,29 @@ def looking(path: Path) -> Cost:
 
 
 def testing(path: Path, folder: Path) -> Cost:
-    """Return what ``nnpipe inference_tester`` of such a file takes; its goal is 1.3 times the file in memory."""
+    """Return what ``nnpipe inference_tester`` of such a file takes; its goal is 1.3 times the
+    file in memory.
+    """
     return nnpipe(
-        "inference_tester", "ONNXModel", "none", "ONNXRuntime", "DigitsDataset", str(folder / "tested.json"),
-        "--model-path", str(path), "--scale", "16", "--test-fraction", "0.02", "--verify-samples", "2",
-        "--warmup-runs", "1", "--measure-seconds", "1",
-    )  # fmt: skip
+        "inference_tester",
+        "ONNXModel",
+        "none",
+        "ONNXRuntime",
+        "DigitsDataset",
+        str(folder / "tested.json"),
+        "--model-path",
+        str(path),
+        "--scale",
+        "16",
+        "--test-fraction",
+        "0.02",
+        "--verify-samples",
+        "2",
+        "--warmup-runs",
+        "1",
+        "--measure-seconds",
+        "1",
+    )
 
 
 _PROGRAM = """
@@ -150,23 +186,48 @@ def write_program(folder: Path, size: int) -> Path:
 
 
 def testing_program(path: Path, folder: Path) -> Cost:
-    """Return what such a program takes by way of ONNX Runtime; its goal is 1.3 times the file in memory."""
+    """Return what such a program takes by way of ONNX Runtime; its goal is 1.3 times the file in
+    memory.
+    """
     cost = nnpipe(
-        "inference_tester", "TorchExportModel", "none", "ONNXRuntime", "DigitsDataset", str(folder / "tested.json"),
-        "--model-path", str(path), "--scale", "16", "--test-fraction", "0.02", "--verify-samples", "2",
-        "--warmup-runs", "1", "--measure-seconds", "1",
-    )  # fmt: skip
+        "inference_tester",
+        "TorchExportModel",
+        "none",
+        "ONNXRuntime",
+        "DigitsDataset",
+        str(folder / "tested.json"),
+        "--model-path",
+        str(path),
+        "--scale",
+        "16",
+        "--test-fraction",
+        "0.02",
+        "--verify-samples",
+        "2",
+        "--warmup-runs",
+        "1",
+        "--measure-seconds",
+        "1",
+    )
     for made in folder.glob("tested.onnx*"):
         made.unlink()
     return cost
 
 
 def refusing(path: Path, folder: Path) -> Cost:
-    """Return what a quantiser takes to refuse a file of more than 2 GB; its goal is 2 s and 200 MB."""
+    """Return what a quantiser takes to refuse a file of more than 2 GB; its goal is 2 s and 200
+    MB.
+    """
     return nnpipe(
-        "inference_tester", "ONNXModel", "ONNXStaticQuantizer", "ONNXRuntime", "DigitsDataset",
-        str(folder / "refused.json"), "--model-path", str(path),
-    )  # fmt: skip
+        "inference_tester",
+        "ONNXModel",
+        "ONNXStaticQuantizer",
+        "ONNXRuntime",
+        "DigitsDataset",
+        str(folder / "refused.json"),
+        "--model-path",
+        str(path),
+    )
 
 
 _SPLITTING = """
@@ -180,7 +241,9 @@ with open("/proc/self/io") as facts:
 
 
 def write_pictures(folder: Path, count: int, size: int = 20_000) -> Path:
-    """Write so many files in two classes that all have one length, as pictures that were not compressed have."""
+    """Write so many files in two classes that all have one length, as pictures that were not
+    compressed have.
+    """
     random = np.random.default_rng(0)
     for number in range(count):
         path = folder / "ab"[number % 2] / f"{number:06}.bmp"
@@ -191,15 +254,21 @@ def write_pictures(folder: Path, count: int, size: int = 20_000) -> Path:
 
 
 def splitting(folder: Path, cache: Path) -> tuple[int, int]:
-    """Return the bytes that a first process reads to split pictures, and those that a second one does."""
+    """Return the bytes that a first process reads to split pictures, and those that a second one
+    does.
+    """
     changed = max(each.stat().st_mtime for each in folder.iterdir())
-    time.sleep(max(0.0, changed + 2.5 - time.time()))  # a file that was changed a moment ago is not taken for settled
+    # a file that was changed a moment ago is not taken for settled
+    time.sleep(max(0.0, changed + 2.5 - time.time()))
     found = []
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", _SPLITTING, str(folder)],
-            env={**os.environ, "XDG_CACHE_HOME": str(cache)}, capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         found.append(int(done.stdout.split()[-1]))
     return found[0], found[1]
 
@@ -219,12 +288,16 @@ compiler.compile(made, Path(folder, "compiled"))
 
 
 def compiling(path: Path, compiler: str, folder: Path) -> Cost:
-    """Return what exporting a file and compiling it takes; its goal is three times the file in memory."""
+    """Return what exporting a file and compiling it takes; its goal is three times the file in
+    memory.
+    """
     return cost_of(sys.executable, "-c", _COMPILING, str(path), compiler, str(folder))
 
 
 def parts(quick: bool) -> list[dict[str, Any]]:
-    """Judge each: time and memory of whole commands, and how many times a file they take for each byte more of it."""
+    """Judge each: time and memory of whole commands, and how many times a file they take for
+    each byte more of it.
+    """
     with tempfile.TemporaryDirectory(prefix="nnpipe-scale-") as place:
         folder = Path(place)
         wanted = (_BLOCK, 5 * _BLOCK) if quick else (300 << 20, 3 << 30)
@@ -236,17 +309,45 @@ def parts(quick: bool) -> list[dict[str, Any]]:
         looked = [sound(looking(path)) for path in paths]
         tested = [sound(testing(path, path.parent)) for path in paths]
         found = [
-            growth("info of an ONNX file, bytes", "CPU s", sizes, [cost.cpu for cost in looked], 2, seen_on=EPYC),
-            growth("info of an ONNX file, bytes", "MB", sizes, [cost.peak / 1e6 for cost in looked], 200, seen_on=EPYC),
+            growth(
+                "info of an ONNX file, bytes",
+                "CPU s",
+                sizes,
+                [cost.cpu for cost in looked],
+                2,
+                seen_on=EPYC,
+            ),
+            growth(
+                "info of an ONNX file, bytes",
+                "MB",
+                sizes,
+                [cost.peak / 1e6 for cost in looked],
+                200,
+                seen_on=EPYC,
+            ),
             _times("inference_tester of an ONNX file, bytes", sizes, tested, 1.3),
         ]
         if sizes[-1] > _LARGEST:
             refused = refusing(paths[-1], folder)
             found.append(
-                growth("refusal of a large ONNX file, bytes", "CPU s", sizes, [0.0, refused.cpu], 2, seen_on=EPYC)
+                growth(
+                    "refusal of a large ONNX file, bytes",
+                    "CPU s",
+                    sizes,
+                    [0.0, refused.cpu],
+                    2,
+                    seen_on=EPYC,
+                )
             )
             found.append(
-                growth("refusal of a large ONNX file, bytes", "MB", sizes, [0.0, refused.peak / 1e6], 200, seen_on=EPYC)
+                growth(
+                    "refusal of a large ONNX file, bytes",
+                    "MB",
+                    sizes,
+                    [0.0, refused.peak / 1e6],
+                    200,
+                    seen_on=EPYC,
+                )
             )
             paths[-1] = write_onnx(folder, 1 << 30)
             sizes[-1] = (folder / "weights.bin").stat().st_size
@@ -261,7 +362,14 @@ def parts(quick: bool) -> list[dict[str, Any]]:
             first, again = splitting(pictures, folder / f"cache{count}")
             shares.append(again / first)
         found.append(
-            growth("splitting pictures a second time", "of the bytes read first", counts, shares, 0.5, seen_on=EPYC)
+            growth(
+                "splitting pictures a second time",
+                "of the bytes read first",
+                counts,
+                shares,
+                0.5,
+                seen_on=EPYC,
+            )
         )
     return found
 
@@ -284,13 +392,24 @@ def sound(cost: Cost) -> Cost:
 
 
 def _times(name: str, sizes: Sequence[int], costs: Sequence[Cost], most: float) -> dict[str, Any]:
-    """Judge the memory that a command takes for each byte more of its file; what it takes anyway cancels."""
+    """Judge the memory that a command takes for each byte more of its file; what it takes anyway
+    cancels.
+    """
     slope = (costs[-1].peak - costs[0].peak) / (sizes[-1] - sizes[0])
-    return growth(name, "of the file, for each byte more", sizes, [costs[0].peak / sizes[0], slope], most, seen_on=EPYC)
+    return growth(
+        name,
+        "of the file, for each byte more",
+        sizes,
+        [costs[0].peak / sizes[0], slope],
+        most,
+        seen_on=EPYC,
+    )
 
 
 def main() -> None:
-    """Measure each and print it; ``--quick`` takes smaller files with the same goals where a ratio is one."""
+    """Measure each and print it; ``--quick`` takes smaller files with the same goals where a
+    ratio is one.
+    """
     quick = "--quick" in sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix="nnpipe-scale-") as place:
         folder = Path(place)
@@ -298,18 +417,29 @@ def main() -> None:
         size = (folder / "weights.bin").stat().st_size
         for what, cost in (("info", looking(path)), ("inference_tester", testing(path, folder))):
             told = "" if cost.status == 0 else cost.told[-300:]
-            print(f"{what}: {cost.cpu:.1f} CPU s, {cost.peak / 1e6:,.0f} MB = {cost.peak / size:.2f} files {told}")
+            print(
+                f"{what}: {cost.cpu:.1f} CPU s, {cost.peak / 1e6:,.0f} MB = {cost.peak / size:.2f} "
+                f"files {told}"
+            )
         if size > _LARGEST:
             cost = refusing(path, folder)
             print(f"refusal: status {cost.status}, {cost.cpu:.1f} CPU s, {cost.peak / 1e6:,.0f} MB")
-        for name in ("ONNXRuntimeOptimizer", "ONNXFloat16", "OpenVINOCompiler") if size <= _LARGEST else ():
+        for name in (
+            ("ONNXRuntimeOptimizer", "ONNXFloat16", "OpenVINOCompiler") if size <= _LARGEST else ()
+        ):
             (folder / name).mkdir()
             cost = compiling(path, name, folder / name)
             told = "" if cost.status == 0 else cost.told[-300:]
-            print(f"{name}: {cost.cpu:.1f} CPU s, {cost.peak / 1e6:,.0f} MB = {cost.peak / size:.2f} files {told}")
+            print(
+                f"{name}: {cost.cpu:.1f} CPU s, {cost.peak / 1e6:,.0f} MB = {cost.peak / size:.2f} "
+                f"files {told}"
+            )
         pictures = write_pictures(folder / "pictures", 500 if quick else 20_000)
         first, again = splitting(pictures, folder / "cache")
-        print(f"splitting pictures: {first / 1e6:,.1f} MB read by the first process, {again / 1e6:,.1f} by the next")
+        print(
+            f"splitting pictures: {first / 1e6:,.1f} MB read by the first process, "
+            f"{again / 1e6:,.1f} by the next"
+        )
 
 
 if __name__ == "__main__":

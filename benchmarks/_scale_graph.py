@@ -1,4 +1,6 @@
-"""What a graph of many nodes costs beyond the frameworks' own work: looked at, planned, exported, run and verified."""
+"""What a graph of many nodes costs beyond the frameworks' own work: looked at, planned,
+exported, run and verified.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ print(time.process_time())
 
 
 def beyond(nodes: int) -> float:
-    """Return the CPU seconds that nnpipe takes for a program of so many nodes, less those of the frameworks alone."""
+    """Return the CPU seconds that nnpipe takes for a program of so many nodes, less those of the
+    frameworks alone.
+    """
     with tempfile.TemporaryDirectory(prefix="nnpipe-scale-") as folder:
         path = str(Path(folder, "many.pt2"))
         _told(_WRITING, str(nodes // _NODES), path)
@@ -89,7 +93,9 @@ def beyond(nodes: int) -> float:
 
 
 def _told(script: str, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(done.stderr[-1000:])
     return (done.stdout.split() or [""])[-1]
@@ -99,4 +105,8 @@ def parts(quick: bool) -> list[dict[str, Any]]:
     """Judge a graph of 5,000 nodes, from ``.pt2`` to ONNX Runtime."""
     sizes = [40, 200] if quick else [500, 5000]
     costs = [beyond(nodes) for nodes in sizes]
-    return [growth("a graph of many nodes, beyond the frameworks", "CPU s", sizes, costs, 60, seen_on=EPYC)]
+    return [
+        growth(
+            "a graph of many nodes, beyond the frameworks", "CPU s", sizes, costs, 60, seen_on=EPYC
+        )
+    ]

@@ -48,31 +48,53 @@ def parts(quick: bool) -> list[dict[str, Any]]:
         ]
         chosen, limit = ([250, 1_000], 10) if quick else ([1_000, 3_000], 40)
         found.append(
-            growth("choosing, candidates", "CPU s", chosen, [choosing(n) for n in chosen], limit, 1.2, seen_on=EPYC)
+            growth(
+                "choosing, candidates",
+                "CPU s",
+                chosen,
+                [choosing(n) for n in chosen],
+                limit,
+                1.2,
+                seen_on=EPYC,
+            )
         )
         unlucky = [10, 100]
         again = [confirming(n, Path(folder)) for n in unlucky]
         found.append(
-            growth("measured again, unlucky candidates", "of them", unlucky, again, CONFIRMATIONS, seen_on=EPYC)
+            growth(
+                "measured again, unlucky candidates",
+                "of them",
+                unlucky,
+                again,
+                CONFIRMATIONS,
+                seen_on=EPYC,
+            )
         )
     return found
 
 
 def settings(points: int) -> dict[str, Any]:
-    """Return a sweep file of so many points; each entry stands alone, so that nothing is shared but the classes."""
+    """Return a sweep file of so many points; each entry stands alone, so that nothing is shared
+    but the classes.
+    """
     return {
         "dataset": "DigitsDataset",
         "models": [{"title": "CNN", "class": "PyTorchDigitsCNN", "path": "cnn.pt"}],
         "runtimes": [
-            {"class": "ONNXRuntime", "arguments": {"num_threads": number}} for number in range(1, points)
+            {"class": "ONNXRuntime", "arguments": {"num_threads": number}}
+            for number in range(1, points)
         ],
         "constraints": ["latency_p90 <= 5 ms", "accuracy_loss <= 0.02"],
-    }  # fmt: skip
+    }
 
 
 def separate(points: int) -> dict[str, Any]:
-    """Return a sweep file of so many points, each with a model of its own, whose class is named anew."""
-    models = [{"title": f"CNN {n}", "class": "PyTorchDigitsCNN", "path": f"{n}.pt"} for n in range(points)]
+    """Return a sweep file of so many points, each with a model of its own, whose class is named
+    anew.
+    """
+    models = [
+        {"title": f"CNN {n}", "class": "PyTorchDigitsCNN", "path": f"{n}.pt"} for n in range(points)
+    ]
     return settings(2) | {"models": models, "as_trained": False, "constraints": []}
 
 
@@ -91,11 +113,14 @@ def listing(asked: dict[str, Any], folder: Path) -> float:
 
 
 def choosing(points: int) -> float:
-    """Return the CPU seconds of judging candidates: figures with intervals, constraints, front and its shares."""
+    """Return the CPU seconds of judging candidates: figures with intervals, constraints, front
+    and its shares.
+    """
     asked = Sweep.from_settings(settings(points))
     asked = asked.of_task(asked.dataset.task)
     done = [
-        Done(point, str(number), Outcome(measured(point, number)), None) for number, point in enumerate(asked.points)
+        Done(point, str(number), Outcome(measured(point, number)), None)
+        for number, point in enumerate(asked.points)
     ]
     begin = time.process_time()
     judged = judge(asked, done)
@@ -106,13 +131,20 @@ def choosing(points: int) -> float:
 
 
 def confirming(points: int, folder: Path) -> int:
-    """Return how many candidates are measured again where each qualifies first, and none does the second time."""
+    """Return how many candidates are measured again where each qualifies first, and none does
+    the second time.
+    """
     asked = Sweep.from_settings(
         settings(points) | {"output": str(folder / f"{points}"), "constraints": ["load <= 1 s"]}
     )
     asked = asked.of_task(asked.dataset.task)
-    asked = replace(asked, points=tuple(replace(point, way=None, runtime=None) for point in asked.points))
-    done = [Done(point, str(n), Outcome(measured(point, n)), None) for n, point in enumerate(asked.points)]
+    asked = replace(
+        asked, points=tuple(replace(point, way=None, runtime=None) for point in asked.points)
+    )
+    done = [
+        Done(point, str(n), Outcome(measured(point, n)), None)
+        for n, point in enumerate(asked.points)
+    ]
     times = []
 
     def slower(*_: Any) -> Outcome:
@@ -136,10 +168,19 @@ def measured(point: Point, seed: int) -> Run:
     latency = (rng.uniform(1e6, 4e6) * rng.gamma(100, 0.01, _CALLS)).astype(np.int64)
     truth = np.arange(_SAMPLES) % 10
     predicted = np.where(rng.random(_SAMPLES) < rng.uniform(0.9, 0.99), truth, (truth + 1) % 10)
-    columns = {"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(_CALLS, np.int64)}
+    columns = {
+        "start_ns": np.cumsum(latency),
+        "latency_ns": latency,
+        "samples": np.ones(_CALLS, np.int64),
+    }
     return Run(
-        title=point.title, command=(), components={}, frameworks={}, host={}, timing={"load_ns": 5},
+        title=point.title,
+        command=(),
+        components={},
+        frameworks={},
+        host={},
+        timing={"load_ns": 5},
         series={"inference": Series(columns)},
         artifact={"size": int(rng.integers(10_000, 1_000_000))} if point.runtime else {},
         evaluation=Evaluation("classification", {"truth": truth, "predicted": predicted}, _CLASSES),
-    )  # fmt: skip
+    )

@@ -1,8 +1,10 @@
-"""What long and large trainings cost: the folder and the page of many short epochs, and the order of many samples.
+"""What long and large trainings cost: the folder and the page of many short epochs, and the order
+of many samples.
 
-Epochs are so short that files cost more than learning.  Some are trained with the default callbacks, and what each of
-their files would be after all epochs is computed: some have a line an epoch, some grow with the epochs after which
-files are written, and all others, pictures among them, do not grow.
+Epochs are so short that files cost more than learning.  Some are trained with the default
+callbacks, and what each of their files would be after all epochs is computed: some have a line an
+epoch, some grow with the epochs after which files are written, and all others, pictures among them,
+do not grow.
 """
 
 from __future__ import annotations
@@ -32,22 +34,46 @@ _SAMPLES, _CLASSES = 300, 3  # more than the worst samples, of which each epoch 
 
 
 def parts(quick: bool) -> list[dict[str, Any]]:
-    """Judge the bytes of a run's folder by epochs, its page, and the time until shuffled samples go on."""
+    """Judge the bytes of a run's folder by epochs, its page, and the time until shuffled samples
+    go on.
+    """
     epochs = 10 if quick else 60
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         train(folder, epochs)
         files = [path for path in folder.rglob("*") if path.is_file()]
-        megabytes = [sum(size(path) for path in files) / 1e6 for size in (bytes_of, lambda path: grown(path, epochs))]
+        megabytes = [
+            sum(size(path) for path in files) / 1e6
+            for size in (bytes_of, lambda path: grown(path, epochs))
+        ]
         page, seconds = page_of(folder)
     sizes, orders = [epochs, EPOCHS], [100_000, 10_000_000]
     found = [
-        growth("short epochs, default callbacks", "MB in the folder", sizes, megabytes, 100, seen_on=EPYC),
+        growth(
+            "short epochs, default callbacks",
+            "MB in the folder",
+            sizes,
+            megabytes,
+            100,
+            seen_on=EPYC,
+        ),
         growth("short epochs, page", "MB", sizes, page, 1, seen_on=EPYC),
-        growth("samples, shuffled and resumed", "s", orders, [resumed(n) for n in orders], 1, 1.5, seen_on=EPYC),
+        growth(
+            "samples, shuffled and resumed",
+            "s",
+            orders,
+            [resumed(n) for n in orders],
+            1,
+            1.5,
+            seen_on=EPYC,
+        ),
     ]
     if seconds is not None:
-        found.append(growth("short epochs, page in a browser", "s", sizes, [seconds, seconds], 2, seen_on=EPYC))
+        found.append(
+            growth(
+                "short epochs, page in a browser", "s", sizes, [seconds, seconds], 2, seen_on=EPYC
+            )
+        )
     return found
 
 
@@ -67,7 +93,9 @@ def grown(path: Path, epochs: int) -> float:
 
 def written(epochs: int) -> int:
     """Return the number of epochs after which files that show all epochs are written."""
-    fit: Any = SimpleNamespace(options=TrainerOptions(num_epochs=epochs), stopping="", step=0, final=None)
+    fit: Any = SimpleNamespace(
+        options=TrainerOptions(num_epochs=epochs), stopping="", step=0, final=None
+    )
     number = 0
     for fit.epoch in range(1, epochs + 1):
         number += writes_after(fit)
@@ -88,13 +116,18 @@ def train(folder: Path, epochs: int) -> None:
 
     torch.set_num_threads(1)
     random = np.random.default_rng(0)
-    arrays = {"x": random.random((_SAMPLES, 4), np.float32), "label": random.integers(0, _CLASSES, _SAMPLES)}
+    arrays = {
+        "x": random.random((_SAMPLES, 4), np.float32),
+        "label": random.integers(0, _CLASSES, _SAMPLES),
+    }
     data = {split: ArraySequence(arrays, batch=_SAMPLES) for split in ("train", "test")}
     Trainer(TrainerOptions(num_epochs=epochs)).fit(Net(), data, folder=folder)
 
 
 def page_of(folder: Path) -> tuple[list[float], float | None]:
-    """Return the megabytes of a run's page, now and after all epochs; and the seconds to open the latter."""
+    """Return the megabytes of a run's page, now and after all epochs; and the seconds to open
+    the latter.
+    """
     before = write_run_page(folder).stat().st_size
     history = folder / "tables" / "history.csv"
     rows = list(csv.DictReader(history.read_text().splitlines()))
@@ -110,7 +143,9 @@ def page_of(folder: Path) -> tuple[list[float], float | None]:
 
 
 def resumed(samples: int) -> float:
-    """Return the processor's seconds until a shuffled sequence is where it was left, amid an epoch."""
+    """Return the processor's seconds until a shuffled sequence is where it was left, amid an
+    epoch.
+    """
     features = {"x": np.zeros(samples, np.uint8)}
 
     def sequence() -> ArraySequence:

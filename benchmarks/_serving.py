@@ -13,7 +13,8 @@ from nnpipe.protocols.network import NetworkProtocol
 
 @contextlib.contextmanager
 def server(runtime: type[Runtime]) -> Iterator[NetworkProtocol]:
-    """Serve on this machine with the command, in a process that holds nothing of this one; gives the line to it.
+    """Serve on this machine with the command, in a process that holds nothing of this one; gives
+    the line to it.
 
     Parameters
     ----------
@@ -21,7 +22,17 @@ def server(runtime: type[Runtime]) -> Iterator[NetworkProtocol]:
         What runs the models.
     """
     names = [f"{kind.__module__}.{kind.__qualname__}" for kind in (NetworkProtocol, runtime)]
-    command = [sys.executable, "-m", "nnpipe", "inference_server", *names, "--port", "0", "--verbosity", "warning"]
+    command = [
+        sys.executable,
+        "-m",
+        "nnpipe",
+        "inference_server",
+        *names,
+        "--port",
+        "0",
+        "--verbosity",
+        "warning",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None

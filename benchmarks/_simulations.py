@@ -1,4 +1,5 @@
-"""Latencies made up with a known truth: what intervals must cover, whatever calls have to do with each other.
+"""Latencies made up with a known truth: what intervals must cover, whatever calls have to do with
+each other.
 
 Times are in nanoseconds and in the order of the calls.  All but ``trend`` are
 stationary, and the truth is the quantile of the stationary distribution.  The
@@ -52,12 +53,20 @@ class Simulation:
 
 
 def normal_series(random: Generator, samples: int, correlation: float) -> Floats:
-    """Make a standard normal autoregression of order one, stationary from the start; ``correlation`` of neighbours."""
+    """Make a standard normal autoregression of order one, stationary from the start;
+    ``correlation`` of neighbours.
+    """
     noise = random.standard_normal(samples)
     innovations = noise * math.sqrt(1 - correlation**2)
     innovations[0] = noise[0]
     # Block by block: inside a block powers of the correlation do not vanish.
-    block = max(1, min(samples, int(-200 / math.log10(max(correlation, 1e-3)) / 2) if correlation < 1 else samples))
+    block = max(
+        1,
+        min(
+            samples,
+            int(-200 / math.log10(max(correlation, 1e-3)) / 2) if correlation < 1 else samples,
+        ),
+    )
     found = np.empty(samples)
     before = 0.0
     for start in range(0, samples, block):
@@ -68,8 +77,12 @@ def normal_series(random: Generator, samples: int, correlation: float) -> Floats
     return found
 
 
-def burst_states(random: Generator, samples: int, share: float, length: float) -> npt.NDArray[np.bool_]:
-    """Say which calls are in a burst: so large a share of all, in bursts of so many calls on average."""
+def burst_states(
+    random: Generator, samples: int, share: float, length: float
+) -> npt.NDArray[np.bool_]:
+    """Say which calls are in a burst: so large a share of all, in bursts of so many calls on
+    average.
+    """
     pause = length * (1 - share) / share
     state = bool(random.random() < share)
     lengths: list[int] = []
@@ -107,13 +120,18 @@ def _heavy_tails(index: float = 1.5) -> Simulation:
 
 
 def _drift(calls: float = 50, width: float = 0.08) -> Simulation:
-    """Speed that wanders: the logarithm of the level is an autoregression that forgets in so many calls."""
+    """Speed that wanders: the logarithm of the level is an autoregression that forgets in so
+    many calls.
+    """
     correlation = math.exp(-1 / calls)
     return Simulation(
         f"drift ({calls:g} calls)",
         lambda random, samples: (
             MEDIAN
-            * np.exp(width * normal_series(random, samples, correlation) + _WIDTH * random.standard_normal(samples))
+            * np.exp(
+                width * normal_series(random, samples, correlation)
+                + _WIDTH * random.standard_normal(samples)
+            )
         ),
         _lognormal(MEDIAN, math.hypot(width, _WIDTH)),
     )
@@ -126,9 +144,15 @@ def _bursts(share: float = 0.05, length: float = 15, factor: float = 3.0) -> Sim
     def draw(random: Generator, samples: int) -> Floats:
         inside = burst_states(random, samples, share, length)
         noise = random.standard_normal(samples)
-        return MEDIAN * np.where(inside, factor * np.exp(3 * _WIDTH * noise), np.exp(_WIDTH * noise))
+        return MEDIAN * np.where(
+            inside, factor * np.exp(3 * _WIDTH * noise), np.exp(_WIDTH * noise)
+        )
 
-    return Simulation(f"bursts ({length:g} calls)", draw, lambda time: (1 - share) * quiet(time) + share * loud(time))
+    return Simulation(
+        f"bursts ({length:g} calls)",
+        draw,
+        lambda time: (1 - share) * quiet(time) + share * loud(time),
+    )
 
 
 def _all_at_once() -> Simulation:
@@ -146,7 +170,11 @@ def _all_at_once() -> Simulation:
     def below(time: float) -> float:
         def part(scale: float) -> float:
             shape = time / (MEDIAN * scale * levels)
-            return float(np.mean(np.where(shape > 0.9, 1 - (1 + np.maximum(shape - 0.9, 0) / 0.1) ** -index, 0.0)))
+            return float(
+                np.mean(
+                    np.where(shape > 0.9, 1 - (1 + np.maximum(shape - 0.9, 0) / 0.1) ** -index, 0.0)
+                )
+            )
 
         return (1 - share) * part(1.0) + share * part(factor)
 
@@ -162,7 +190,11 @@ def _trend(rise: float = 0.15) -> Simulation:
         return MEDIAN * level * np.exp(_WIDTH * random.standard_normal(samples))
 
     return Simulation(
-        "trend", draw, lambda time: float(np.mean([_lognormal(MEDIAN * level, _WIDTH)(time) for level in levels[::10]]))
+        "trend",
+        draw,
+        lambda time: float(
+            np.mean([_lognormal(MEDIAN * level, _WIDTH)(time) for level in levels[::10]])
+        ),
     )
 
 

@@ -1,4 +1,6 @@
-"""Changing models the ways that trainings, converters and people do, without making a conversion of them wrong."""
+"""Changing models the ways that trainings, converters and people do, without making a conversion
+of them wrong.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ import numpy as np
 
 from nnpipe.core.live_model import LiveModel
 
-EPSILONS = (1e-6, 3e-2)  # the range that epsilons are drawn from: hardly any is a framework's default
+# the range that epsilons are drawn from: hardly any is a framework's default
+EPSILONS = (1e-6, 3e-2)
 OF_SOURCES = ("as it is", "epsilons", "scales of zero")
 OF_FILES = ("as it is", "reordered", "renamed", "reordered and renamed")
 
@@ -30,7 +33,9 @@ def _normalisations(native: Any) -> list[Any]:
 
 
 def _set_scales(norm: Any, random: np.random.Generator) -> None:
-    """Set the scales of a normalisation to 0: of all channels, as at the end of residual branches, or of some."""
+    """Set the scales of a normalisation to 0: of all channels, as at the end of residual
+    branches, or of some.
+    """
     if hasattr(norm, "gamma"):
         scales = np.array(norm.gamma.numpy())
         norm.gamma.assign(_zeroed(scales, random))
@@ -48,7 +53,9 @@ def _zeroed(scales: np.ndarray[Any, Any], random: np.random.Generator) -> np.nda
 
 
 def mutate_onnx(path: Path, target: Path, kind: str, random: np.random.Generator) -> None:
-    """Write an ONNX file anew with other names, or with nodes, weights and operands of sums in another order."""
+    """Write an ONNX file anew with other names, or with nodes, weights and operands of sums in
+    another order.
+    """
     import onnx
 
     model = onnx.load(str(path))
@@ -66,7 +73,9 @@ def mutate_onnx(path: Path, target: Path, kind: str, random: np.random.Generator
         names: dict[str, str] = {}
 
         def renamed(name: str) -> str:
-            return name if name in kept else names.setdefault(name, f"t{random.integers(1 << 40):x}")
+            return (
+                name if name in kept else names.setdefault(name, f"t{random.integers(1 << 40):x}")
+            )
 
         for node in graph.node:
             node.name = f"n{random.integers(1 << 40):x}"
@@ -79,11 +88,15 @@ def mutate_onnx(path: Path, target: Path, kind: str, random: np.random.Generator
 
 
 def _shuffled(nodes: list[Any], random: np.random.Generator) -> list[Any]:
-    """Return nodes in a random order in which each follows those whose results it takes, and swap operands of sums."""
+    """Return nodes in a random order in which each follows those whose results it takes, and
+    swap operands of sums.
+    """
     import onnx
 
     makers = {name: number for number, node in enumerate(nodes) for name in node.output}
-    waiting = {n: {makers[name] for name in node.input if name in makers} for n, node in enumerate(nodes)}
+    waiting = {
+        n: {makers[name] for name in node.input if name in makers} for n, node in enumerate(nodes)
+    }
     found = []
     while waiting:
         ready = [number for number, before in waiting.items() if not before]

@@ -70,11 +70,15 @@ def sound(random: Generator) -> Scene:
         shape = shape * np.where(path, 1 + random.uniform(0.03, 0.25), 1.0)
     if random.random() < 0.5:  # the level wanders by a fraction of a percent
         memory = random.uniform(0.02, 0.2) * calls
-        shape = shape * np.exp(random.uniform(0.0, 0.006) * normal_series(random, calls, math.exp(-1 / memory)))
+        shape = shape * np.exp(
+            random.uniform(0.0, 0.006) * normal_series(random, calls, math.exp(-1 / memory))
+        )
     if random.random() < 0.3:  # something ticks: every so many calls one takes longer
         shape[:: int(random.integers(20, 500))] *= random.uniform(1.05, 2.5)
     slow = random.random(calls) < 10 ** random.uniform(-3.5, -2)
-    shape = shape + np.where(slow, np.minimum(random.pareto(random.uniform(1.3, 2.5), calls), 100.0), 0.0)
+    shape = shape + np.where(
+        slow, np.minimum(random.pareto(random.uniform(1.3, 2.5), calls), 100.0), 0.0
+    )
     # A pause after each go of the loop, while outputs are judged.
     gaps = random.gamma(4.0, 800.0, calls)
     gaps[:: max(1, min(4096, int(1e9 / median)))] += random.uniform(1e5, 3e7)
@@ -148,7 +152,9 @@ def loaded(random: Generator) -> Scene:
         scene.times = scene.times + np.where(hits, random.uniform(1e6, 8e6, calls), 0)
         return scene
     scene.busy = None
-    others = random.uniform(0.5, 2.0) if scene.cores < 16 else scene.cores * random.uniform(0.06, 1.0)
+    others = (
+        random.uniform(0.5, 2.0) if scene.cores < 16 else scene.cores * random.uniform(0.06, 1.0)
+    )
     active = np.ones(calls, bool)
     if way == "in turns":
         edges = np.sort(random.uniform(0, total, 2 * int(random.integers(1, 5))))
@@ -163,7 +169,9 @@ def loaded(random: Generator) -> Scene:
         hits = active & (random.random(calls) < np.minimum(scene.times * scene.switches / 1e9, 0.9))
         scene.times = scene.times + np.where(hits, random.uniform(1e6, 6e6, calls), 0.0)
     slower = 1 + contended * random.uniform(0.0, 0.25)
-    scene.times = np.where(active, scene.times * slower * np.exp(0.03 * _alike(random, calls)), scene.times)
+    scene.times = np.where(
+        active, scene.times * slower * np.exp(0.03 * _alike(random, calls)), scene.times
+    )
     return scene
 
 
@@ -200,7 +208,9 @@ def clock_jumps(random: Generator) -> Scene:
 
 
 def drifting(random: Generator) -> Scene:
-    """A level that rises, or falls, all along: a leak, a heap in pieces, heat that no sensor tells of."""
+    """A level that rises, or falls, all along: a leak, a heap in pieces, heat that no sensor
+    tells of.
+    """
     scene = sound(random)
     part = np.linspace(0, 1, len(scene.times))
     size = random.uniform(0.1, 0.8)
@@ -222,7 +232,11 @@ def run_of(scene: Scene, random: Generator, title: str = "made up") -> Run:
     ends = begins + scene.times
     starts = _stamps(scene, begins)
     latency = _stamps(scene, ends) - starts
-    inference = {"start_ns": starts, "latency_ns": latency, "samples": np.ones(len(starts), np.int64)}
+    inference = {
+        "start_ns": starts,
+        "latency_ns": latency,
+        "samples": np.ones(len(starts), np.int64),
+    }
     total = float(ends[-1])
     slew = random.uniform(-60e-6, 60e-6)
     before, after = _counters(scene, random, total, slew) if scene.counters else ({}, {})
@@ -237,7 +251,10 @@ def run_of(scene: Scene, random: Generator, title: str = "made up") -> Run:
             "after": {"counters": after},
         },
         timing={"warmup": 10, "batch_size": 1},
-        series={"inference": Series(inference), "resources": Series(_resources(scene, random, total, slew))},
+        series={
+            "inference": Series(inference),
+            "resources": Series(_resources(scene, random, total, slew)),
+        },
     )
 
 
@@ -246,7 +263,9 @@ def _stamps(scene: Scene, when: Floats) -> npt.NDArray[np.int64]:
     return np.asarray(np.round(np.floor(scene.clock(when) / tick) * tick), np.int64)
 
 
-def _resources(scene: Scene, random: Generator, total: float, slew: float) -> dict[str, npt.NDArray[Any]]:
+def _resources(
+    scene: Scene, random: Generator, total: float, slew: float
+) -> dict[str, npt.NDArray[Any]]:
     when = np.append(np.arange(scene.interval_ns, total, scene.interval_ns), total)
     when = when + random.uniform(0, 2e6, len(when))
     busy = scene.busy(when) if scene.busy is not None else np.full(len(when), scene.others)
@@ -267,13 +286,19 @@ def _resources(scene: Scene, random: Generator, total: float, slew: float) -> di
         read = scene.wall(when) * (1 + slew) + random.normal(0, 3000, len(when))
         found["wall_ns"] = np.asarray(read, np.int64)
         found["steal_percent"] = random.poisson(scene.steal, len(when)).astype(float)
-        found["involuntary_switches"] = random.poisson(scene.switches * scene.interval_ns / 1e9, len(when))
+        found["involuntary_switches"] = random.poisson(
+            scene.switches * scene.interval_ns / 1e9, len(when)
+        )
     if scene.mhz is not None:
-        found["cpu_mhz"] = scene.mhz * scene.speed(when) * (1 + 0.008 * random.standard_normal(len(when)))
+        found["cpu_mhz"] = (
+            scene.mhz * scene.speed(when) * (1 + 0.008 * random.standard_normal(len(when)))
+        )
     return found
 
 
-def _counters(scene: Scene, random: Generator, total: float, slew: float) -> tuple[dict[str, int], dict[str, int]]:
+def _counters(
+    scene: Scene, random: Generator, total: float, slew: float
+) -> tuple[dict[str, int], dict[str, int]]:
     passed = np.array([total + random.uniform(2e7, 2e8)])
     ruler = random.uniform(5e4, 5e5)
     before = {

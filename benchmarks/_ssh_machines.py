@@ -1,4 +1,6 @@
-"""Machines that are reached by ssh: real clients and servers, each with a home of its own, on this machine."""
+"""Machines that are reached by ssh: real clients and servers, each with a home of its own, on
+this machine.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def ssh_machines(folder: Path, count: int) -> Iterator[list[str]]:
             host = asyncssh.generate_private_key("ssh-ed25519")
             host.write_private_key(str(machine / "host"))
             server = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", _SERVER, str(machine)], stdout=subprocess.PIPE, text=True
+                [sys.executable, "-W", "ignore", "-c", _SERVER, str(machine)],
+                stdout=subprocess.PIPE,
+                text=True,
             )
             stack.callback(_end, server)
             assert server.stdout is not None
@@ -73,11 +77,16 @@ def ssh_machines(folder: Path, count: int) -> Iterator[list[str]]:
             addresses.append(f"ssh://tester@127.0.0.1:{port}")
         (folder / "known").write_text("".join(known))
         (folder / "config").write_text(
-            f"Host *\n  IdentityFile {folder / 'user'}\n  IdentitiesOnly yes\n  IdentityAgent none\n"
-            f"  UserKnownHostsFile {folder / 'known'}\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n"
+            f"Host *\n  IdentityFile {folder / 'user'}\n  IdentitiesOnly yes\n  IdentityAgent "
+            f"none\n"
+            f"  UserKnownHostsFile {folder / 'known'}\n  GlobalKnownHostsFile /dev/null\n  "
+            f"StrictHostKeyChecking yes\n"
         )
-        # The user's own configuration would say such things; ssh finds that by the password file, not by HOME.
-        (folder / "bin" / "ssh").write_text(f'#!/bin/sh\nexec {client} -F {folder / "config"} "$@"\n')
+        # The user's own configuration would say such things; ssh finds that by the password file,
+        # not by HOME.
+        (folder / "bin" / "ssh").write_text(
+            f'#!/bin/sh\nexec {client} -F {folder / "config"} "$@"\n'
+        )
         (folder / "bin" / "ssh").chmod(0o755)
         path = os.environ["PATH"]
         os.environ["PATH"] = f"{folder / 'bin'}{os.pathsep}{path}"

@@ -56,14 +56,21 @@ def existing(path: Path) -> Path:
 
 
 def processors(seen_on: str) -> dict[str, str]:
-    """Return this run's processor and the one on which the goal was seen to hold, for the closing JSON object."""
+    """Return this run's processor and the one on which the goal was seen to hold, for the
+    closing JSON object.
+    """
     facts = host_facts()
     cores = facts["cpu"]["logical_cores"]
     virtual = ", a virtual machine" if facts.get("hypervisor") else ""
-    return {"processor": f"{facts['cpu']['model']}, {cores} cores{virtual}", "goal_seen_on": seen_on}
+    return {
+        "processor": f"{facts['cpu']['model']}, {cores} cores{virtual}",
+        "goal_seen_on": seen_on,
+    }
 
 
-def interleave(candidates: Mapping[str, Callable[[], Any]], rounds: int, seed: int = 0) -> dict[str, list[float]]:
+def interleave(
+    candidates: Mapping[str, Callable[[], Any]], rounds: int, seed: int = 0
+) -> dict[str, list[float]]:
     """Time every candidate once a round, each round in another random order.
 
     So a machine that slows down or speeds up meanwhile does it to all alike.
@@ -104,12 +111,16 @@ def interleave(candidates: Mapping[str, Callable[[], Any]], rounds: int, seed: i
 
 
 def show(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a table; the first row's keys are the columns.  Numbers are shown with four digits."""
+    """Print rows as a table; the first row's keys are the columns.  Numbers are shown with four
+    digits.
+    """
     if not rows:
         return
     cells = [list(rows[0]), *([_cell(row.get(column, "")) for column in rows[0]] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    numeric = [all(isinstance(row.get(column, 0), (int, float)) for row in rows) for column in rows[0]]
+    numeric = [
+        all(isinstance(row.get(column, 0), (int, float)) for row in rows) for column in rows[0]
+    ]
     for line in cells:
         padded = (
             text.rjust(width) if right else text.ljust(width)
@@ -140,7 +151,8 @@ def report(
     name
         What was measured.
     value, reference, unit
-        The figure for nnpipe, the one it is set against, and the unit of both; ``None`` where there is no figure.
+        The figure for nnpipe, the one it is set against, and the unit of both; ``None`` where there
+        is no figure.
     ratio
         How the two compare; ``goal`` says which way.
     goal
@@ -172,7 +184,9 @@ def report(
     if parts:
         silent = [part["name"] for part in parts if not part.get("seen_on")]
         if silent:
-            raise ValueError(f"no processor is named on which these goals were seen to hold: {', '.join(silent)}")
+            raise ValueError(
+                f"no processor is named on which these goals were seen to hold: {', '.join(silent)}"
+            )
         found["parts"] = [dict(part) for part in parts]
     print(json.dumps(found | processors(seen_on)))
     return 0 if holds else 1
@@ -189,6 +203,12 @@ def _cell(value: Any) -> str:
 def at_most(name: str, value: float, limit: float, holds: bool, seen_on: str) -> dict[str, Any]:
     """Return one of several goals, a limit from above, for the ``parts`` of :func:`report`."""
     return {
-        "name": name, "value": value, "unit": "", "reference": limit, "ratio": value / limit,
-        "goal": f"<= {limit:g}", "holds": bool(holds), "seen_on": seen_on,
-    }  # fmt: skip
+        "name": name,
+        "value": value,
+        "unit": "",
+        "reference": limit,
+        "ratio": value / limit,
+        "goal": f"<= {limit:g}",
+        "holds": bool(holds),
+        "seen_on": seen_on,
+    }

@@ -1,4 +1,6 @@
-"""The training of ``training.py`` by other packages: PyTorch Lightning and ignite, with the same figures."""
+"""The training of ``training.py`` by other packages: PyTorch Lightning and ignite, with the same
+figures.
+"""
 
 from __future__ import annotations
 
@@ -40,18 +42,28 @@ def by_lightning(model: Any, batches: Iterable[Any], rate: float) -> Any:
             logits = self.model.layers(x)
             loss = torch.nn.functional.cross_entropy(logits, y)
             right = (logits.argmax(1) == y).float().mean()
-            self.log_dict({"loss": loss, "accuracy": right}, on_step=False, on_epoch=True, batch_size=len(y))
+            self.log_dict(
+                {"loss": loss, "accuracy": right}, on_step=False, on_epoch=True, batch_size=len(y)
+            )
             return loss
 
         def configure_optimizers(self) -> Any:
             return torch.optim.AdamW(self.model.parameters(), lr=rate)
 
     trainer = lightning.Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
         enable_model_summary=False,
-    )  # fmt: skip
+    )
     trainer.fit(Module(), batches)
-    return model, float(trainer.callback_metrics["loss"]), float(trainer.callback_metrics["accuracy"])
+    return (
+        model,
+        float(trainer.callback_metrics["loss"]),
+        float(trainer.callback_metrics["accuracy"]),
+    )
 
 
 def by_ignite(model: Any, batches: Iterable[Any], rate: float) -> Any:

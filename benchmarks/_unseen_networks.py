@@ -1,7 +1,8 @@
-"""Networks of many families with random weights, as ONNX files; how fast a network runs does not depend on its weights.
+"""Networks of many families with random weights, as ONNX files; how fast a network runs does not
+depend on its weights.
 
-None of them, and none of their blocks, is drawn by ``nnpipe predict --learn``.  Those of the package ``transformers``
-are as their authors define them.
+None of them, and none of their blocks, is drawn by ``nnpipe predict --learn``.  Those of the
+package ``transformers`` are as their authors define them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,15 @@ Made = tuple[Any, tuple[int, ...]]
 """A module, and the shape of its input."""
 
 
-def _block(given: int, width: int, kernel: int = 3, stride: int = 1, groups: int = 1, act: Any = None) -> Any:
+def _block(
+    given: int, width: int, kernel: int = 3, stride: int = 1, groups: int = 1, act: Any = None
+) -> Any:
     from torch import nn
 
-    parts = [nn.Conv2d(given, width, kernel, stride, kernel // 2, groups=groups, bias=False), nn.BatchNorm2d(width)]
+    parts = [
+        nn.Conv2d(given, width, kernel, stride, kernel // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(width),
+    ]
     return nn.Sequential(*parts, act()) if act is not None else nn.Sequential(*parts)
 
 
@@ -28,8 +34,12 @@ def _residual(given: int, width: int, stride: int) -> Any:
     class Residual(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inside = nn.Sequential(_block(given, width, 3, stride, act=nn.ReLU), _block(width, width))
-            self.around = nn.Identity() if stride == 1 and given == width else _block(given, width, 1, stride)
+            self.inside = nn.Sequential(
+                _block(given, width, 3, stride, act=nn.ReLU), _block(width, width)
+            )
+            self.around = (
+                nn.Identity() if stride == 1 and given == width else _block(given, width, 1, stride)
+            )
 
         def forward(self, x: Any) -> Any:
             return nn.functional.relu(self.inside(x) + self.around(x))
@@ -71,23 +81,41 @@ def mobilenet_v1() -> Made:
     from torch import nn
 
     parts, given = [_block(3, 16, 3, 2, act=nn.ReLU6)], 16
-    plan = ((32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (256, 2), *((256, 1),) * 5, (512, 2), (512, 1))
+    plan = (
+        (32, 1),
+        (64, 2),
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        *((256, 1),) * 5,
+        (512, 2),
+        (512, 1),
+    )
     for width, stride in plan:
-        parts += [_block(given, given, 3, stride, given, nn.ReLU6), _block(given, width, 1, act=nn.ReLU6)]
+        parts += [
+            _block(given, given, 3, stride, given, nn.ReLU6),
+            _block(given, width, 1, act=nn.ReLU6),
+        ]
         given = width
     return nn.Sequential(*parts, *_closing(512)), (1, 3, 160, 160)
 
 
-def _inverted(given: int, inner: int, width: int, kernel: int, stride: int, act: Any, gate: int = 0) -> Any:
+def _inverted(
+    given: int, inner: int, width: int, kernel: int, stride: int, act: Any, gate: int = 0
+) -> Any:
     from torch import nn
 
     class Gate(nn.Module):
         def __init__(self, less: int) -> None:
             super().__init__()
             self.weigh = nn.Sequential(
-                nn.AdaptiveAvgPool2d(1), nn.Conv2d(inner, less, 1), nn.ReLU(), nn.Conv2d(less, inner, 1),
+                nn.AdaptiveAvgPool2d(1),
+                nn.Conv2d(inner, less, 1),
+                nn.ReLU(),
+                nn.Conv2d(less, inner, 1),
                 nn.Hardsigmoid() if act is nn.Hardswish else nn.Sigmoid(),
-            )  # fmt: skip
+            )
 
         def forward(self, x: Any) -> Any:
             return x * self.weigh(x)
@@ -112,12 +140,25 @@ def mobilenet_v2() -> Made:
 
     parts, given = [_block(3, 32, 3, 2, act=nn.ReLU6)], 32
     for factor, width, count, stride in (
-        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
-    ):  # fmt: skip
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for number in range(count):
-            parts.append(_inverted(given, given * factor, width, 3, stride if number == 0 else 1, nn.ReLU6))
+            parts.append(
+                _inverted(given, given * factor, width, 3, stride if number == 0 else 1, nn.ReLU6)
+            )
             given = width
-    return nn.Sequential(*parts, _block(320, 1280, 1, act=nn.ReLU6), *_closing(1280)), (1, 3, 224, 224)
+    return nn.Sequential(*parts, _block(320, 1280, 1, act=nn.ReLU6), *_closing(1280)), (
+        1,
+        3,
+        224,
+        224,
+    )
 
 
 def mobilenet_v3_small() -> Made:
@@ -125,16 +166,40 @@ def mobilenet_v3_small() -> Made:
     from torch import nn
 
     plan = (
-        (3, 16, 16, True, "r", 2), (3, 72, 24, False, "r", 2), (3, 88, 24, False, "r", 1), (5, 96, 40, True, "h", 2),
-        (5, 240, 40, True, "h", 1), (5, 240, 40, True, "h", 1), (5, 120, 48, True, "h", 1), (5, 144, 48, True, "h", 1),
-        (5, 288, 96, True, "h", 2), (5, 576, 96, True, "h", 1), (5, 576, 96, True, "h", 1),
-    )  # fmt: skip
+        (3, 16, 16, True, "r", 2),
+        (3, 72, 24, False, "r", 2),
+        (3, 88, 24, False, "r", 1),
+        (5, 96, 40, True, "h", 2),
+        (5, 240, 40, True, "h", 1),
+        (5, 240, 40, True, "h", 1),
+        (5, 120, 48, True, "h", 1),
+        (5, 144, 48, True, "h", 1),
+        (5, 288, 96, True, "h", 2),
+        (5, 576, 96, True, "h", 1),
+        (5, 576, 96, True, "h", 1),
+    )
     parts, given = [_block(3, 16, 3, 2, act=nn.Hardswish)], 16
     for kernel, inner, width, gated, word, stride in plan:
         act = nn.Hardswish if word == "h" else nn.ReLU
-        parts.append(_inverted(given, inner, width, kernel, stride, act, max(8, inner // 4 // 8 * 8) if gated else 0))
+        parts.append(
+            _inverted(
+                given,
+                inner,
+                width,
+                kernel,
+                stride,
+                act,
+                max(8, inner // 4 // 8 * 8) if gated else 0,
+            )
+        )
         given = width
-    closing = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(576, 1024), nn.Hardswish(), nn.Linear(1024, 1000)]
+    closing = [
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(576, 1024),
+        nn.Hardswish(),
+        nn.Linear(1024, 1000),
+    ]
     return nn.Sequential(*parts, _block(96, 576, 1, act=nn.Hardswish), *closing), (1, 3, 224, 224)
 
 
@@ -151,16 +216,32 @@ def squeezenet() -> Made:
 
         def forward(self, x: Any) -> Any:
             x = nn.functional.relu(self.less(x))
-            return torch.cat([nn.functional.relu(self.one(x)), nn.functional.relu(self.three(x))], 1)
+            return torch.cat(
+                [nn.functional.relu(self.one(x)), nn.functional.relu(self.three(x))], 1
+            )
 
     def pool() -> Any:
         return nn.MaxPool2d(3, 2, ceil_mode=True)
 
     return nn.Sequential(
-        nn.Conv2d(3, 64, 3, 2), nn.ReLU(), pool(), Fire(64, 16, 64), Fire(128, 16, 64), pool(), Fire(128, 32, 128),
-        Fire(256, 32, 128), pool(), Fire(256, 48, 192), Fire(384, 48, 192), Fire(384, 64, 256), Fire(512, 64, 256),
-        nn.Conv2d(512, 1000, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-    ), (1, 3, 224, 224)  # fmt: skip
+        nn.Conv2d(3, 64, 3, 2),
+        nn.ReLU(),
+        pool(),
+        Fire(64, 16, 64),
+        Fire(128, 16, 64),
+        pool(),
+        Fire(128, 32, 128),
+        Fire(256, 32, 128),
+        pool(),
+        Fire(256, 48, 192),
+        Fire(384, 48, 192),
+        Fire(384, 64, 256),
+        Fire(512, 64, 256),
+        nn.Conv2d(512, 1000, 1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    ), (1, 3, 224, 224)
 
 
 def densenet() -> Made:
@@ -171,7 +252,10 @@ def densenet() -> Made:
     class Layer(nn.Module):
         def __init__(self, given: int) -> None:
             super().__init__()
-            self.norm, self.conv = nn.BatchNorm2d(given), nn.Conv2d(given, 12, 3, padding=1, bias=False)
+            self.norm, self.conv = (
+                nn.BatchNorm2d(given),
+                nn.Conv2d(given, 12, 3, padding=1, bias=False),
+            )
 
         def forward(self, x: Any) -> Any:
             return torch.cat([x, self.conv(nn.functional.relu(self.norm(x)))], 1)
@@ -183,9 +267,19 @@ def densenet() -> Made:
             width += 12
         if stage < 2:
             half = width // 2
-            parts += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, half, 1, bias=False), nn.AvgPool2d(2)]
+            parts += [
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+                nn.Conv2d(width, half, 1, bias=False),
+                nn.AvgPool2d(2),
+            ]
             width = half
-    return nn.Sequential(*parts, nn.BatchNorm2d(width), nn.ReLU(), *_closing(width, 10)), (1, 3, 32, 32)
+    return nn.Sequential(*parts, nn.BatchNorm2d(width), nn.ReLU(), *_closing(width, 10)), (
+        1,
+        3,
+        32,
+        32,
+    )
 
 
 def vgg() -> Made:
@@ -213,7 +307,10 @@ def perceptron() -> Made:
 
 
 def encoder() -> Made:
-    """Return four layers of a transformer over 128 vectors, as PyTorch has it (Vaswani et al. 2017)."""
+    """Return four layers of a transformer over 128 vectors, as PyTorch has it (Vaswani et al.
+
+    2017).
+    """
     from torch import nn
 
     class Layer(nn.Module):
@@ -233,7 +330,10 @@ def encoder() -> Made:
 
 
 def keywords() -> Made:
-    """Return the depthwise network of MLPerf Tiny for keywords (Zhang et al. 2017), at twice the width."""
+    """Return the depthwise network of MLPerf Tiny for keywords (Zhang et al.
+
+    2017), at twice the width.
+    """
     from torch import nn
 
     parts = [nn.Conv2d(1, 128, (10, 4), 2, (5, 1)), nn.BatchNorm2d(128), nn.ReLU()]
@@ -250,16 +350,22 @@ def temporal() -> Made:
         def __init__(self, given: int, width: int, dilation: int) -> None:
             super().__init__()
             self.inside = nn.Sequential(
-                nn.Conv1d(given, width, 3, padding=dilation, dilation=dilation), nn.ReLU(),
-                nn.Conv1d(width, width, 3, padding=dilation, dilation=dilation), nn.ReLU(),
-            )  # fmt: skip
+                nn.Conv1d(given, width, 3, padding=dilation, dilation=dilation),
+                nn.ReLU(),
+                nn.Conv1d(width, width, 3, padding=dilation, dilation=dilation),
+                nn.ReLU(),
+            )
             self.around = nn.Identity() if given == width else nn.Conv1d(given, width, 1)
 
         def forward(self, x: Any) -> Any:
             return nn.functional.relu(self.inside(x) + self.around(x))
 
     layers = [Layer(1 if n == 0 else 48, 48, 2**n) for n in range(6)]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(48, 10)), (1, 1, 784)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(48, 10)), (
+        1,
+        1,
+        784,
+    )
 
 
 def unet() -> Made:
@@ -274,7 +380,9 @@ def unet() -> Made:
         def __init__(self) -> None:
             super().__init__()
             widths = (16, 32, 64, 128)
-            self.down = nn.ModuleList(twice(a, b) for a, b in zip((3, 16, 32, 64), widths, strict=True))
+            self.down = nn.ModuleList(
+                twice(a, b) for a, b in zip((3, 16, 32, 64), widths, strict=True)
+            )
             self.grow = nn.ModuleList(nn.ConvTranspose2d(2 * b, b, 2, 2) for b in (64, 32, 16))
             self.up = nn.ModuleList(twice(2 * b, b) for b in (64, 32, 16))
             self.last = nn.Conv2d(16, 2, 1)
@@ -301,7 +409,9 @@ def shufflenet() -> Made:
             super().__init__()
             half = width // 2
             self.inside = nn.Sequential(
-                _block(half, half, 1, act=nn.ReLU), _block(half, half, 3, 1, half), _block(half, half, 1, act=nn.ReLU)
+                _block(half, half, 1, act=nn.ReLU),
+                _block(half, half, 3, 1, half),
+                _block(half, half, 1, act=nn.ReLU),
             )
 
         def forward(self, x: Any) -> Any:
@@ -316,7 +426,12 @@ def shufflenet() -> Made:
         parts += [_block(given, given, 3, 2, given), _block(given, width, 1, act=nn.ReLU)]
         parts += [Unit(width) for _ in range(count)]
         given = width
-    return nn.Sequential(*parts, _block(464, 1024, 1, act=nn.ReLU), *_closing(1024)), (1, 3, 224, 224)
+    return nn.Sequential(*parts, _block(464, 1024, 1, act=nn.ReLU), *_closing(1024)), (
+        1,
+        3,
+        224,
+        224,
+    )
 
 
 def lstm() -> Made:
@@ -354,16 +469,42 @@ def _of_transformers(name: str, shape: tuple[int, ...], **settings: Any) -> Call
 
 
 NETWORKS: dict[str, Callable[[], Made]] = {
-    "ResNet18": resnet18, "MobileNetV2": mobilenet_v2, "MobileNetV3-small": mobilenet_v3_small, "DenseNet": densenet,
-    "transformer": encoder, "perceptron": perceptron, "TCN": temporal, "ResNet20": resnet20,
-    "MobileNetV1": mobilenet_v1, "SqueezeNet": squeezenet, "VGG": vgg, "DS-CNN": keywords, "U-Net": unet,
-    "ShuffleNetV2": shufflenet, "LSTM": lstm,
-    "ViT": _of_transformers("ViT", (1, 3, 224, 224), hidden_size=192, num_hidden_layers=6, num_attention_heads=3,
-                            intermediate_size=768),
-    "ConvNeXt": _of_transformers("ConvNext", (1, 3, 128, 128), hidden_sizes=[48, 96, 192, 384], depths=[2, 2, 4, 2]),
-    "RegNet": _of_transformers("RegNet", (1, 3, 160, 160), embedding_size=32, hidden_sizes=[24, 56, 152, 368],
-                               depths=[1, 1, 4, 7], groups_width=8, layer_type="x"),
-}  # fmt: skip
+    "ResNet18": resnet18,
+    "MobileNetV2": mobilenet_v2,
+    "MobileNetV3-small": mobilenet_v3_small,
+    "DenseNet": densenet,
+    "transformer": encoder,
+    "perceptron": perceptron,
+    "TCN": temporal,
+    "ResNet20": resnet20,
+    "MobileNetV1": mobilenet_v1,
+    "SqueezeNet": squeezenet,
+    "VGG": vgg,
+    "DS-CNN": keywords,
+    "U-Net": unet,
+    "ShuffleNetV2": shufflenet,
+    "LSTM": lstm,
+    "ViT": _of_transformers(
+        "ViT",
+        (1, 3, 224, 224),
+        hidden_size=192,
+        num_hidden_layers=6,
+        num_attention_heads=3,
+        intermediate_size=768,
+    ),
+    "ConvNeXt": _of_transformers(
+        "ConvNext", (1, 3, 128, 128), hidden_sizes=[48, 96, 192, 384], depths=[2, 2, 4, 2]
+    ),
+    "RegNet": _of_transformers(
+        "RegNet",
+        (1, 3, 160, 160),
+        embedding_size=32,
+        hidden_sizes=[24, 56, 152, 368],
+        depths=[1, 1, 4, 7],
+        groups_width=8,
+        layer_type="x",
+    ),
+}
 """What builds each network; the first six or seven are of different families."""
 QUICK = ("MobileNetV3-small", "DenseNet", "transformer", "perceptron", "TCN", "ResNet20")
 
@@ -386,6 +527,8 @@ def _write(build: Callable[[], Made], path: Path) -> None:
     torch.manual_seed(0)
     module, shape = build()
     with native_output_held():
-        program = torch.onnx.export(module.eval(), (torch.randn(shape),), dynamo=True, verbose=False)
+        program = torch.onnx.export(
+            module.eval(), (torch.randn(shape),), dynamo=True, verbose=False
+        )
     assert program is not None
     program.save(str(path), external_data=False)

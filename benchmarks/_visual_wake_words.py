@@ -1,4 +1,6 @@
-"""The network of MLPerf Tiny's visual wake words, a narrow MobileNetV1 for 96 x 96 pixels, with random weights."""
+"""The network of MLPerf Tiny's visual wake words, a narrow MobileNetV1 for 96 x 96 pixels, with
+random weights.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ import numpy as np
 
 from nnpipe.testing.integer_graphs import IntegerGraph
 
-_LAYERS = ((1, 16), (2, 32), (1, 32), (2, 64), (1, 64), (2, 128), *[(1, 128)] * 5, (2, 256), (1, 256))
+_LAYERS = (
+    (1, 16),
+    (2, 32),
+    (1, 32),
+    (2, 64),
+    (1, 64),
+    (2, 128),
+    *[(1, 128)] * 5,
+    (2, 256),
+    (1, 256),
+)
 _RELU = 1
 _SCALE = 6 / 255
 
@@ -27,10 +39,21 @@ class Network(IntegerGraph):
         _, height, width, depth = self._shape(source)
         alike = kind == "DEPTHWISE_CONV_2D"
         shape, axis = ([1, size, size, depth], 3) if alike else ([channels, size, size, depth], 0)
-        extra = self._filled(self._weights(shape, channels, axis, source), size * size * (1 if alike else depth))
-        made = self._tensor([1, -(-height // stride), -(-width // stride), channels], "int8", _SCALE, -128)
-        fields = {"padding": 0, "strideH": stride, "strideW": stride, "fusedActivationFunction": _RELU}
-        fields |= {"dilationHFactor": 1, "dilationWFactor": 1} | ({"depthMultiplier": 1} if alike else {})
+        extra = self._filled(
+            self._weights(shape, channels, axis, source), size * size * (1 if alike else depth)
+        )
+        made = self._tensor(
+            [1, -(-height // stride), -(-width // stride), channels], "int8", _SCALE, -128
+        )
+        fields = {
+            "padding": 0,
+            "strideH": stride,
+            "strideW": stride,
+            "fusedActivationFunction": _RELU,
+        }
+        fields |= {"dilationHFactor": 1, "dilationWFactor": 1} | (
+            {"depthMultiplier": 1} if alike else {}
+        )
         options = "DepthwiseConv2DOptions" if alike else "Conv2DOptions"
         self._operator(kind, [source, *extra], made, options, **fields)
 
@@ -41,7 +64,9 @@ class Network(IntegerGraph):
         self._operator("ADD", [first, second], made, "AddOptions")
 
     def _filled(self, extra: list[int], products: int) -> list[int]:
-        """Return weights and bias with such scales that outputs of the scale of the input fill the range."""
+        """Return weights and bias with such scales that outputs of the scale of the input fill
+        the range.
+        """
         # Even numbers of 8 bits deviate by 74.
         factor = 2 / (74 * math.sqrt(products))
         for number, held in zip(extra, (1.0, _SCALE), strict=True):
@@ -54,12 +79,26 @@ class Network(IntegerGraph):
         """Add the mean of all places, and a dense layer of two classes with softmax."""
         source = self._values[-1]
         _, height, width, depth = self._shape(source)
-        fields = {"padding": 1, "strideH": 1, "strideW": 1, "filterHeight": height, "filterWidth": width}
+        fields = {
+            "padding": 1,
+            "strideH": 1,
+            "strideW": 1,
+            "filterHeight": height,
+            "filterWidth": width,
+        }
         mean = self._value([1, 1, 1, depth], like=source)
-        self._operator("AVERAGE_POOL_2D", [source], mean, "Pool2DOptions", fusedActivationFunction=0, **fields)
+        self._operator(
+            "AVERAGE_POOL_2D", [source], mean, "Pool2DOptions", fusedActivationFunction=0, **fields
+        )
         extra = self._filled(self._weights([2, depth], 2, -1, mean), depth)
         made = self._tensor([1, 2], "int8", _SCALE, 0)
-        self._operator("FULLY_CONNECTED", [mean, *extra], made, "FullyConnectedOptions", fusedActivationFunction=0)
+        self._operator(
+            "FULLY_CONNECTED",
+            [mean, *extra],
+            made,
+            "FullyConnectedOptions",
+            fusedActivationFunction=0,
+        )
         self._softmax(self._values[-1])
 
 

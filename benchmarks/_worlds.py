@@ -1,4 +1,5 @@
-"""Made-up machines on which two candidates run, whose true ratio is known; for trying comparisons, fast.
+"""Made-up machines on which two candidates run, whose true ratio is known; for trying comparisons,
+fast.
 
 Time is made up as well.  A world has what real machines have, in a measure
 that real ones seldom reach:
@@ -98,13 +99,16 @@ class World:
         weather, random = self._weather, self._random
         # The wandering forgets itself within about 20 s.
         kept = math.exp(-(self.now - self._wandered) / 20e9)
-        self._wander = kept * self._wander + math.sqrt(1 - kept**2) * random.normal(0, weather.drift)
+        self._wander = kept * self._wander + math.sqrt(1 - kept**2) * random.normal(
+            0, weather.drift
+        )
         self._wandered = self.now
         found = np.full(calls, typical * math.exp(self._wander))
         found *= np.exp(self._dependent(calls))
         late = random.random(calls) < weather.tails
         found[late] *= 1 + random.pareto(1.5, int(late.sum()))
-        # The time of a call by what came before it, without the burst's own stretching: near enough.
+        # The time of a call by what came before it, without the burst's own stretching: near
+        # enough.
         begins = self.now + np.cumsum(found) - found
         while self._burst[0] < begins[-1] + found[-1]:
             begin, end, factor = self._burst

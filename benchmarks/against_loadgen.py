@@ -57,8 +57,14 @@ class System(FakeSession):
 
 def theirs(scenario: str, queries: int, seed: int) -> dict[str, float]:
     return _loadgen.drive(
-        scenario, work, len(TIMES_NS), queries=queries, rate=RATE, samples_per_query=PER_QUERY, seed=seed
-    )  # fmt: skip
+        scenario,
+        work,
+        len(TIMES_NS),
+        queries=queries,
+        rate=RATE,
+        samples_per_query=PER_QUERY,
+        seed=seed,
+    )
 
 
 def ours(scenario: Any, queries: int, seed: int) -> dict[str, float]:
@@ -74,7 +80,9 @@ def ours(scenario: Any, queries: int, seed: int) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 3 if parser.parse_args().quick else 9
     if not _loadgen.installed():
@@ -85,32 +93,58 @@ def main() -> int:
     for number in range(rounds):
         for scenario in _loadgen.SCENARIOS:
             for name in order.sample(list(sides), 2):
-                found.setdefault((scenario, name), []).append(sides[name](scenario, QUERIES[scenario], number))
+                found.setdefault((scenario, name), []).append(
+                    sides[name](scenario, QUERIES[scenario], number)
+                )
     rows, parts = [], []
     for scenario in _loadgen.SCENARIOS:
         for figure in ("rate",) if scenario == "offline" else TOLERANCE:
-            reference, value = (median(each[figure] for each in found[scenario, name]) for name in sides)
+            reference, value = (
+                median(each[figure] for each in found[scenario, name]) for name in sides
+            )
             if scenario == "offline":  # LoadGen asks for all samples in one query
                 reference = median(each["sample_rate"] for each in found[scenario, "LoadGen"])
             allowed = (OF_A_QUEUE if scenario == "server" else TOLERANCE)[figure]
             unit = "1/s" if figure == "rate" else "ns"
             value, ratio = float(value), float(value / reference)
             holds = abs(ratio - 1) <= allowed
-            rows.append({
-                "scenario": scenario, "figure": figure, "LoadGen": reference, "nnpipe": value, "ratio": ratio,
-                "within": allowed, "holds": holds,
-            })  # fmt: skip
-            parts.append({
-                "name": f"{scenario} {figure}", "value": value, "unit": unit, "reference": reference, "ratio": ratio,
-                "goal": f"within {allowed:.0%}", "holds": holds, "seen_on": EPYC,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "scenario": scenario,
+                    "figure": figure,
+                    "LoadGen": reference,
+                    "nnpipe": value,
+                    "ratio": ratio,
+                    "within": allowed,
+                    "holds": holds,
+                }
+            )
+            parts.append(
+                {
+                    "name": f"{scenario} {figure}",
+                    "value": value,
+                    "unit": unit,
+                    "reference": reference,
+                    "ratio": ratio,
+                    "goal": f"within {allowed:.0%}",
+                    "holds": holds,
+                    "seen_on": EPYC,
+                }
+            )
     worst = max(parts, key=lambda part: abs(part["ratio"] - 1))
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, {rounds} rounds")
     return report(
-        rows, "against LoadGen", worst["value"], worst["unit"], worst["reference"], worst["ratio"],
+        rows,
+        "against LoadGen",
+        worst["value"],
+        worst["unit"],
+        worst["reference"],
+        worst["ratio"],
         "the same figures from the same system, each within its tolerance",
-        all(part["holds"] for part in parts), parts, seen_on=EPYC,
-    )  # fmt: skip
+        all(part["holds"] for part in parts),
+        parts,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -1,21 +1,24 @@
 """Whether a sweep with a budget finds what the full sweep finds, in how much of its measuring time.
 
-Sweeps are measured in full first: those of ``examples/sweep.yaml`` and ``examples/tabular_sweep.yaml``.  Then each is
-replayed with resampled noise, both in full and with a budget.  In a replay,
+Sweeps are measured in full first: those of ``examples/sweep.yaml`` and
+``examples/tabular_sweep.yaml``.  Then each is replayed with resampled noise, both in full and with
+a budget.  In a replay,
 
-* every measurement is a start of its own, whose times are all multiplied by one factor (a log-normal one, 2 %);
+* every measurement is a start of its own, whose times are all multiplied by one factor (a
+  log-normal one, 2 %);
 * its calls are drawn from the recorded ones in blocks, so that slow phases stay together;
 * test samples are drawn with replacement, the same ones for all candidates.
 
-The sweeps are replayed with their own constraints and with harder ones: chosen by another metric, with nearly equal
-candidates, and with a constraint right at the candidate in the middle.  The races are those of ``nnpipe sweep`` with
-``budget: 40 %``; only their measurements come from here.
+The sweeps are replayed with their own constraints and with harder ones: chosen by another metric,
+with nearly equal candidates, and with a constraint right at the candidate in the middle.  The races
+are those of ``nnpipe sweep`` with ``budget: 40 %``; only their measurements come from here.
 
-The goal: in at least 95 of 100 replays the choice is that of the full sweep, or one that the full sweep cannot tell
-from it, in at most 40 % of its measuring time.
+The goal: in at least 95 of 100 replays the choice is that of the full sweep, or one that the full
+sweep cannot tell from it, in at most 40 % of its measuring time.
 
-Run ``python benchmarks/budgeted_sweeps.py`` (some minutes, 2 of which the sweeps themselves take), or with ``--quick``
-(only the first sweep, shorter, and 20 replays of each kind, within a minute).  ``--recorded FOLDER`` keeps the sweeps.
+Run ``python benchmarks/budgeted_sweeps.py`` (some minutes, 2 of which the sweeps themselves take),
+or with ``--quick`` (only the first sweep, shorter, and 20 replays of each kind, within a minute).
+``--recorded FOLDER`` keeps the sweeps.
 """
 
 from __future__ import annotations
@@ -62,10 +65,16 @@ class Recorded:
 
 def record(example: str, folder: Path, seconds: float) -> Recorded:
     """Measure a sweep in full, unless that was done before."""
-    changes = (f"output={folder / example}", f"measure.measure_seconds={seconds}", "verify.verify_samples=0")
+    changes = (
+        f"output={folder / example}",
+        f"measure.measure_seconds={seconds}",
+        "verify.verify_samples=0",
+    )
     found = nnp.sweep(EXAMPLES / f"{example}.yaml", changes)
     settings = {"changes": changes, "file": EXAMPLES / f"{example}.yaml"}
-    return Recorded(settings, {each.point.title: each.outcome.run for each in found.done if each.outcome.run})
+    return Recorded(
+        settings, {each.point.title: each.outcome.run for each in found.done if each.outcome.run}
+    )
 
 
 def variants(recorded: Recorded) -> dict[str, Sweep]:
@@ -75,16 +84,23 @@ def variants(recorded: Recorded) -> dict[str, Sweep]:
     def changed(*more: str) -> Sweep:
         found = read_sweep(file, [*changes, *more, f"budget={BUDGET}"])
         return replace(
-            found.of_task(found.dataset.task), points=tuple(p for p in found.points if p.title in recorded.runs)
+            found.of_task(found.dataset.task),
+            points=tuple(p for p in found.points if p.title in recorded.runs),
         )
 
-    medians = sorted(float(np.median(run.series["inference"]["latency_ns"])) for run in recorded.runs.values())
+    medians = sorted(
+        float(np.median(run.series["inference"]["latency_ns"])) for run in recorded.runs.values()
+    )
     border = medians[len(medians) // 2] / 1e3
     return {
         "as in the file": changed(),
         "by throughput": changed("choose=throughput", "constraints=[]"),
-        "by quality, at a border": changed("choose=accuracy", f"constraints=[latency_median <= {border:.4g} us]"),
-        "by size, at a border": changed("choose=size", f"constraints=[latency_median <= {border:.4g} us]"),
+        "by quality, at a border": changed(
+            "choose=accuracy", f"constraints=[latency_median <= {border:.4g} us]"
+        ),
+        "by size, at a border": changed(
+            "choose=size", f"constraints=[latency_median <= {border:.4g} us]"
+        ),
     }
 
 
@@ -106,11 +122,15 @@ class Replay:
         if wanted < self._count:
             evaluation = evaluation.take(chosen_places(self._sweep.dataset, self._count, wanted))
         calls, timing = _resampled(run, point, wanted, np.random.default_rng(seed))
-        found = replace(run, evaluation=evaluation, series={"inference": calls}, timing=timing, audits={})
+        found = replace(
+            run, evaluation=evaluation, series={"inference": calls}, timing=timing, audits={}
+        )
         return Done(point, point.title, Outcome(found), None)
 
 
-def _resampled(run: Run, point: Point, samples: int, rng: np.random.Generator) -> tuple[Series, dict[str, Any]]:
+def _resampled(
+    run: Run, point: Point, samples: int, rng: np.random.Generator
+) -> tuple[Series, dict[str, Any]]:
     latency = run.series["inference"]["latency_ns"].astype(np.float64)
     size = point.measure.inference_batch_size
     calls = max(-(-samples // size), round(point.measure.measure_seconds * 1e9 / latency.mean()))
@@ -125,7 +145,9 @@ def _resampled(run: Run, point: Point, samples: int, rng: np.random.Generator) -
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What came of the replays of a sweep: choices that are the same or level, shares of the time, whole candidates."""
+    """What came of the replays of a sweep: choices that are the same or level, shares of the
+    time, whole candidates.
+    """
 
     same: int
     level: int
@@ -170,10 +192,16 @@ def _best(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged | None, list[Judge
 
 def main() -> int:
     """Record, replay and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one sweep and 20 replays of each kind")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one sweep and 20 replays of each kind"
+    )
     parser.add_argument("--replays", type=int, help="replays of each kind (default: 100, or 20)")
-    parser.add_argument("--recorded", type=Path, help="folder in which the measured sweeps are kept")
+    parser.add_argument(
+        "--recorded", type=Path, help="folder in which the measured sweeps are kept"
+    )
     options = parser.parse_args()
     logging.getLogger("nnpipe").setLevel(logging.ERROR)
     replays = options.replays or (20 if options.quick else 100)
@@ -187,21 +215,32 @@ def main() -> int:
                 share = float(np.mean(found.shares))
                 rows.append(
                     {
-                        "sweep": f"{example} {kind}", "candidates": len(sweep.points), "same choice": found.same,
-                        "level with it": found.level, "of": replays, "time": f"{100 * share:.0f} %",
-                        "at most": f"{100 * max(found.shares):.0f} %", "in full": f"{np.mean(found.whole):.1f}",
+                        "sweep": f"{example} {kind}",
+                        "candidates": len(sweep.points),
+                        "same choice": found.same,
+                        "level with it": found.level,
+                        "of": replays,
+                        "time": f"{100 * share:.0f} %",
+                        "at most": f"{100 * max(found.shares):.0f} %",
+                        "in full": f"{np.mean(found.whole):.1f}",
                     }
-                )  # fmt: skip
+                )
                 parts.append((found, share))
                 for line in found.missed:
                     print(f"{example} {kind}: replay {line}", file=sys.stderr)
     right = min(found.right for found, _ in parts) / replays
     most = max(max(found.shares) for found, _ in parts)
     return report(
-        rows, name="replays with the full sweep's choice, or one level with it; the worst sweep", value=right,
-        unit="of the replays", reference=1.0, ratio=right, goal=f">= {GOAL} in at most 40 % of the time",
-        holds=right >= GOAL and most <= 0.4 + 1e-9, seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        name="replays with the full sweep's choice, or one level with it; the worst sweep",
+        value=right,
+        unit="of the replays",
+        reference=1.0,
+        ratio=right,
+        goal=f">= {GOAL} in at most 40 % of the time",
+        holds=right >= GOAL and most <= 0.4 + 1e-9,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -1,17 +1,19 @@
-"""What C of models needs on emulated Cortex-M3, M4, M7 and M55: flash, memory, instructions; and whether it is right.
+"""What C of models needs on emulated Cortex-M3, M4, M7 and M55: flash, memory, instructions; and
+whether it is right.
 
-Each TensorFlow Lite file is compiled by ``CCompiler``, built by ``arm-none-eabi-gcc -O2`` and run on random inputs by
-``QemuTarget``, whose firmware tells flash, arena and stack; outputs are held against LiteRT's reference kernels.
-Instructions are counted by QEMU's clock, in steps of 30 to 40: they are not cycles.  Cortex-M4 and M7 use the DSP
-extension, Cortex-M55 the vector extension.  The stack is predicted from the frames that the compiler states for each
-function, and measured by a pattern that a run overwrites.  The goal is that every output is exact, that code takes at
-most 20 kB of flash beyond the constants, and that arena and stack are as predicted.
+Each TensorFlow Lite file is compiled by ``CCompiler``, built by ``arm-none-eabi-gcc -O2`` and run
+on random inputs by ``QemuTarget``, whose firmware tells flash, arena and stack; outputs are held
+against LiteRT's reference kernels. Instructions are counted by QEMU's clock, in steps of 30 to 40:
+they are not cycles.  Cortex-M4 and M7 use the DSP extension, Cortex-M55 the vector extension.  The
+stack is predicted from the frames that the compiler states for each function, and measured by a
+pattern that a run overwrites.  The goal is that every output is exact, that code takes at most 20
+kB of flash beyond the constants, and that arena and stack are as predicted.
 
-Run ``python benchmarks/c_cores.py [FILE.tflite ...]``; it needs ``apt install gcc-arm-none-eabi qemu-system-arm
-libnewlib-arm-none-eabi``.  ``--most`` states goals: how many million instructions each file may need on a Cortex-M4.
-``--visual-wake-words`` adds the network of that name with random weights, and its goal.  Without either, all four of
-MLPerf Tiny's networks are run, with their goals.  ``--samples`` sets the number of inputs (by default 3), ``--quick``
-means one.
+Run ``python benchmarks/c_cores.py [FILE.tflite ...]``; it needs ``apt install gcc-arm-none-eabi
+qemu-system-arm libnewlib-arm-none-eabi``.  ``--most`` states goals: how many million instructions
+each file may need on a Cortex-M4. ``--visual-wake-words`` adds the network of that name with random
+weights, and its goal.  Without either, all four of MLPerf Tiny's networks are run, with their
+goals.  ``--samples`` sets the number of inputs (by default 3), ``--quick`` means one.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def batches(source: Artifact, count: int) -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
     return [
         {
-            spec.name: rng.integers(0, 256, [length or 1 for length in spec.shape], np.uint8).view(spec.dtype)
+            spec.name: rng.integers(0, 256, [length or 1 for length in spec.shape], np.uint8).view(
+                spec.dtype
+            )
             for spec in source.io.inputs
         }
         for _ in range(count)
@@ -64,7 +68,9 @@ def measured(content: bytes, core: str, options: argparse.Namespace) -> dict[str
         source = Artifact.of(path, "tflite", read_tflite(path).io)
         made = CCompiler().compile(source, folder / "model.c")
         image = folder / "model.bin"
-        image.write_bytes(image_of(made, CORES[core], CORES[core].model_address, options.optimise, "c_cores.py"))
+        image.write_bytes(
+            image_of(made, CORES[core], CORES[core].model_address, options.optimise, "c_cores.py")
+        )
         facts = read_image(image)
         wrong, inputs = 0, batches(source, 1 if options.quick else options.samples)
         with (
@@ -77,29 +83,50 @@ def measured(content: bytes, core: str, options: argparse.Namespace) -> dict[str
             counts = session.columns(len(inputs))["target_counts"]
             board = session.stats()["board"]
     return {
-        "flash B": board["flash_bytes"], "beyond constants B": board["flash_bytes"] - made.outcome["constant_bytes"],
-        "memory B": board["arena_bytes"] + board["data_bytes"], "arena planned B": made.outcome["arena_bytes"],
-        "stack B": board["stack_bytes"], "stack predicted B": facts.stack_bytes, "wrong elements": wrong,
-        "M instructions": round(int(counts.min()) / 1e6, 2), "instructions apart": int(np.ptp(counts)),
-    }  # fmt: skip
+        "flash B": board["flash_bytes"],
+        "beyond constants B": board["flash_bytes"] - made.outcome["constant_bytes"],
+        "memory B": board["arena_bytes"] + board["data_bytes"],
+        "arena planned B": made.outcome["arena_bytes"],
+        "stack B": board["stack_bytes"],
+        "stack predicted B": facts.stack_bytes,
+        "wrong elements": wrong,
+        "M instructions": round(int(counts.min()) / 1e6, 2),
+        "instructions apart": int(np.ptp(counts)),
+    }
 
 
 def goal(name: str, value: float, unit: str, most: float) -> dict[str, Any]:
     """Return how a figure compares with the most that it may be."""
     return {
-        "name": name, "value": value, "unit": unit, "reference": most, "ratio": value / most, "goal": f"<= {most:g}",
-        "holds": value <= most, "seen_on": EPYC,
-    }  # fmt: skip
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "reference": most,
+        "ratio": value / most,
+        "goal": f"<= {most:g}",
+        "holds": value <= most,
+        "seen_on": EPYC,
+    }
 
 
 def main() -> int:
     """Run all models on all cores and print what came out."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, nargs="*", help="TensorFlow Lite files in 8-bit numbers")
-    parser.add_argument(
-        "--most", type=float, nargs="*", default=[], help="million instructions on a Cortex-M4, by file"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--visual-wake-words", action="store_true", help="that network with random weights, too")
+    parser.add_argument(
+        "models", type=Path, nargs="*", help="TensorFlow Lite files in 8-bit numbers"
+    )
+    parser.add_argument(
+        "--most",
+        type=float,
+        nargs="*",
+        default=[],
+        help="million instructions on a Cortex-M4, by file",
+    )
+    parser.add_argument(
+        "--visual-wake-words", action="store_true", help="that network with random weights, too"
+    )
     parser.add_argument("--samples", type=int, default=3, help="number of inputs")
     parser.add_argument("--optimise", default="-O2", help="the compiler's level of optimisation")
     parser.add_argument("--quick", action="store_true", help="one input")
@@ -130,7 +157,12 @@ def main() -> int:
         for row in rows
     )
     parts = [
-        goal(f"C on Cortex-M4: {row['model']}", row["M instructions"], "million instructions", goals[row["model"]])
+        goal(
+            f"C on Cortex-M4: {row['model']}",
+            row["M instructions"],
+            "million instructions",
+            goals[row["model"]],
+        )
         for row in rows
         if row["core"] == "cortex-m4" and row["model"] in goals
     ]
@@ -139,9 +171,17 @@ def main() -> int:
     flash["holds"] = flash["holds"] and right
     worst = min([flash, *parts], key=lambda part: (part["holds"], -part["ratio"]))
     return report(
-        rows, worst["name"], worst["value"], worst["unit"], worst["reference"], worst["ratio"], worst["goal"],
-        flash["holds"] and all(part["holds"] for part in parts), [flash, *parts], seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        worst["name"],
+        worst["value"],
+        worst["unit"],
+        worst["reference"],
+        worst["ratio"],
+        worst["goal"],
+        flash["holds"] and all(part["holds"] for part in parts),
+        [flash, *parts],
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """Whether C of random graphs in 8-bit numbers is right, and without a fault that a sanitiser finds.
 
-Graphs of one to six operators, of the most used kinds and, every second one, of many kinds, are computed by LiteRT's
-reference kernels and, as C, by programs with AddressSanitizer and UndefinedBehaviorSanitizer: with the kernels for any
-core, and with those for the DSP and the vector extension of Cortex-M, whose instructions are then computed in C.  Of
-every graph, one copy has some of its bytes damaged, and another has other shapes, types, scales, options or references;
-where these still become C, this runs under the sanitisers, too, although nothing says what it should compute.
-Four hundred graphs are one program, because a C compiler needs most of its time for kernels that they share.  The goal
-is that all undamaged graphs agree to the bit, and that there is no finding.
+Graphs of one to six operators, of the most used kinds and, every second one, of many kinds, are
+computed by LiteRT's reference kernels and, as C, by programs with AddressSanitizer and
+UndefinedBehaviorSanitizer: with the kernels for any core, and with those for the DSP and the vector
+extension of Cortex-M, whose instructions are then computed in C.  Of every graph, one copy has some
+of its bytes damaged, and another has other shapes, types, scales, options or references; where
+these still become C, this runs under the sanitisers, too, although nothing says what it should
+compute. Four hundred graphs are one program, because a C compiler needs most of its time for
+kernels that they share.  The goal is that all undamaged graphs agree to the bit, and that there is
+no finding.
 
-Run ``python benchmarks/c_graphs.py --graphs 10000`` (some ten minutes of processor time), by default 500 graphs, or
-with ``--quick`` 100.
+Run ``python benchmarks/c_graphs.py --graphs 10000`` (some ten minutes of processor time), by
+default 500 graphs, or with ``--quick`` 100.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ def judge(graphs: list[Graph]) -> None:
         while found is None:
             left = [graph for graph in graphs if graph.outcome != "finding"]
             try:
-                found = sanitised_outputs([(graph.source, [graph.batch]) for graph in left], defines)
+                found = sanitised_outputs(
+                    [(graph.source, [graph.batch]) for graph in left], defines
+                )
             except SanitiserFinding as error:
                 broken = left[error.graph]
                 print(f"seed {broken.seed}, {broken.kind}: {error}")
@@ -103,10 +107,15 @@ def judge(graphs: list[Graph]) -> None:
             if graph.expected is None:
                 graph.outcome = "runs"
             elif graph.outcome != "different":
-                same = all(np.array_equal(outputs[name], wanted) for name, wanted in graph.expected.items())
+                same = all(
+                    np.array_equal(outputs[name], wanted) for name, wanted in graph.expected.items()
+                )
                 graph.outcome = "exact" if same else "different"
                 if not same:
-                    print(f"seed {graph.seed}, {' '.join(defines) or 'any core'}: other outputs than expected")
+                    print(
+                        f"seed {graph.seed}, {' '.join(defines) or 'any core'}: other outputs than "
+                        f"expected"
+                    )
 
 
 def damaged(data: bytes, seed: int) -> bytes:
@@ -143,7 +152,9 @@ def outcomes(seeds: range, folder: Path) -> dict[str, Counter[str]]:
 
 def main() -> int:
     """Compute the graphs and print what came out."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--graphs", type=int, default=500, help="number of graphs")
     parser.add_argument("--first", type=int, default=0, help="seed of the first graph")
     parser.add_argument("--quick", action="store_true", help="100 graphs")
@@ -165,9 +176,16 @@ def main() -> int:
     exact = counts["as it is"]["exact"]
     holds = exact == count and not any(found["finding"] for found in counts.values())
     return report(
-        rows, "C of random graphs: exact", float(exact), "graphs", float(count), exact / max(count, 1),
-        "all agree to the bit, and no sanitiser finds a fault", holds, seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        "C of random graphs: exact",
+        float(exact),
+        "graphs",
+        float(count),
+        exact / max(count, 1),
+        "all agree to the bit, and no sanitiser finds a fault",
+        holds,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

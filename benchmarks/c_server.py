@@ -1,12 +1,13 @@
 """The server in C: its size, its memory after ten thousand connections, and the quality through it.
 
-The keyword network of MLPerf Tiny is compiled to C and linked with the server.  Clients of six kinds come and go: some
-are served whole conversations, others damage them, send noise, or leave in the middle of a frame.  Its resident
-memory and open files are read before and after.  A dozen go to the server in Python, which builds the C source with
-gcc whenever it loads it.  Then both serve the commands that measure quality on the test clips of Speech Commands.
+The keyword network of MLPerf Tiny is compiled to C and linked with the server.  Clients of six
+kinds come and go: some are served whole conversations, others damage them, send noise, or leave in
+the middle of a frame.  Its resident memory and open files are read before and after.  A dozen go to
+the server in Python, which builds the C source with gcc whenever it loads it.  Then both serve the
+commands that measure quality on the test clips of Speech Commands.
 
-The goal: less than 100,000 bytes of program beside the model, no byte of memory more, and the same scores of each clip
-from both servers and from this machine.
+The goal: less than 100,000 bytes of program beside the model, no byte of memory more, and the same
+scores of each clip from both servers and from this machine.
 
 It needs gcc and the shared data.
 
@@ -38,8 +39,16 @@ from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.testing.raw_host import RawHost, greeted, payload_for
 from nnpipe.workflows.devices.c_server import BuiltServer, build_server
 
-CLIPS = ("SpeechCommandsDataset", "--transform", "MFCC", "--transform-options",
-         "num_coefficients=10", "lower_hz=20", "upper_hz=4000", "normalise=maximum")  # fmt: skip
+CLIPS = (
+    "SpeechCommandsDataset",
+    "--transform",
+    "MFCC",
+    "--transform-options",
+    "num_coefficients=10",
+    "lower_hz=20",
+    "upper_hz=4000",
+    "normalise=maximum",
+)
 KINDS = ("served", "damaged", "noise", "left at once", "left in a frame", "two at a time")
 
 
@@ -48,7 +57,9 @@ class Server:
 
     def __init__(self, folder: Path, command: list[str]) -> None:
         self._log = (folder / "log.txt").open("a")
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline().rpartition(":")[2])
         self.protocol = NetworkProtocol(port=self.port, timeout=20)
@@ -71,7 +82,8 @@ class Server:
     def _own_bytes(self) -> int:
         """Return the resident memory that is no part of a file, such as a page of the program.
 
-        The kernel counts the pages for this file; the figures in ``status`` are near sums over processors.
+        The kernel counts the pages for this file; the figures in ``status`` are near sums over
+        processors.
         """
         lines = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines()
         (line,) = [line for line in lines if line.startswith("Anonymous:")]
@@ -86,10 +98,15 @@ class Server:
         return status
 
 
-def visit(server: Server, model: Artifact, payload: bytes, chance: random.Random, kind: str) -> None:
+def visit(
+    server: Server, model: Artifact, payload: bytes, chance: random.Random, kind: str
+) -> None:
     """Come as one kind of client."""
     if kind in ("noise", "left at once"):
-        with socket.create_connection(("127.0.0.1", server.port), 20) as sock, contextlib.suppress(OSError):
+        with (
+            socket.create_connection(("127.0.0.1", server.port), 20) as sock,
+            contextlib.suppress(OSError),
+        ):
             if kind == "noise":
                 sock.sendall(chance.randbytes(chance.choice((24, 100, 5000))))
                 sock.recv(100)
@@ -121,11 +138,14 @@ def visited(server: Server, model: Artifact, count: int, first: int) -> dict[str
         visit(server, model, payload, chance, KINDS[number % len(KINDS)])
     after = server.settled()
     return {
-        "connections": count, "memory before": before["own"], "memory after": after["own"],
-        "with files before": before["rss"], "with files after": after["rss"],
+        "connections": count,
+        "memory before": before["own"],
+        "memory after": after["own"],
+        "with files before": before["rss"],
+        "with files after": after["rss"],
         "files more": after["files"] - before["files"],
         "CPU ms each": round((after["seconds"] - before["seconds"]) / count * 1e3, 3),
-    }  # fmt: skip
+    }
 
 
 def judged(folder: Path, data: Path, name: str, samples: int | None, where: list[str]) -> Run:
@@ -133,11 +153,29 @@ def judged(folder: Path, data: Path, name: str, samples: int | None, where: list
     model = data / "models/mlperf_tiny_kws/kws_ref_model.tflite"
     dataset, *transform = CLIPS
     command = [
-        sys.executable, "-m", "nnpipe", "inference_tester", str(model), "CCompiler", "CRuntime", dataset,
-        str(folder / f"{name}.json"), "--arena-seconds", "0", "--dataset-root", str(data / "speech_commands"),
-        "--measure-seconds", "0", "--warmup-runs", "1", "--compiled-model-path", str(folder / f"{name}.c"), *transform,
-        *where, *([] if samples is None else ["--measure-samples", str(samples)]),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "nnpipe",
+        "inference_tester",
+        str(model),
+        "CCompiler",
+        "CRuntime",
+        dataset,
+        str(folder / f"{name}.json"),
+        "--arena-seconds",
+        "0",
+        "--dataset-root",
+        str(data / "speech_commands"),
+        "--measure-seconds",
+        "0",
+        "--warmup-runs",
+        "1",
+        "--compiled-model-path",
+        str(folder / f"{name}.c"),
+        *transform,
+        *where,
+        *([] if samples is None else ["--measure-samples", str(samples)]),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return Run.read(folder / f"{name}.json")
 
@@ -148,8 +186,14 @@ def right(run: Run) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the connections, and 60 clips instead of 180")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a tenth of the connections, and 60 clips instead of 180",
+    )
     parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args()
     skip_without("gcc")
@@ -160,10 +204,20 @@ def main() -> int:
         here = judged(folder, options.data, "here", samples, [])
         model = Artifact.read(folder / "here.c")
         built: BuiltServer = build_server([model.path], folder / "server")
-        python = [sys.executable, "-m", "nnpipe", "inference_server", "NetworkProtocol", "CRuntime", "--port", "0"]
+        python = [
+            sys.executable,
+            "-m",
+            "nnpipe",
+            "inference_server",
+            "NetworkProtocol",
+            "CRuntime",
+            "--port",
+            "0",
+        ]
         commands = {
-            "C": [str(built.path), "--port", "0"], "Python": [*python, "--allow-native-code-from-clients"],
-        }  # fmt: skip
+            "C": [str(built.path), "--port", "0"],
+            "Python": [*python, "--allow-native-code-from-clients"],
+        }
         rows, runs = [], {"here": here}
         for name, command in commands.items():
             server = Server(folder, command)
@@ -175,21 +229,35 @@ def main() -> int:
                 status = server.stop()
             rows.append({"server": name, **row, "right": right(runs[name]), "status": status})
         rows.append({"server": "none", "right": right(here)})
-        print(json.dumps({"bytes": built.size, "bytes without models": built.own_size}), file=sys.stderr)
+        print(
+            json.dumps({"bytes": built.size, "bytes without models": built.own_size}),
+            file=sys.stderr,
+        )
     same = all(
-        run.evaluation is not None and here.evaluation is not None
-        and (run.evaluation.arrays["scores"] == here.evaluation.arrays["scores"]).all() for run in runs.values()
-    )  # fmt: skip
+        run.evaluation is not None
+        and here.evaluation is not None
+        and (run.evaluation.arrays["scores"] == here.evaluation.arrays["scores"]).all()
+        for run in runs.values()
+    )
     before, after = float(rows[0]["memory before"]), float(rows[0]["memory after"])
     holds = (
-        after <= before and rows[0]["files more"] == 0 and built.own_size < 100_000 and same
+        after <= before
+        and rows[0]["files more"] == 0
+        and built.own_size < 100_000
+        and same
         and all(row.get("status", 0) == 0 for row in rows)
-    )  # fmt: skip
+    )
     return report(
-        rows, f"memory of the server in C after {count:,} connections", after, "bytes", before, after / before,
+        rows,
+        f"memory of the server in C after {count:,} connections",
+        after,
+        "bytes",
+        before,
+        after / before,
         "not a byte more, under 100,000 bytes of program, the scores of this machine and of Python",
-        holds, seen_on=EPYC,
-    )  # fmt: skip
+        holds,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

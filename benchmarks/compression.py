@@ -1,15 +1,16 @@
-"""How far a search compresses ResNet8 of MLPerf Tiny, at a loss of accuracy that is proven to be at most 0.01.
+"""How far a search compresses ResNet8 of MLPerf Tiny, at a loss of accuracy that is proven to be at
+most 0.01.
 
-The search stores each layer's weights in a form of its own (``compress:`` in a file of ``nnpipe search``), and judges
-trials on training images.  The best are measured on the 500 images of the test split, beside the model as trained and
-with 8 bits everywhere.
+The search stores each layer's weights in a form of its own (``compress:`` in a file of ``nnpipe
+search``), and judges trials on training images.  The best are measured on the 500 images of the
+test split, beside the model as trained and with 8 bits everywhere.
 
-The goal: the file that is chosen is smaller than ResNet8 in 8 bits, both that of ``ONNXStaticQuantizer`` and that of
-MLPerf Tiny itself; the whole paired interval of its loss against the model as trained is at most 0.01; and the search
-takes at most ten minutes.
+The goal: the file that is chosen is smaller than ResNet8 in 8 bits, both that of
+``ONNXStaticQuantizer`` and that of MLPerf Tiny itself; the whole paired interval of its loss
+against the model as trained is at most 0.01; and the search takes at most ten minutes.
 
-Run ``python benchmarks/compression.py --data ../shared/data``: a folder with ``cifar10`` and ``models/mlperf_tiny_ic``.
-``--quick`` carries out 12 trials instead of 40.
+Run ``python benchmarks/compression.py --data ../shared/data``: a folder with ``cifar10`` and
+``models/mlperf_tiny_ic``. ``--quick`` carries out 12 trials instead of 40.
 """
 
 from __future__ import annotations
@@ -37,9 +38,17 @@ def settings(data: Path, output: Path, trials: int) -> dict[str, Any]:
     model = data / "models" / "mlperf_tiny_ic" / "pretrainedResnet.h5"
     return {
         "title": "ResNet8, compressed",
-        "compress": {"title": "ResNet8", "class": "KerasModel", "arguments": {"model_path": model, "scale": 1}},
-        "dataset": {"class": "CIFAR10Dataset", "arguments": {"dataset_root": str(data / "cifar10")}},
-        "activations": ["float"],  # with integers, rounding moves more predictions than 500 images can prove harmless
+        "compress": {
+            "title": "ResNet8",
+            "class": "KerasModel",
+            "arguments": {"model_path": model, "scale": 1},
+        },
+        "dataset": {
+            "class": "CIFAR10Dataset",
+            "arguments": {"dataset_root": str(data / "cifar10")},
+        },
+        # with integers, rounding moves more predictions than 500 images can prove harmless
+        "activations": ["float"],
         "objectives": ["size"],
         "constraints": [f"loss(accuracy) <= {ALLOWED}"],
         "search_samples": 1500,
@@ -50,31 +59,43 @@ def settings(data: Path, output: Path, trials: int) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--quick", action="store_true", help=f"carry out {QUICK_TRIALS} trials")
     options = parser.parse_args(argv)
     existing(options.data)
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        given = settings(options.data.absolute(), Path(folder), QUICK_TRIALS if options.quick else TRIALS)
+        given = settings(
+            options.data.absolute(), Path(folder), QUICK_TRIALS if options.quick else TRIALS
+        )
         search = read_search(given)
         table = TrialTable(search.space, search.objectives)
         print(table.head)
         with RunDatabase(f"sqlite:///{folder}/runs.sqlite") as database:
-            found = run_search(search, database, watch=lambda trial: print(table.line(trial), flush=True))
+            found = run_search(
+                search, database, watch=lambda trial: print(table.line(trial), flush=True)
+            )
         seconds = time.perf_counter() - begin
         print(found)
         final = found.final
         chosen = None if final is None else final.confirmed.chosen
         if final is None or chosen is None:
             goal = "a candidate qualifies"
-            return report([], "bytes of ResNet8", None, "bytes", None, None, goal, False, seen_on=SEEN_ON)
+            return report(
+                [], "bytes of ResNet8", None, "bytes", None, None, goal, False, seen_on=SEEN_ON
+            )
         figures = {each.title: each.figures for each in final.judged}
         size = float(chosen.figures["size"].value or 0)
         (claim,) = final.confirmed.claims
     ours = float(figures["8 bits everywhere"]["size"].value or 0)
-    theirs = (options.data / "models" / "mlperf_tiny_ic" / "pretrainedResnet_quant.tflite").stat().st_size
+    theirs = (
+        (options.data / "models" / "mlperf_tiny_ic" / "pretrainedResnet_quant.tflite")
+        .stat()
+        .st_size
+    )
     reference = min(ours, theirs)
     rows = [
         {
@@ -94,10 +115,18 @@ def main(argv: list[str] | None = None) -> int:
         at_most("seconds", seconds, MOST_SECONDS, seconds <= MOST_SECONDS, SEEN_ON),
     ]
     return report(
-        rows, "bytes of ResNet8 / those in 8 bits", size, "bytes", reference, size / reference,
-        f"smaller, at a loss of at most {ALLOWED:.0%} by a paired interval, in at most {MOST_SECONDS:.0f} s",
-        all(each["holds"] for each in goals), goals, seen_on=SEEN_ON,
-    )  # fmt: skip
+        rows,
+        "bytes of ResNet8 / those in 8 bits",
+        size,
+        "bytes",
+        reference,
+        size / reference,
+        f"smaller, at a loss of at most {ALLOWED:.0%} by a paired interval, in at most "
+        f"{MOST_SECONDS:.0f} s",
+        all(each["holds"] for each in goals),
+        goals,
+        seen_on=SEEN_ON,
+    )
 
 
 if __name__ == "__main__":

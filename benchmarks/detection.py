@@ -1,7 +1,9 @@
-"""COCO's metrics of a detector at the size of COCO's validation set: 5,000 pictures, 36,000 boxes, 100 detections each.
+"""COCO's metrics of a detector at the size of COCO's validation set: 5,000 pictures, 36,000 boxes,
+100 detections each.
 
 * All seven metrics in at most 30 s of CPU time, and 1 GB of memory.
-* pycocotools (matching in C) computes its twelve figures from the same boxes; the shared ones must be equal to 1e-9.
+* pycocotools (matching in C) computes its twelve figures from the same boxes; the shared ones must
+  be equal to 1e-9.
 * The weighted metric, of which an interval needs 1,000, is timed as well.
 
 Run ``python benchmarks/detection.py`` (about 1 min) or with ``--quick`` (a tenth of the pictures).
@@ -27,7 +29,15 @@ from nnpipe.tasks.detection.metrics import METRICS
 
 CPU_GOAL, MEMORY_GOAL = 30.0, 1e9
 CLASSES, DETECTIONS, BOXES = 80, 100, 7.2
-SHARED = {"map": 0, "ap50": 1, "ap75": 2, "map_small": 3, "map_medium": 4, "map_large": 5, "ar100": 8}
+SHARED = {
+    "map": 0,
+    "ap50": 1,
+    "ap75": 2,
+    "map_small": 3,
+    "map_medium": 4,
+    "map_large": 5,
+    "ar100": 8,
+}
 
 
 def evaluation(pictures: int) -> Evaluation:
@@ -45,7 +55,9 @@ def evaluation(pictures: int) -> Evaluation:
         found = random.choice(own, min(3 * len(own), DETECTIONS)) if len(own) else own
         near = truth[found] * np.exp(random.normal(0, 0.12, (len(found), 4)))
         rest = DETECTIONS - len(found)
-        far = np.concatenate([random.uniform(0, 500, (rest, 2)), random.uniform(4, 300, (rest, 2))], axis=1)
+        far = np.concatenate(
+            [random.uniform(0, 500, (rest, 2)), random.uniform(4, 300, (rest, 2))], axis=1
+        )
         rows.append(np.concatenate([near, far]))
         given.append(np.concatenate([label[found], random.integers(0, CLASSES, rest)]))
         scores.append(np.concatenate([random.beta(2, 2, len(found)), random.beta(1, 8, rest)]))
@@ -66,7 +78,11 @@ def by_nnpipe(pictures: int) -> dict[str, Any]:
     before = process_time()
     figures = {metric.name: metric.of(found) for metric in METRICS}
     spent = process_time() - before
-    weights = np.random.default_rng(1).multinomial(pictures, np.full(pictures, 1 / pictures), 10).astype(float)
+    weights = (
+        np.random.default_rng(1)
+        .multinomial(pictures, np.full(pictures, 1 / pictures), 10)
+        .astype(float)
+    )
     statistic = METRICS[0].prepared(found)
     before = process_time()
     for each in weights:
@@ -88,7 +104,14 @@ def by_pycocotools(pictures: int) -> dict[str, Any]:
         "images": [{"id": number} for number in range(pictures)],
         "categories": [{"id": number} for number in range(CLASSES)],
         "annotations": [
-            {"id": i + 1, "image_id": owners[i], "category_id": label[i], "bbox": box, "area": area, "iscrowd": crowd}
+            {
+                "id": i + 1,
+                "image_id": owners[i],
+                "category_id": label[i],
+                "bbox": box,
+                "area": area,
+                "iscrowd": crowd,
+            }
             for i, (box, area, crowd) in enumerate(
                 zip(
                     found["truth_boxes"].values.tolist(),
@@ -100,10 +123,15 @@ def by_pycocotools(pictures: int) -> dict[str, Any]:
         ],
     }
     columns = zip(
-        found["boxes"].owners.tolist(), found["class"].values.tolist(),
-        found["boxes"].values.tolist(), found["scores"].values.tolist(), strict=True,
-    )  # fmt: skip
-    given = [dict(zip(("image_id", "category_id", "bbox", "score"), row, strict=True)) for row in columns]
+        found["boxes"].owners.tolist(),
+        found["class"].values.tolist(),
+        found["boxes"].values.tolist(),
+        found["scores"].values.tolist(),
+        strict=True,
+    )
+    given = [
+        dict(zip(("image_id", "category_id", "bbox", "score"), row, strict=True)) for row in columns
+    ]
     before = process_time()
     with contextlib.redirect_stdout(io.StringIO()):
         truth.createIndex()
@@ -126,7 +154,9 @@ def apart(which: str, pictures: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="500 pictures instead of 5,000")
     parser.add_argument("--only", choices=["nnpipe", "pycocotools"], help=argparse.SUPPRESS)
     parser.add_argument("--pictures", type=int, help=argparse.SUPPRESS)
@@ -140,7 +170,11 @@ def main() -> int:
         np.testing.assert_allclose(ours["figures"][name], value, rtol=0, atol=1e-9, err_msg=name)
     rows = [
         {"measure": "all metrics, CPU s", "nnpipe": ours["cpu_s"], "pycocotools": theirs["cpu_s"]},
-        {"measure": "peak memory, GB", "nnpipe": ours["peak_bytes"] / 1e9, "pycocotools": theirs["peak_bytes"] / 1e9},
+        {
+            "measure": "peak memory, GB",
+            "nnpipe": ours["peak_bytes"] / 1e9,
+            "pycocotools": theirs["peak_bytes"] / 1e9,
+        },
         {"measure": "one weighted mAP, CPU s", "nnpipe": ours["weighted_s"], "pycocotools": "-"},
     ]
     return report(
@@ -150,7 +184,10 @@ def main() -> int:
         unit="CPU s",
         reference=theirs["cpu_s"],
         ratio=theirs["cpu_s"] / ours["cpu_s"],
-        goal=f"at most {CPU_GOAL:g} CPU s and {MEMORY_GOAL / 1e9:g} GB, with pycocotools' figures to 1e-9",
+        goal=(
+            f"at most {CPU_GOAL:g} CPU s and {MEMORY_GOAL / 1e9:g} GB, with pycocotools' figures "
+            f"to 1e-9"
+        ),
         holds=ours["cpu_s"] <= CPU_GOAL and ours["peak_bytes"] <= MEMORY_GOAL,
         seen_on=EPYC,
     )

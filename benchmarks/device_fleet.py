@@ -1,9 +1,9 @@
 """What a sweep over 64 devices costs beyond the slowest device's own time.
 
-The devices are simulated: each has a server of its own on a port of this machine, with the real protocol, and a
-runtime that sleeps instead of computing, for a time that differs from device to device.  The servers are threads of
-one process.  The same sweep is carried out on the slowest device alone, and then on all; how much longer that takes is
-the cost.
+The devices are simulated: each has a server of its own on a port of this machine, with the real
+protocol, and a runtime that sleeps instead of computing, for a time that differs from device to
+device.  The servers are threads of one process.  The same sweep is carried out on the slowest
+device alone, and then on all; how much longer that takes is the cost.
 
     python benchmarks/device_fleet.py [--quick] [--devices 64]
 """
@@ -66,7 +66,9 @@ class _SleepingSession(InferenceSession):
 
 
 def serve_all(seconds: list[float], told: Connection) -> None:
-    """Serve a runtime for each of these times, and send the ports; ends when the other side does."""
+    """Serve a runtime for each of these times, and send the ports; ends when the other side
+    does.
+    """
     logging.disable(logging.CRITICAL)
     ports: dict[int, int] = {}
     ready = threading.Barrier(len(seconds) + 1)
@@ -77,7 +79,12 @@ def serve_all(seconds: list[float], told: Connection) -> None:
             ready.wait()
 
         options = ServerOptions(isolate=False)
-        serve(NetworkProtocol(port=0), SleepingRuntime(seconds=seconds[number]), options, ready=listening)
+        serve(
+            NetworkProtocol(port=0),
+            SleepingRuntime(seconds=seconds[number]),
+            options,
+            ready=listening,
+        )
 
     for number in range(len(seconds)):
         threading.Thread(target=one, args=(number,), daemon=True).start()
@@ -101,17 +108,32 @@ def settings(folder: Path, ports: list[int], targets: list[str], output: str) ->
         for number, port in enumerate(ports)
     ]
     return {
-        "title": "fleet", "output": str(folder / output), "dataset": data.describe(),
-        "models": [{"title": "m", "class": "ONNXModel", "arguments": {"model_path": str(model), "scale": 1}}],
-        "runtimes": ["ONNXRuntime"], "as_trained": False, "batch_sizes": [1, 2], "verify": {"verify_samples": 0},
+        "title": "fleet",
+        "output": str(folder / output),
+        "dataset": data.describe(),
+        "models": [
+            {
+                "title": "m",
+                "class": "ONNXModel",
+                "arguments": {"model_path": str(model), "scale": 1},
+            }
+        ],
+        "runtimes": ["ONNXRuntime"],
+        "as_trained": False,
+        "batch_sizes": [1, 2],
+        "verify": {"verify_samples": 0},
         "measure": {"measure_seconds": 0.0, "measure_samples": 10, "warmup_runs": 1},
-        "accept_doubts": ["chance", "constant", "collapsed"], "objectives": ["latency_median", "size"],
-        "devices": devices, "targets": targets,
-    }  # fmt: skip
+        "accept_doubts": ["chance", "constant", "collapsed"],
+        "objectives": ["latency_median", "size"],
+        "devices": devices,
+        "targets": targets,
+    }
 
 
 def timed(content: dict[str, Any]) -> tuple[float, float, int]:
-    """Carry out a sweep; return how long it took, how much processor time, and how many candidates were measured."""
+    """Carry out a sweep; return how long it took, how much processor time, and how many
+    candidates were measured.
+    """
     begin, before = time.monotonic(), _processor_time()
     found = sweep(content)
     return time.monotonic() - begin, _processor_time() - before, len(found.judged)
@@ -123,9 +145,13 @@ def _processor_time() -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--quick", action="store_true", help="16 devices, and 8 s instead of half a minute a measurement"
+        "--quick",
+        action="store_true",
+        help="16 devices, and 8 s instead of half a minute a measurement",
     )
     parser.add_argument("--devices", type=int, help="how many devices (default: 64)")
     options = parser.parse_args()
@@ -134,7 +160,9 @@ def main() -> int:
     slowest = 0.7 if options.quick else 2.5
     seconds = [slowest * (0.3 + 0.7 * (number + 1) / count) for number in range(count)]
     ours, theirs = multiprocessing.Pipe()
-    servers = multiprocessing.get_context("spawn").Process(target=serve_all, args=(seconds, theirs), daemon=True)
+    servers = multiprocessing.get_context("spawn").Process(
+        target=serve_all, args=(seconds, theirs), daemon=True
+    )
     servers.start()
     ports = ours.recv()
     with tempfile.TemporaryDirectory(prefix="nnpipe-fleet-") as where:
@@ -146,15 +174,27 @@ def main() -> int:
     servers.join(10)
     rows = [
         {"devices": 1, "candidates": 2, "seconds": alone, "CPU seconds": cpu_alone, "times": 1.0},
-        {"devices": count, "candidates": measured, "seconds": together, "CPU seconds": cpu,
-         "times": together / alone},
-    ]  # fmt: skip
+        {
+            "devices": count,
+            "candidates": measured,
+            "seconds": together,
+            "CPU seconds": cpu,
+            "times": together / alone,
+        },
+    ]
     ratio = together / alone
     holds = ratio <= GOAL and measured == 2 * count
     return report(
-        rows, f"a sweep over {count} simulated devices, against the slowest alone", together, "s", alone,
-        ratio, f"<= {GOAL}", holds, seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        f"a sweep over {count} simulated devices, against the slowest alone",
+        together,
+        "s",
+        alone,
+        ratio,
+        f"<= {GOAL}",
+        holds,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

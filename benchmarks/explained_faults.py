@@ -1,23 +1,28 @@
-"""Whether ``nnpipe explain`` names the layer that is to blame, and whether it ever blames one of a sound model.
+"""Whether ``nnpipe explain`` names the layer that is to blame, and whether it ever blames one of a
+sound model.
 
-Trained networks are quantised to 8 bits by ONNX Runtime's own quantiser, and one of five faults is planted:
+Trained networks are quantised to 8 bits by ONNX Runtime's own quantiser, and one of five faults is
+planted:
 
-* ``imbalance``: three channels of a layer are hundreds of times as large as the others, and what reads them makes up
-  for it, so that the float network is unchanged;
+* ``imbalance``: three channels of a layer are hundreds of times as large as the others, and what
+  reads them makes up for it, so that the float network is unchanged;
 * ``outlier``: one weight leaves no steps to the other weights of its layer, which has one scale;
 * ``clipped range``: an activation has a tenth or a fifth of its range;
 * ``wrong scale``: the weights of a layer have the scale of others;
-* ``slow operation``: one of a dozen matrix products is in whole numbers, which the runtime multiplies one by one.
+* ``slow operation``: one of a dozen matrix products is in whole numbers, which the runtime
+  multiplies one by one.
 
-Found is what is among the first three lines that ``explain`` says of the accuracy (``--against``) or of the time
-(``--runtime``).  Sound are the same networks as the quantisers, the conversion to 16 bits and the optimiser leave them,
-and networks of matrix products in floats.  A reason that holds in a sound run, such as the share of conversions, blames
-nobody; a step that is called slow is blamed.
+Found is what is among the first three lines that ``explain`` says of the accuracy (``--against``)
+or of the time (``--runtime``).  Sound are the same networks as the quantisers, the conversion to 16
+bits and the optimiser leave them, and networks of matrix products in floats.  A reason that holds
+in a sound run, such as the share of conversions, blames nobody; a step that is called slow is
+blamed.
 
 The goal: at least 95 of 100 faults are found, and at most one of 20 sound models is blamed.
 
-Run ``python benchmarks/explained_faults.py`` (about ten minutes on two cores), or with ``--quick`` (two networks and 20
-faults, within a minute).  Trained models come from ``--data``, as for ``planted_damage.py``.
+Run ``python benchmarks/explained_faults.py`` (about ten minutes on two cores), or with ``--quick``
+(two networks and 20 faults, within a minute).  Trained models come from ``--data``, as for
+``planted_damage.py``.
 """
 
 from __future__ import annotations
@@ -57,7 +62,9 @@ class Subject:
     def __init__(self, model: Model, folder: Path) -> None:
         self.model, self.folder = model, folder
         self.stem = model.name.replace(" ", "-")
-        self.path = numbered(model.live.export(folder / f"{self.stem}-exported.onnx", "onnx").path, self.new("float"))
+        self.path = numbered(
+            model.live.export(folder / f"{self.stem}-exported.onnx", "onnx").path, self.new("float")
+        )
         self.integers = self.compiled(self.path, self.new("int8"), *QUANTISER)
 
     def new(self, name: str) -> Path:
@@ -78,7 +85,9 @@ class Subject:
         return list(nnp.explain(path, against=source, data=samples, samples=SAMPLES).faults)
 
 
-def planted(subject: Subject, kind: int, random: np.random.Generator, number: int) -> Planted | None:
+def planted(
+    subject: Subject, kind: int, random: np.random.Generator, number: int
+) -> Planted | None:
     """Plant a fault of one of the kinds of accuracy; ``None`` if the model has no place for it."""
     for _ in range(TRIES):
         if kind < len(IN_FLOATS):
@@ -88,14 +97,18 @@ def planted(subject: Subject, kind: int, random: np.random.Generator, number: in
                 integers = subject.compiled(found.path, subject.new(f"fault-{number}-int8"), *how)
                 return Planted(found.kind, integers, found.path, found.culprits)
         else:
-            found = IN_INTEGERS[kind - len(IN_FLOATS)](subject.integers, subject.new(f"fault-{number}"), random)
+            found = IN_INTEGERS[kind - len(IN_FLOATS)](
+                subject.integers, subject.new(f"fault-{number}"), random
+            )
             if found is not None:
                 return Planted(found.kind, found.path, subject.path, found.culprits)
     return None
 
 
 def looked_for(subjects: list[Subject], each: int, folder: Path) -> Iterator[tuple[str, bool]]:
-    """Plant faults of all kinds; yield the kind, and whether a culprit is among what is told first."""
+    """Plant faults of all kinds; yield the kind, and whether a culprit is among what is told
+    first.
+    """
     random = np.random.default_rng(0)
     for kind in range(len(IN_FLOATS) + len(IN_INTEGERS)):
         for number in range(each):
@@ -118,7 +131,10 @@ def _reasons(path: Path) -> tuple[Any, ...]:
 def _found(told: list[str], plant: Planted) -> bool:
     found = any(culprit in line for line in told[:FIRST] for culprit in plant.culprits)
     if not found:
-        print(f"missed: {plant.path.name}, {plant.kind} of {sorted(plant.culprits)}; told: {told[:FIRST]}")
+        print(
+            f"missed: {plant.path.name}, {plant.kind} of {sorted(plant.culprits)}; told: "
+            f"{told[:FIRST]}"
+        )
     return found
 
 
@@ -128,7 +144,9 @@ def blamed(subjects: list[Subject], quick: bool, folder: Path) -> Iterator[tuple
         for place, (name, arguments) in enumerate(SOUND[:2] if quick else SOUND):
             way = f"{subject.model.name} {name}{' with one scale' if arguments else ''}"
             try:
-                made = subject.compiled(subject.path, subject.new(f"sound-{place}"), name, arguments)
+                made = subject.compiled(
+                    subject.path, subject.new(f"sound-{place}"), name, arguments
+                )
             except NNPipeError as error:
                 print(f"left out: {way}: {str(error)[:160]}")
                 continue
@@ -148,7 +166,9 @@ def _blames(way: str, told: list[str]) -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="two networks, and 20 faults")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with trained models")
     options = parser.parse_args(argv)
@@ -156,25 +176,57 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="faults-") as place:
         folder = Path(place)
         subjects = [
-            Subject(model, folder) for model in models(existing(options.data), options.quick) if "onnx" in model.ways
-        ]  # fmt: skip
+            Subject(model, folder)
+            for model in models(existing(options.data), options.quick)
+            if "onnx" in model.ways
+        ]
         found = list(looked_for(subjects, QUICK_EACH if options.quick else EACH, folder))
         sound = list(blamed(subjects, options.quick, folder))
-    planted_of, found_of = Counter(kind for kind, _ in found), Counter(kind for kind, right in found if right)
-    rows = [{"fault": kind, "planted": count, "found": found_of[kind]} for kind, count in planted_of.items()]
-    rows.append({"fault": "none (sound models)", "planted": 0, "found": sum(accused for _, accused in sound)})
+    planted_of, found_of = (
+        Counter(kind for kind, _ in found),
+        Counter(kind for kind, right in found if right),
+    )
+    rows = [
+        {"fault": kind, "planted": count, "found": found_of[kind]}
+        for kind, count in planted_of.items()
+    ]
+    rows.append(
+        {
+            "fault": "none (sound models)",
+            "planted": 0,
+            "found": sum(accused for _, accused in sound),
+        }
+    )
     share = sum(found_of.values()) / len(found)
     accused = sum(accused for _, accused in sound) / len(sound)
-    print(f"{len(found)} faults and {len(sound)} sound models in {time.process_time() - start:.0f} CPU s")
+    print(
+        f"{len(found)} faults and {len(sound)} sound models in {time.process_time() - start:.0f} "
+        f"CPU s"
+    )
     parts = [
-        {"name": "sound models that are blamed", "value": accused, "unit": "share", "reference": MOST_BLAMED,
-         "ratio": accused / MOST_BLAMED, "goal": "at most one of 20", "holds": accused <= MOST_BLAMED, "seen_on": EPYC},
-    ]  # fmt: skip
+        {
+            "name": "sound models that are blamed",
+            "value": accused,
+            "unit": "share",
+            "reference": MOST_BLAMED,
+            "ratio": accused / MOST_BLAMED,
+            "goal": "at most one of 20",
+            "holds": accused <= MOST_BLAMED,
+            "seen_on": EPYC,
+        },
+    ]
     return report(
-        rows, "faults whose culprit is told among the first three", share, "share", GOAL, share / GOAL,
-        "at least 95 of 100, and at most one of 20 sound models blamed", share >= GOAL and accused <= MOST_BLAMED,
-        parts, seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        "faults whose culprit is told among the first three",
+        share,
+        "share",
+        GOAL,
+        share / GOAL,
+        "at least 95 of 100, and at most one of 20 sound models blamed",
+        share >= GOAL and accused <= MOST_BLAMED,
+        parts,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 A session that does nothing goes through
 
 * a bare loop that reads the clock before and after each answer and throws the readings away,
-* nnpipe's loops of the scenarios single stream and offline, and its loop around the inference alone,
-* LoadGen of MLPerf, from Python, around a system under test that does nothing (``pip install mlcommons-loadgen``),
+* nnpipe's loops of the scenarios single stream and offline, and its loop around the inference
+  alone,
+* LoadGen of MLPerf, from Python, around a system under test that does nothing (``pip install
+  mlcommons-loadgen``),
 
 in short rounds, so that most are not interrupted by other processes.  The
 cost of a query is what nnpipe's loop takes more than the bare one that reads
@@ -117,7 +119,9 @@ def ours(window: Window, batches: list[Batch], keep: bool) -> Callable[[], float
 
 
 def stalled(seconds: float) -> float:
-    """Return the part of the time that lies more than the goal before the next look of a loop that only looks."""
+    """Return the part of the time that lies more than the goal before the next look of a loop
+    that only looks.
+    """
     begin = last = perf_counter_ns()
     end, lost = begin + seconds * 1e9, 0
     while last < end:
@@ -140,12 +144,17 @@ def least(calls: dict[str, Callable[[], float]], rounds: int) -> dict[str, float
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     quick = parser.parse_args().quick
     session = Nothing()
     one: list[Batch] = [{"x": np.zeros((1, 4), np.float32)}] * CALLS
-    with Window(session, loop=closed) as queries, Window(session, loop=streamed, settling=False) as offline:
+    with (
+        Window(session, loop=closed) as queries,
+        Window(session, loop=streamed, settling=False) as offline,
+    ):
         with Window(session) as inference:
             cost = least(
                 {
@@ -161,10 +170,15 @@ def main() -> int:
     call_ns = cost["nnpipe, single stream"] - cost["bare loop, clock read twice"]
     inference_ns = cost["nnpipe, inference alone"] - cost["bare loop around run, clock read twice"]
     sample_ns = (cost["nnpipe, offline"] - cost["bare loop, no clock"]) / SAMPLES
-    rows: list[dict[str, Any]] = [{"loop": name, "ns a call": value} for name, value in cost.items()]
+    rows: list[dict[str, Any]] = [
+        {"loop": name, "ns a call": value} for name, value in cost.items()
+    ]
     reference = None
     if _loadgen.installed():
-        rounds = [_loadgen.drive("single-stream", lambda _: None, 64, queries=5000) for _ in range(3 if quick else 10)]
+        rounds = [
+            _loadgen.drive("single-stream", lambda _: None, 64, queries=5000)
+            for _ in range(3 if quick else 10)
+        ]
         between = min(found["between_ns"] for found in rounds)
         reference = between - cost["bare loop, clock read twice"]
         rows.append({"loop": "LoadGen from Python, single stream", "ns a call": between})
@@ -185,32 +199,57 @@ def main() -> int:
         stalls.append(stalled(0.5))
     free = np.concatenate(late)
     shares = {f"p{share:g}": int(np.percentile(free, share)) for share in (50, 90, 99, 99.9)}
-    rows += [{"loop": f"sent after it was due, {name}", "ns a call": value} for name, value in shares.items()]
+    rows += [
+        {"loop": f"sent after it was due, {name}", "ns a call": value}
+        for name, value in shares.items()
+    ]
     kept, possible = float(np.mean(free <= LATE_GOAL_NS)), 1 - float(np.mean(stalls))
     parts = [
         {
-            "name": "single stream, beyond clock reads", "value": call_ns, "unit": "ns/call", "reference": reference,
-            "ratio": call_ns / reference if reference else None, "goal": f"at most {CALL_GOAL_NS:g}",
-            "holds": call_ns <= CALL_GOAL_NS, "seen_on": EPYC,
-        },
-        {
-            "name": "inference alone, beyond clock reads", "value": inference_ns, "unit": "ns/call", "reference": None,
-            "ratio": None, "goal": f"at most {CALL_GOAL_NS:g}", "holds": inference_ns <= CALL_GOAL_NS,
+            "name": "single stream, beyond clock reads",
+            "value": call_ns,
+            "unit": "ns/call",
+            "reference": reference,
+            "ratio": call_ns / reference if reference else None,
+            "goal": f"at most {CALL_GOAL_NS:g}",
+            "holds": call_ns <= CALL_GOAL_NS,
             "seen_on": EPYC,
         },
         {
-            "name": f"offline, {SAMPLES} samples a call", "value": sample_ns, "unit": "ns/sample", "reference": None,
-            "ratio": None, "goal": f"at most {SAMPLE_GOAL_NS:g}", "holds": sample_ns <= SAMPLE_GOAL_NS,
+            "name": "inference alone, beyond clock reads",
+            "value": inference_ns,
+            "unit": "ns/call",
+            "reference": None,
+            "ratio": None,
+            "goal": f"at most {CALL_GOAL_NS:g}",
+            "holds": inference_ns <= CALL_GOAL_NS,
             "seen_on": EPYC,
         },
         {
-            "name": "schedule at 1,000 queries/s", "value": kept, "unit": "share sent within 100 us",
-            "reference": possible, "ratio": kept / possible, "goal": "at least 0.99, or the reference less 0.02",
-            "holds": kept >= min(0.99, possible - 0.02), "late_ns": shares | {"worst": int(free.max())},
-            "queries": len(free), "achieved_rate": float(np.mean(rates)), "load_average": os.getloadavg()[0],
+            "name": f"offline, {SAMPLES} samples a call",
+            "value": sample_ns,
+            "unit": "ns/sample",
+            "reference": None,
+            "ratio": None,
+            "goal": f"at most {SAMPLE_GOAL_NS:g}",
+            "holds": sample_ns <= SAMPLE_GOAL_NS,
             "seen_on": EPYC,
         },
-    ]  # fmt: skip
+        {
+            "name": "schedule at 1,000 queries/s",
+            "value": kept,
+            "unit": "share sent within 100 us",
+            "reference": possible,
+            "ratio": kept / possible,
+            "goal": "at least 0.99, or the reference less 0.02",
+            "holds": kept >= min(0.99, possible - 0.02),
+            "late_ns": shares | {"worst": int(free.max())},
+            "queries": len(free),
+            "achieved_rate": float(np.mean(rates)),
+            "load_average": os.getloadavg()[0],
+            "seen_on": EPYC,
+        },
+    ]
     print(
         f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors; "
         f"{kept:.2%} sent within 100 us, a bare loop could have sent {possible:.2%}"
@@ -222,7 +261,8 @@ def main() -> int:
         "ns/call beyond clock reads",
         reference or float("nan"),
         call_ns / reference if reference else float("nan"),
-        f"at most {CALL_GOAL_NS:g} ns a call, {SAMPLE_GOAL_NS:g} ns a sample offline, schedule within 100 us",
+        f"at most {CALL_GOAL_NS:g} ns a call, {SAMPLE_GOAL_NS:g} ns a sample offline, schedule "
+        f"within 100 us",
         all(part["holds"] for part in parts),
         parts,
         seen_on=EPYC,

@@ -1,4 +1,5 @@
-"""What nnpipe's measuring loop costs around ONNX Runtime, against bare Python loops in the same run.
+"""What nnpipe's measuring loop costs around ONNX Runtime, against bare Python loops in the same
+run.
 
 A model of one small convolution (8 filters over 3 x 32 x 32, some ten
 microseconds on one thread) goes through
@@ -79,7 +80,9 @@ def make_model(path: Path) -> None:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8, 1, 1])],
         [numpy_helper.from_array(filters, "filters")],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
 
 
 def bare_run(native: Any) -> Callable[[Feeds], tuple[int, Any]]:
@@ -144,14 +147,20 @@ def call_made(session: Any, feed: dict[str, np.ndarray]) -> str:
     native = session._native
     for name in ("run", "run_with_iobinding"):
         original = getattr(native, name)
-        setattr(native, name, lambda *given, name=name, original=original: (made.append(name), original(*given))[1])
+        setattr(
+            native,
+            name,
+            lambda *given, name=name, original=original: (made.append(name), original(*given))[1],
+        )
     session.infer(feed)
     del native.run, native.run_with_iobinding
     return made[0]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     quick = parser.parse_args().quick
     random = np.random.default_rng(1)
@@ -162,7 +171,9 @@ def main() -> int:
         runtime = ONNXRuntime(num_threads=1)
         session = runtime.load(Artifact.of(path, "onnx", runtime.io_of(path)))
     native = session._native  # type: ignore[attr-defined]
-    same_call = {"run": "bare, run", "run_with_iobinding": "bare, I/O binding"}[call_made(session, feeds[0])]
+    same_call = {"run": "bare, run", "run_with_iobinding": "bare, I/O binding"}[
+        call_made(session, feeds[0])
+    ]
     with Window(session) as window, UsageSampler(INTERVAL_SECONDS) as sampler:
         window.check(feeds)
         loops = {
@@ -186,16 +197,22 @@ def main() -> int:
 
     # Each round is compared with itself, so that a machine that drifts does not matter.
     def more(name: str, reference: str) -> float:
-        return median(a - b for a, b in zip(loops[name].whole_us, loops[reference].whole_us, strict=True))
+        return median(
+            a - b for a, b in zip(loops[name].whole_us, loops[reference].whole_us, strict=True)
+        )
 
     def ratio(name: str, reference: str) -> float:
-        return median(a / b for a, b in zip(loops[name].median_us, loops[reference].median_us, strict=True))
+        return median(
+            a / b for a, b in zip(loops[name].median_us, loops[reference].median_us, strict=True)
+        )
 
     rows = [
         {
             "loop": name,
             "whole loop µs": median(loop.whole_us),
-            "more than bare run µs": more(name, "bare, run, long rounds" if name in longer else "bare, run"),
+            "more than bare run µs": more(
+                name, "bare, run, long rounds" if name in longer else "bare, run"
+            ),
             "median latency µs": median(loop.median_us),
         }
         for name, loop in loops.items()
@@ -203,23 +220,36 @@ def main() -> int:
     cost, off = more("nnpipe", "bare, run"), ratio("nnpipe", same_call)
     parts = [
         {
-            "name": "whole loop", "value": median(loops["nnpipe"].whole_us), "unit": "µs/sample",
-            "reference": median(loops["bare, run"].whole_us), "difference": cost,
-            "goal": f"at most {COST_GOAL_US:g} µs more", "holds": cost <= COST_GOAL_US, "seen_on": EPYC,
-        },
-        {
-            "name": f"median latency against {same_call}", "value": median(loops["nnpipe"].median_us), "unit": "µs",
-            "reference": median(loops[same_call].median_us), "ratio": off,
-            "goal": f"within {MEDIAN_GOAL:.0%}", "holds": abs(off - 1) <= MEDIAN_GOAL,
+            "name": "whole loop",
+            "value": median(loops["nnpipe"].whole_us),
+            "unit": "µs/sample",
+            "reference": median(loops["bare, run"].whole_us),
+            "difference": cost,
+            "goal": f"at most {COST_GOAL_US:g} µs more",
+            "holds": cost <= COST_GOAL_US,
             "seen_on": EPYC,
         },
         {
-            "name": "median latency with the sampler", "value": median(loops["nnpipe, sampler"].median_us),
-            "unit": "µs", "reference": median(loops["nnpipe, long rounds"].median_us),
-            "ratio": ratio("nnpipe, sampler", "nnpipe, long rounds"),
-            "goal": "shown", "holds": True, "seen_on": EPYC,
+            "name": f"median latency against {same_call}",
+            "value": median(loops["nnpipe"].median_us),
+            "unit": "µs",
+            "reference": median(loops[same_call].median_us),
+            "ratio": off,
+            "goal": f"within {MEDIAN_GOAL:.0%}",
+            "holds": abs(off - 1) <= MEDIAN_GOAL,
+            "seen_on": EPYC,
         },
-    ]  # fmt: skip
+        {
+            "name": "median latency with the sampler",
+            "value": median(loops["nnpipe, sampler"].median_us),
+            "unit": "µs",
+            "reference": median(loops["nnpipe, long rounds"].median_us),
+            "ratio": ratio("nnpipe, sampler", "nnpipe, long rounds"),
+            "goal": "shown",
+            "holds": True,
+            "seen_on": EPYC,
+        },
+    ]
     return report(
         rows,
         "loop overhead",

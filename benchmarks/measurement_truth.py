@@ -1,4 +1,5 @@
-"""Whether comparisons tell the truth: no difference where there is none, a small one where it is, as sure as they say.
+"""Whether comparisons tell the truth: no difference where there is none, a small one where it is,
+as sure as they say.
 
 With a convolutional network on ONNX Runtime, through the same workers as
 ``nnpipe compare``, each trial compares three candidates: the model, the same
@@ -71,7 +72,9 @@ CALLS, SHARES = 10_000, (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True)
 class Trial:
-    """What one comparison found: of the two that are the same, and of each of them and the slower one."""
+    """What one comparison found: of the two that are the same, and of each of them and the
+    slower one.
+    """
 
     same: Verdict
     slower: tuple[Verdict, Verdict]
@@ -81,13 +84,18 @@ class Trial:
     @property
     def alarm(self) -> bool:
         """Whether a difference was found where there is none."""
-        return self.same.interval is not None and not self.same.interval[0] <= 1 <= self.same.interval[1]
+        return (
+            self.same.interval is not None
+            and not self.same.interval[0] <= 1 <= self.same.interval[1]
+        )
 
     @property
     def found(self) -> bool:
         """Whether the planted slowdown was found, as one."""
         decided = [each for each in self.slower if each.kind != "undecided"]
-        return bool(decided) and all(each.kind == "faster" and each.second == _SLOWER for each in decided)
+        return bool(decided) and all(
+            each.kind == "faster" and each.second == _SLOWER for each in decided
+        )
 
     @property
     def planted(self) -> float:
@@ -102,7 +110,9 @@ def make_model(path: Path) -> None:
     for number, filters in enumerate((32, 64, 64)):
         weights = random.standard_normal((filters, channels, 3, 3)) / math.sqrt(9 * channels)
         constants.append(numpy_helper.from_array(weights.astype(np.float32), f"w{number}"))
-        nodes.append(helper.make_node("Conv", [given, f"w{number}"], [f"c{number}"], pads=[1, 1, 1, 1]))
+        nodes.append(
+            helper.make_node("Conv", [given, f"w{number}"], [f"c{number}"], pads=[1, 1, 1, 1])
+        )
         nodes.append(helper.make_node("Relu", [f"c{number}"], [f"r{number}"]))
         given, channels = f"r{number}", filters
     dense = random.standard_normal((channels * 64, 10)).astype(np.float32)
@@ -116,7 +126,9 @@ def make_model(path: Path) -> None:
         [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 10])],
         constants,
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
 
 
 def real_trial(model: Path, seed: int, max_seconds: float) -> Trial:
@@ -130,22 +142,30 @@ def real_trial(model: Path, seed: int, max_seconds: float) -> Trial:
     record = interleave(3, stage.open, plan)
     if record.failures:
         raise RuntimeError(f"a candidate failed: {record.failures}")
-    found = {frozenset((each.first, each.second)): each for each in verdicts(record.medians(3), plan)}
+    found = {
+        frozenset((each.first, each.second)): each for each in verdicts(record.medians(3), plan)
+    }
     slower = found[frozenset((0, _SLOWER))], found[frozenset((1, _SLOWER))]
     return Trial(found[frozenset((0, 1))], slower, alone(record), record.seconds)
 
 
 def alone(record: Record) -> float:
-    """Return the ratio that two runs in sequence would have given: all calls of a start against the next one's."""
+    """Return the ratio that two runs in sequence would have given: all calls of a start against
+    the next one's.
+    """
     calls = [
-        np.concatenate([turn.block.latency_ns for turn in record.turns if (turn.start, turn.candidate) == each])
+        np.concatenate(
+            [turn.block.latency_ns for turn in record.turns if (turn.start, turn.candidate) == each]
+        )
         for each in ((0, 0), (1, 1))
     ]
     return float(np.median(calls[1]) / np.median(calls[0]))
 
 
 def world_holds(weather: Weather, ratio: float, seed: int) -> tuple[bool, float, int]:
-    """Compare two candidates in a world; say whether the interval holds the true ratio, half its width, and starts."""
+    """Compare two candidates in a world; say whether the interval holds the true ratio, half its
+    width, and starts.
+    """
     world = World([100_000.0, 100_000.0 * ratio], weather, seed)
     plan = ComparisonPlan(confidence=CONFIDENCE, seed=seed, max_seconds=30.0)
     (found,) = verdicts(interleave(2, world.open, plan, clock=world.clock).medians(2), plan)
@@ -211,10 +231,14 @@ def single_runs(count: int, until: float) -> list[dict[str, Any]]:
 
 
 def at_least(hits: int, trials: int, share: float, quick: bool) -> bool:
-    """Return whether a share was reached; for few trials, whether they do not speak against it at the 1 % level."""
+    """Return whether a share was reached; for few trials, whether they do not speak against it
+    at the 1 % level.
+    """
     if not quick:
         return hits >= share * trials
-    tail = math.fsum(math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(hits + 1))
+    tail = math.fsum(
+        math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(hits + 1)
+    )
     return tail > 0.01
 
 
@@ -227,37 +251,56 @@ def real_rows(trials: Sequence[Trial], quick: bool) -> list[dict[str, Any]]:
     quiet, found = sum(not trial.alarm for trial in trials), sum(trial.found for trial in trials)
     return [
         {
-            "what": "the same twice: no alarm", "trials": number, "share": quiet / number,
-            "goal": f"at least {CONFIDENCE:.0%}", "typical": f"{100 * np.median(off):.3f} % off",
+            "what": "the same twice: no alarm",
+            "trials": number,
+            "share": quiet / number,
+            "goal": f"at least {CONFIDENCE:.0%}",
+            "typical": f"{100 * np.median(off):.3f} % off",
             "starts": float(np.median([trial.same.starts for trial in trials])),
             "holds": at_least(quiet, number, CONFIDENCE, quick),
         },
         {
-            "what": "off by less than 0.5 %", "trials": number,
-            "share": float(np.mean(np.array(off) < DEVIATION_GOAL)), "goal": "the median is",
-            "typical": f"worst {100 * max(off):.2f} %", "starts": "", "holds": float(np.median(off)) < DEVIATION_GOAL,
+            "what": "off by less than 0.5 %",
+            "trials": number,
+            "share": float(np.mean(np.array(off) < DEVIATION_GOAL)),
+            "goal": "the median is",
+            "typical": f"worst {100 * max(off):.2f} %",
+            "starts": "",
+            "holds": float(np.median(off)) < DEVIATION_GOAL,
         },
         {
-            "what": "2 % slower: found", "trials": number, "share": found / number,
-            "goal": f"at least {FOUND_GOAL:.0%}", "typical": f"read {100 * (np.median(slower) - 1):+.2f} %",
+            "what": "2 % slower: found",
+            "trials": number,
+            "share": found / number,
+            "goal": f"at least {FOUND_GOAL:.0%}",
+            "typical": f"read {100 * (np.median(slower) - 1):+.2f} %",
             "starts": float(np.median([trial.slower[0].starts for trial in trials])),
             "holds": at_least(found, number, FOUND_GOAL, quick),
         },
         {
-            "what": "one after the other (reference)", "trials": number,
-            "share": float(np.mean(np.array(alone_off) < DEVIATION_GOAL)), "goal": "shown",
+            "what": "one after the other (reference)",
+            "trials": number,
+            "share": float(np.mean(np.array(alone_off) < DEVIATION_GOAL)),
+            "goal": "shown",
             "typical": f"{100 * np.median(alone_off):.3f} % off, worst {100 * max(alone_off):.1f} %",
-            "starts": 1.0, "holds": True,
+            "starts": 1.0,
+            "holds": True,
         },
-    ]  # fmt: skip
+    ]
 
 
 def main() -> int:
     """Try all, and say what holds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="as many trials as fit into a minute")
-    parser.add_argument("--trials", type=int, default=200, help="comparisons of real models (default: 200)")
-    parser.add_argument("--worlds", type=int, default=1000, help="comparisons in made-up worlds (default: 1000)")
+    parser.add_argument(
+        "--trials", type=int, default=200, help="comparisons of real models (default: 200)"
+    )
+    parser.add_argument(
+        "--worlds", type=int, default=1000, help="comparisons in made-up worlds (default: 1000)"
+    )
     given = parser.parse_args()
     logging.disable(logging.WARNING)
     quick, begin = given.quick, time.monotonic()
@@ -275,7 +318,10 @@ def main() -> int:
             left = begin + 50 - since if quick else 60.0
             trials.append(real_trial(model, len(trials), max(left, 1.0)))
             took = time.monotonic() - since
-            told = f"{len(trials)} trials, {sum(t.alarm for t in trials)} alarms, {sum(t.found for t in trials)} found"
+            told = (
+                f"{len(trials)} trials, {sum(t.alarm for t in trials)} alarms, "
+                f"{sum(t.found for t in trials)} found"
+            )
             with suppress(OSError):
                 print(f"\r{told} ({took:.1f} s)", end="", file=sys.stderr, flush=True)
             if quick and time.monotonic() + took > begin + 55:
@@ -286,17 +332,31 @@ def main() -> int:
     off = float(np.median([abs(trial.same.ratio - 1) for trial in trials]))
     reference = float(np.median([abs(trial.one_after_the_other - 1) for trial in trials]))
     parts = [
-        {"name": row["what"], "value": row["share"], "unit": "share of trials", "trials": row["trials"],
-         "goal": row["goal"], "holds": bool(row["holds"]), "seen_on": EPYC}
+        {
+            "name": row["what"],
+            "value": row["share"],
+            "unit": "share of trials",
+            "trials": row["trials"],
+            "goal": row["goal"],
+            "holds": bool(row["holds"]),
+            "seen_on": EPYC,
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
     return report(
-        rows, "measurement truth", off, "median deviation of the same twice", reference,
+        rows,
+        "measurement truth",
+        off,
+        "median deviation of the same twice",
+        reference,
         off / reference if reference else 0.0,
-        f"alarms at most {1 - CONFIDENCE:.0%}, deviation below {DEVIATION_GOAL:.1%}, {SLOWDOWN:.0%} found in at least "
-        f"{FOUND_GOAL:.0%}, intervals hold at least {CONFIDENCE:.0%}",
-        all(row["holds"] for row in rows), parts, seen_on=EPYC,
-    )  # fmt: skip
+        f"alarms at most {1 - CONFIDENCE:.0%}, deviation below {DEVIATION_GOAL:.1%}, "
+        f"{SLOWDOWN:.0%} found in at least {FOUND_GOAL:.0%}, intervals hold at least "
+        f"{CONFIDENCE:.0%}",
+        all(row["holds"] for row in rows),
+        parts,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

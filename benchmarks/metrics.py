@@ -37,7 +37,9 @@ def predictions(samples: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def by_nnpipe(truth: np.ndarray, predicted: np.ndarray, classes: int) -> dict[str, Any]:
-    return ClassificationMetrics.from_predictions(truth, predicted, [str(c) for c in range(classes)]).__dict__
+    return ClassificationMetrics.from_predictions(
+        truth, predicted, [str(c) for c in range(classes)]
+    ).__dict__
 
 
 def by_sklearn(truth: np.ndarray, predicted: np.ndarray, classes: int) -> dict[str, Any]:
@@ -88,14 +90,18 @@ def top_5(rounds: int) -> dict[str, Any]:
         values["ours"] = top_k_accuracy(true_class_rank(scores, truth), 5)
 
     def theirs() -> None:
-        values["theirs"] = sklearn_metrics.top_k_accuracy_score(truth, scores, k=5, labels=np.arange(classes))
+        values["theirs"] = sklearn_metrics.top_k_accuracy_score(
+            truth, scores, k=5, labels=np.arange(classes)
+        )
 
     found = compare("top-5 accuracy, 100,000 x 1,000 scores", ours, theirs, rounds, TOP_GOAL)
     np.testing.assert_equal(values["ours"], values["theirs"])
     return found
 
 
-def compare(name: str, ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int, goal: int) -> dict[str, Any]:
+def compare(
+    name: str, ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int, goal: int
+) -> dict[str, Any]:
     times = interleave({"ours": ours, "theirs": theirs}, rounds)
     value, reference = 1e3 * median(times["ours"]), 1e3 * median(times["theirs"])
     ratio = reference / value
@@ -113,11 +119,17 @@ def compare(name: str, ours: Callable[[], Any], theirs: Callable[[], Any], round
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     quick = parser.parse_args().quick
     warnings.simplefilter("error")
-    parts = [section(10, 5 if quick else 15), section(100, 3 if quick else 9), top_5(1 if quick else 3)]
+    parts = [
+        section(10, 5 if quick else 15),
+        section(100, 3 if quick else 9),
+        top_5(1 if quick else 3),
+    ]
     rows = [
         {
             "measure": part["name"],
@@ -128,7 +140,10 @@ def main() -> int:
         for part in parts
     ]
     worst = min(parts, key=lambda part: part["margin"])
-    fields = {key: worst[key] for key in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")}
+    fields = {
+        key: worst[key]
+        for key in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")
+    }
     return report(rows, **fields, holds=all(part["holds"] for part in parts), parts=parts)
 
 

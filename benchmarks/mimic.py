@@ -1,13 +1,15 @@
-"""How near the time of a :class:`~nnpipe.modelwrappers.files.mimic.Mimic` is to that of its original.
+"""How near the time of a :class:`~nnpipe.modelwrappers.files.mimic.Mimic` is to that of its
+original.
 
-The networks of ``prediction.py``, all with random weights, take turns with their mimics in ONNX Runtime, one thread.
-Each start loads both anew, since a model that was placed badly in memory stays slow; the ratio of the two is the centre
-over the starts, with its interval (95 %).
+The networks of ``prediction.py``, all with random weights, take turns with their mimics in ONNX
+Runtime, one thread. Each start loads both anew, since a model that was placed badly in memory stays
+slow; the ratio of the two is the centre over the starts, with its interval (95 %).
 
-The goal: the median over the networks is at most 5 % from the original, and nine in ten are at most 15 % from it.
+The goal: the median over the networks is at most 5 % from the original, and nine in ten are at most
+15 % from it.
 
-Run ``python benchmarks/mimic.py``: about four minutes, three of them to export the networks from PyTorch; with
-``--folder`` their files are kept.  ``--quick`` takes six of them, and fewer starts.
+Run ``python benchmarks/mimic.py``: about four minutes, three of them to export the networks from
+PyTorch; with ``--folder`` their files are kept.  ``--quick`` takes six of them, and fewer starts.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def ratio(original: Path, mimic: Path, runtime: Any, seed: int) -> float:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", type=Path, help="where to keep the networks")
     options = parser.parse_args(argv)
@@ -60,24 +64,50 @@ def main(argv: list[str] | None = None) -> int:
     starts = QUICK_STARTS if options.quick else STARTS
     rows = []
     with tempfile.TemporaryDirectory() as temporary:
-        for name, path in written(options.folder or Path(temporary), tuple(QUICK if options.quick else NETWORKS)):
+        for name, path in written(
+            options.folder or Path(temporary), tuple(QUICK if options.quick else NETWORKS)
+        ):
             mimic = Path(temporary) / f"{name}-mimic.onnx"
             with Mimic(original=path).open() as live:
                 live.export(mimic, "onnx")
-            found = centre(np.log([ratio(path, mimic, runtime, start) for start in range(starts)]), 0.95)
+            found = centre(
+                np.log([ratio(path, mimic, runtime, start) for start in range(starts)]), 0.95
+            )
             low, high = np.exp(found.interval or (-np.inf, np.inf))
-            rows.append({"network": name, "mimic / original": float(np.exp(found.value)), "low": low, "high": high})
+            rows.append(
+                {
+                    "network": name,
+                    "mimic / original": float(np.exp(found.value)),
+                    "low": low,
+                    "high": high,
+                }
+            )
     off = [abs(row["mimic / original"] - 1) for row in rows]
     usual, often = float(np.median(off)), float(np.quantile(off, 0.9))
     parts = [
-        {"name": "distance in nine of ten networks", "value": often, "unit": "", "reference": MOST_OFTEN,
-         "ratio": often / MOST_OFTEN, "goal": "at most 15 %", "holds": often <= MOST_OFTEN, "seen_on": EPYC},
-    ]  # fmt: skip
+        {
+            "name": "distance in nine of ten networks",
+            "value": often,
+            "unit": "",
+            "reference": MOST_OFTEN,
+            "ratio": often / MOST_OFTEN,
+            "goal": "at most 15 %",
+            "holds": often <= MOST_OFTEN,
+            "seen_on": EPYC,
+        },
+    ]
     return report(
-        rows, "usual distance of a mimic's time from its original's", usual, "", MOST_USUAL, usual / MOST_USUAL,
-        "at most 5 %, and 15 % in nine of ten networks", usual <= MOST_USUAL and often <= MOST_OFTEN, parts,
+        rows,
+        "usual distance of a mimic's time from its original's",
+        usual,
+        "",
+        MOST_USUAL,
+        usual / MOST_USUAL,
+        "at most 5 %, and 15 % in nine of ten networks",
+        usual <= MOST_USUAL and often <= MOST_OFTEN,
+        parts,
         seen_on=EPYC,
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -1,21 +1,22 @@
-"""How ``nnpipe mix`` mends a network that a few channels spoil in 8 bits, beside NNCF's accuracy control.
+"""How ``nnpipe mix`` mends a network that a few channels spoil in 8 bits, beside NNCF's accuracy
+control.
 
-In ResNet20 for CIFAR-10, one channel between the two convolutions of three blocks is multiplied by 300, and the
-weights that take it are divided by 300.  The network in floats computes the same; in 8 bits its accuracy falls from
-91 % to about 25 %.  Then
+In ResNet20 for CIFAR-10, one channel between the two convolutions of three blocks is multiplied by
+300, and the weights that take it are divided by 300.  The network in floats computes the same; in 8
+bits its accuracy falls from 91 % to about 25 %.  Then
 
 * ``nnpipe mix`` searches with 1,000 training images and confirms its choice on the test split;
 * NNCF's ``quantize_with_accuracy_control`` searches with the same images, and validates on them;
 * ``ONNXEqualizer`` alone evens out the channels before the quantiser.
 
-All results run in ONNX Runtime, and take turns over many starts, as in ``nnpipe compare``.  The goal: at most 26
-evaluations to a loss of at most one point, whose paired interval on the 500 images of the test split is below it, and
-a time that is not longer than that of NNCF's model: the whole interval of their ratio is below 1.05.  The equalised
-model must lose at most one point as well.
+All results run in ONNX Runtime, and take turns over many starts, as in ``nnpipe compare``.  The
+goal: at most 26 evaluations to a loss of at most one point, whose paired interval on the 500 images
+of the test split is below it, and a time that is not longer than that of NNCF's model: the whole
+interval of their ratio is below 1.05.  The equalised model must lose at most one point as well.
 
 Run ``python benchmarks/mixed_precision.py --data ../shared/data``: a folder with ``cifar10`` and
-``models/torch_resnet``, about two minutes on two idle cores; with ``--quick``, both search with 200 images, and only
-their two results take turns (50 s).
+``models/torch_resnet``, about two minutes on two idle cores; with ``--quick``, both search with 200
+images, and only their two results take turns (50 s).
 """
 
 from __future__ import annotations
@@ -123,77 +124,128 @@ def _prepared(dataset: CIFAR10Dataset, indices: Any) -> tuple[Any, Any]:
 
 
 def times_of_nncf(compared: Any) -> tuple[float, float]:
-    """Return the time of the mixed model as a multiple of that of NNCF's, and the upper end of its interval."""
+    """Return the time of the mixed model as a multiple of that of NNCF's, and the upper end of
+    its interval.
+    """
     titles = compared.titles
     for each in compared.comparison.verdicts():
         pair = titles[each.first], titles[each.second]
         if set(pair) == {"mixed", "NNCF"}:
             low, high = each.interval or (0.0, float("inf"))
             turned = pair[0] == "mixed"  # the verdict has the second's time by the first's
-            return (1 / each.ratio, 1 / low if low else float("inf")) if turned else (each.ratio, high)
+            return (
+                (1 / each.ratio, 1 / low if low else float("inf")) if turned else (each.ratio, high)
+            )
     raise AssertionError("the two were not compared")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the models take turns at most")
-    parser.add_argument("--quick", action="store_true", help="search with fewer images, and time only mixed and NNCF's")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long the models take turns at most"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="search with fewer images, and time only mixed and NNCF's",
+    )
     options = parser.parse_args(argv)
     count = QUICK_SEARCH if options.quick else SEARCH
     dataset = CIFAR10Dataset(dataset_root=existing(options.data / "cifar10"))
     dataset.prepare()
     with tempfile.TemporaryDirectory() as folder:
-        source, mixed, other, even = (Path(folder, f"{name}.onnx") for name in ("source", "mixed", "nncf", "even"))
+        source, mixed, other, even = (
+            Path(folder, f"{name}.onnx") for name in ("source", "mixed", "nncf", "even")
+        )
         write_planted(options.data, source)
         begin = time.perf_counter()
         found = nnp.mix(
-            source, mixed, data=dataset, max_loss=ALLOWED, evaluations=MOST_EVALUATIONS, preparation=PREPARATION,
-            calibration_samples=CALIBRATION, search_samples=count, max_seconds=1,
-        )  # fmt: skip
+            source,
+            mixed,
+            data=dataset,
+            max_loss=ALLOWED,
+            evaluations=MOST_EVALUATIONS,
+            preparation=PREPARATION,
+            calibration_samples=CALIBRATION,
+            search_samples=count,
+            max_seconds=1,
+        )
         seconds = time.perf_counter() - begin
         print(found)
         validations, theirs = with_nncf(source, other, dataset, count)
         equalising = tuple(
-            find(name, nnp.ModelCompiler).from_json({}) for name in ("ONNXEqualizer", "ONNXStaticQuantizer")
+            find(name, nnp.ModelCompiler).from_json({})
+            for name in ("ONNXEqualizer", "ONNXStaticQuantizer")
         )
         way = nnp.Way("equalised", equalising, find("ONNXRuntime", nnp.Runtime).from_json({}))
         nnp.compile(source, way, even, calibration=dataset, preparation=PREPARATION)
-        files = {"mixed": mixed, "NNCF": other} | ({} if options.quick else {"equalised": even, "floats": source})
+        files = {"mixed": mixed, "NNCF": other} | (
+            {} if options.quick else {"equalised": even, "floats": source}
+        )
         compared = nnp.compare_models(
-            list(files.values()), titles=list(files), data=dataset, preparation=PREPARATION,
+            list(files.values()),
+            titles=list(files),
+            data=dataset,
+            preparation=PREPARATION,
             plan=ComparisonPlan(max_seconds=options.seconds, margin=SLOWER - 1),
-        )  # fmt: skip
+        )
         print(compared)
         of_equalised = accuracy_of(even, dataset)
     value, low, high = found.loss
     ratio, most = times_of_nncf(compared)
-    accuracy = {"floats": found.comparison.accuracy("floats")} | {name: compared.accuracy(name) for name in files}
+    accuracy = {"floats": found.comparison.accuracy("floats")} | {
+        name: compared.accuracy(name) for name in files
+    }
     accuracy["equalised"] = of_equalised
     rows = [
         {"model": name, "models tried": number, "seconds": took, "accuracy": accuracy[name]}
         for name, number, took in (
-            ("floats", 0, 0.0), ("mixed", len(found.steps), seconds), ("NNCF", validations, theirs),
+            ("floats", 0, 0.0),
+            ("mixed", len(found.steps), seconds),
+            ("NNCF", validations, theirs),
             ("equalised", 0, 0.0),
         )
-    ]  # fmt: skip
+    ]
     print(
-        f"loss of mixed: {value:.4f} ({low:.4f} to {high:.4f}) on {found.difference.samples} unseen images, "
-        f"{found.verdict}; its time by that of NNCF's: {ratio:.3f}, at most {most:.3f}"
+        f"loss of mixed: {value:.4f} ({low:.4f} to {high:.4f}) on {found.difference.samples} "
+        f"unseen images, {found.verdict}; its time by that of NNCF's: {ratio:.3f}, at most "
+        f"{most:.3f}"
     )
     goals = [
-        at_most("models tried", len(found.steps), MOST_EVALUATIONS, len(found.steps) <= MOST_EVALUATIONS, EPYC),
+        at_most(
+            "models tried",
+            len(found.steps),
+            MOST_EVALUATIONS,
+            len(found.steps) <= MOST_EVALUATIONS,
+            EPYC,
+        ),
         at_most("loss of mixed, upper end", high, ALLOWED, found.verdict == "proven", EPYC),
         at_most("time of mixed / NNCF's, upper end", most, SLOWER, most <= SLOWER, EPYC),
-        at_most("loss of equalised", accuracy["floats"] - accuracy["equalised"], ALLOWED,
-              accuracy["floats"] - accuracy["equalised"] <= ALLOWED, EPYC),
-    ]  # fmt: skip
+        at_most(
+            "loss of equalised",
+            accuracy["floats"] - accuracy["equalised"],
+            ALLOWED,
+            accuracy["floats"] - accuracy["equalised"] <= ALLOWED,
+            EPYC,
+        ),
+    ]
     return report(
-        rows, "time of mixed / NNCF's", ratio, "", 1.0, ratio,
-        f"at most {MOST_EVALUATIONS} models tried, a loss of at most {ALLOWED:.0%} proven, not slower than NNCF's",
-        all(each["holds"] for each in goals), goals, seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        "time of mixed / NNCF's",
+        ratio,
+        "",
+        1.0,
+        ratio,
+        f"at most {MOST_EVALUATIONS} models tried, a loss of at most {ALLOWED:.0%} proven, not "
+        f"slower than NNCF's",
+        all(each["holds"] for each in goals),
+        goals,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -60,21 +60,30 @@ class Site:
 
 
 def sites(root: Path, within: str = "", own: bool = False) -> list[Site]:
-    """Return every mutation of modules whose path below ``src`` begins with ``within`` and that have tests.
+    """Return every mutation of modules whose path below ``src`` begins with ``within`` and that
+    have tests.
 
-    With ``own``, only of those that have a test file named like them: the tests of a folder take minutes to trace.
+    With ``own``, only of those that have a test file named like them: the tests of a folder take
+    minutes to trace.
     """
     found = []
     for path in sorted((root / "src").rglob("*.py")):
         module = path.relative_to(root / "src").as_posix()
-        if module.startswith(within) and (named_tests(root, module) if own else tests_of(root, module)):
+        if module.startswith(within) and (
+            named_tests(root, module) if own else tests_of(root, module)
+        ):
             found += [Site(module, mutation) for mutation in mutations_of(path.read_bytes())]
     return found
 
 
 def tests_of(root: Path, module: str) -> tuple[str, ...]:
-    """Return the test files of a module: those that are named like it, else all of the folder that mirrors its own."""
-    named, folder = named_tests(root, module), root / "tests" / Path(module).relative_to("nnpipe").parent
+    """Return the test files of a module: those that are named like it, else all of the folder
+    that mirrors its own.
+    """
+    named, folder = (
+        named_tests(root, module),
+        root / "tests" / Path(module).relative_to("nnpipe").parent,
+    )
     while not named and folder != root / "tests":
         named, folder = sorted(folder.glob("test_*.py")), folder.parent
     return tuple(path.relative_to(root).as_posix() for path in named)
@@ -110,16 +119,32 @@ class Workplace:
             self._write(path, sound)
 
     def _write(self, path: Path, source: bytes) -> None:
-        """Write, with a time that no compiled file of it has: two faults in a second would be taken for one."""
+        """Write, with a time that no compiled file of it has: two faults in a second would be
+        taken for one.
+        """
         path.write_bytes(source)
         self._age += 1
         os.utime(path, (self._age, self._age))
 
-    def passes(self, tests: Sequence[str], options: Sequence[str], seconds: float, **variables: str) -> str | None:
-        """Run tests; return None if all pass, the id of the first that fails, or ``""`` if one cannot be told."""
+    def passes(
+        self, tests: Sequence[str], options: Sequence[str], seconds: float, **variables: str
+    ) -> str | None:
+        """Run tests; return None if all pass, the id of the first that fails, or ``""`` if one
+        cannot be told.
+        """
         (self.root.parent / "tests.txt").write_text("\n".join(tests), "utf-8")
         run = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", *options, "@../tests.txt"],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "--tb=no",
+                "-p",
+                "no:cacheprovider",
+                *options,
+                "@../tests.txt",
+            ],
             cwd=self.root,
             env=os.environ
             | {
@@ -182,14 +207,18 @@ class Trial:
             place.passes(files, ["-m", marks, "-p", "_reaching"], LONGEST, REACHING=str(given))
             self._seconds[files, marks] = time.monotonic() - start
             if not told.exists():
-                raise RuntimeError(f"the tests do not start or do not end: pytest -m {marks!r} {' '.join(files)}")
+                raise RuntimeError(
+                    f"the tests do not start or do not end: pytest -m {marks!r} {' '.join(files)}"
+                )
             tests = json.loads(told.read_text("utf-8"))
         finally:
             self.places.put(place)
         for site in chosen:
             path = place.root / "src" / site.module
             at = {f"{path}:{line}" for line in site.mutation.lines}
-            self._reached[site, marks] = [test for test, reached in tests.items() if at & {*reached}]
+            self._reached[site, marks] = [
+                test for test, reached in tests.items() if at & {*reached}
+            ]
 
     def reached(self, site: Site, marks: str) -> list[str]:
         """Return the tests that reach a site, after :meth:`trace`."""
@@ -201,7 +230,11 @@ class Trial:
 
     def _caught_and_shown(self, site: Site, marks: str) -> str | None:
         found = self._caught(site, marks)
-        print(f"{marks}: {site} {site.mutation.kind}: {found or 'not noticed'}", file=sys.stderr, flush=True)
+        print(
+            f"{marks}: {site} {site.mutation.kind}: {found or 'not noticed'}",
+            file=sys.stderr,
+            flush=True,
+        )
         return found
 
     def _caught(self, site: Site, marks: str) -> str | None:
@@ -213,13 +246,19 @@ class Trial:
         if not tests:
             return None
         files = tests_of(self.root, site.module)
-        seconds = GRACE + PATIENCE * sum(self._seconds.get((files, each), 0.0) for each in {QUICK, marks})
+        seconds = GRACE + PATIENCE * sum(
+            self._seconds.get((files, each), 0.0) for each in {QUICK, marks}
+        )
         place = self.places.get()
         try:
             with place.planted(site):
                 failed = place.passes(tests, ["-x"], seconds, **variables)
                 if failed:  # once more, alone
-                    return failed if place.passes([failed], ["-x"], seconds, **variables) is not None else None
+                    return (
+                        failed
+                        if place.passes([failed], ["-x"], seconds, **variables) is not None
+                        else None
+                    )
                 return failed if failed is None else "hangs or does not start"
         finally:
             self.places.put(place)
@@ -241,43 +280,67 @@ def draw(trial: Trial, everything: Sequence[Site], number: int, seed: int) -> li
 
 
 def judge(trial: Trial, chosen: Sequence[Site]) -> list[dict[str, Any]]:
-    """Run the quick tests on every site, and the slow ones on those that pass; return a row for each."""
+    """Run the quick tests on every site, and the slow ones on those that pass; return a row for
+    each.
+    """
     by_quick = trial.caught(chosen, QUICK)
     missed = [site for site, test in zip(chosen, by_quick, strict=True) if test is None]
     trial.trace(missed, SLOW)
     by_slow = dict(zip(missed, trial.caught(missed, SLOW), strict=True))
     return [
-        {"fault": str(site), "kind": site.mutation.kind, "becomes": site.mutation.new[:60].replace("\n", " "),
-         "quick": test is not None, "all": test is not None or by_slow[site] is not None,
-         "caught by": test or by_slow.get(site) or "-"}
+        {
+            "fault": str(site),
+            "kind": site.mutation.kind,
+            "becomes": site.mutation.new[:60].replace("\n", " "),
+            "quick": test is not None,
+            "all": test is not None or by_slow[site] is not None,
+            "caught by": test or by_slow.get(site) or "-",
+        }
         for site, test in zip(chosen, by_quick, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mutations", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    parser.add_argument("--within", default="nnpipe/", help="only modules whose path below src begins so")
+    parser.add_argument(
+        "--within", default="nnpipe/", help="only modules whose path below src begins so"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="test runs at once")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     parser.add_argument(
-        "--quick", action="store_true", help="3 faults in modules of the core that have a test file of their own"
+        "--quick",
+        action="store_true",
+        help="3 faults in modules of the core that have a test file of their own",
     )
     given = parser.parse_args(arguments)
     number, within = (3, "nnpipe/core/") if given.quick else (given.mutations, given.within)
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(given.root, Path(folder), given.processes)
-        rows = judge(trial, draw(trial, sites(given.root, within, own=given.quick), number, given.seed))
+        rows = judge(
+            trial, draw(trial, sites(given.root, within, own=given.quick), number, given.seed)
+        )
     quick, every = sum(row["quick"] for row in rows), sum(row["all"] for row in rows)
     kinds = Counter(row["kind"] for row in rows if not row["all"])
     missed = ", ".join(f"{count} of {kind}" for kind, count in kinds.items()) or "none"
-    print(f"{len(rows)} faults with seed {given.seed}; missed by all tests of their modules: {missed}")
+    print(
+        f"{len(rows)} faults with seed {given.seed}; missed by all tests of their modules: {missed}"
+    )
     ratio = quick / every if every else 0.0
     return report(
-        rows, "faults caught by the quick tests", quick, f"of {len(rows)}", every, ratio,
-        ">= 0.9 of those that all tests catch", ratio >= 0.9, seen_on="AMD EPYC",
-    )  # fmt: skip
+        rows,
+        "faults caught by the quick tests",
+        quick,
+        f"of {len(rows)}",
+        every,
+        ratio,
+        ">= 0.9 of those that all tests catch",
+        ratio >= 0.9,
+        seen_on="AMD EPYC",
+    )
 
 
 if __name__ == "__main__":

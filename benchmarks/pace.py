@@ -120,16 +120,25 @@ def planted(calls: int) -> list[dict[str, Any]]:
                 times = remote.split(start, start + found.series["latency_ns"])["target_ns"]
             own = float(np.median(np.array(session.own_ns)[slept])) / 1e3
             read = median_us(found, times)
-            rows.append({"what": name, "read µs": read, "truth µs": own, "ratio": read / own, "goal": GOAL})
             rows.append(
-                {"what": f"{name}, as written", "read µs": read, "truth µs": float(SPIN_US + COLD_US),
-                 "ratio": read / (SPIN_US + COLD_US), "goal": GOAL}
-            )  # fmt: skip
+                {"what": name, "read µs": read, "truth µs": own, "ratio": read / own, "goal": GOAL}
+            )
+            rows.append(
+                {
+                    "what": f"{name}, as written",
+                    "read µs": read,
+                    "truth µs": float(SPIN_US + COLD_US),
+                    "ratio": read / (SPIN_US + COLD_US),
+                    "goal": GOAL,
+                }
+            )
     return rows
 
 
 def real(rounds: int, calls: int, way: str) -> dict[str, Any]:
-    """Set a script that sleeps between calls against ``run_paced``, in turns; both call in the same way."""
+    """Set a script that sleeps between calls against ``run_paced``, in turns; both call in the
+    same way.
+    """
     with ExitStack() as stack:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model.onnx"
         make_model(path)
@@ -141,9 +150,11 @@ def real(rounds: int, calls: int, way: str) -> dict[str, Any]:
         script = stack.enter_context(
             subprocess.Popen(
                 [sys.executable, "-c", SCRIPT, str(path), str(PACE.period_ns / 1e9), way],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
             )
-        )  # fmt: skip
+        )
         assert script.stdin is not None
         assert script.stdout is not None
         ours, theirs, tight = [], [], []
@@ -159,12 +170,22 @@ def real(rounds: int, calls: int, way: str) -> dict[str, Any]:
         script.stdin.close()
     read, truth = float(np.median(ours)), float(np.median(theirs)) / 1e3
     name = f"ONNX Runtime by {way}, a script that sleeps (tight loop: {np.median(tight) / 1e3:.1f})"
-    return {"what": name, "read µs": read, "truth µs": truth, "ratio": read / truth, "goal": REAL_GOAL}
+    return {
+        "what": name,
+        "read µs": read,
+        "truth µs": truth,
+        "ratio": read / truth,
+        "goal": REAL_GOAL,
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="three quarters of a minute instead of three")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="three quarters of a minute instead of three"
+    )
     quick = parser.parse_args().quick
     rows = planted(200 if quick else 1000)
     rows += [real(*((5, 60) if quick else (20, 100)), way) for way in ("arrays", "binding")]
@@ -181,8 +202,14 @@ def main() -> int:
         }
         for row in rows
     ]
-    worst = max(parts, key=lambda part: abs(part["ratio"] - 1) / (REAL_GOAL if "script" in part["name"] else GOAL))
-    fields = {name: worst[name] for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")}
+    worst = max(
+        parts,
+        key=lambda part: abs(part["ratio"] - 1) / (REAL_GOAL if "script" in part["name"] else GOAL),
+    )
+    fields = {
+        name: worst[name]
+        for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")
+    }
     return report(rows, **fields, holds=all(part["holds"] for part in parts), parts=parts)
 
 

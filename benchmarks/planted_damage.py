@@ -1,10 +1,12 @@
-"""How much damage in converted models ``verify`` finds, and whether it ever finds any in sound ones.
+"""How much damage in converted models ``verify`` finds, and whether it ever finds any in sound
+ones.
 
-Five models are converted by every chain of compilers that is installed, and damage is planted in one layer
-of the file that comes out.  Files for OpenVINO, IREE, TVM, ExecuTorch and Inductor show nothing of what they
-compute on the way ("closed" in the table): there, damage is planted in the file that goes in, which is then
-converted, and ``verify`` gets the result and nothing of the file in between, as if the last step had done
-it: only outputs can tell, and nothing is named.  Kinds of damage:
+Five models are converted by every chain of compilers that is installed, and damage is planted in
+one layer of the file that comes out.  Files for OpenVINO, IREE, TVM, ExecuTorch and Inductor show
+nothing of what they compute on the way ("closed" in the table): there, damage is planted in the
+file that goes in, which is then converted, and ``verify`` gets the result and nothing of the file
+in between, as if the last step had done it: only outputs can tell, and nothing is named.  Kinds of
+damage:
 
 * ``swap``: the filters of two output channels; ``zero``: those of one are 0;
 * ``noise``: 30 % of the weights' deviation is added to them;
@@ -12,16 +14,16 @@ it: only outputs can tell, and nothing is named.  Kinds of damage:
 * ``scale``: a layer's weights have the wrong scale (integers only);
 * ``duplicate``: a layer is computed twice, one behind the other.
 
-They are dealt evenly over models, chains and kinds; chains that take long to compile get one each, the others
-more.  Found is what gets the verdict "different" and a suspect, among the first three, within which the
-damaged operation lies; narrowly, if that is no more than a layer and its normalisation.  Of closed files, no
-operation can be named, and "different" is enough.  Each sound
+They are dealt evenly over models, chains and kinds; chains that take long to compile get one each,
+the others more.  Found is what gets the verdict "different" and a suspect, among the first three,
+within which the damaged operation lies; narrowly, if that is no more than a layer and its
+normalisation.  Of closed files, no operation can be named, and "different" is enough.  Each sound
 conversion is held against its source as often as a damaged one, on other samples each time.
 
-Real models come from ``--data``, a folder with ``models/mnist-8.onnx`` and others, which are left out
-where they are missing; a small network trained on the package's digits is always there.  Run ``python
-benchmarks/planted_damage.py`` (half an hour on two cores; ``--folder`` keeps sound conversions for the next
-run) or with ``--quick`` (under 60 s).
+Real models come from ``--data``, a folder with ``models/mnist-8.onnx`` and others, which are left
+out where they are missing; a small network trained on the package's digits is always there.  Run
+``python benchmarks/planted_damage.py`` (half an hour on two cores; ``--folder`` keeps sound
+conversions for the next run) or with ``--quick`` (under 60 s).
 """
 
 from __future__ import annotations
@@ -100,9 +102,15 @@ class Converted:
 def converted(
     model: Model, format: str, way: tuple[str, ...], folder: Path, random: np.random.Generator
 ) -> Converted | None:
-    """Convert a model, unless the folder holds it converted; ``None``, and a word, where that does not work here."""
+    """Convert a model, unless the folder holds it converted; ``None``, and a word, where that
+    does not work here.
+    """
     start = folder / f"{model.name}{_suffix(format)}"
-    exported = Artifact.read(start) if start.is_file() else (model.origin or model.live).export(start, format)
+    exported = (
+        Artifact.read(start)
+        if start.is_file()
+        else (model.origin or model.live).export(start, format)
+    )
     try:
         chain = tuple(_compiler(step) for step in way)
         name = re.sub(r"\W+", "-", " ".join((model.name, format, *way)))
@@ -126,11 +134,19 @@ def _compiler(step: str) -> ModelCompiler:
 
 
 def _compiled(
-    model: Model, chain: Sequence[ModelCompiler], artifact: Artifact, path: Path, random: np.random.Generator
+    model: Model,
+    chain: Sequence[ModelCompiler],
+    artifact: Artifact,
+    path: Path,
+    random: np.random.Generator,
 ) -> Artifact:
     for number, compiler in enumerate(chain):
         drawn = random.choice(len(model.samples), CALIBRATION, replace=False).tolist()
-        here = path if number == len(chain) - 1 else path.with_name(f"{path.stem}-{number}{compiler.suffix}")
+        here = (
+            path
+            if number == len(chain) - 1
+            else path.with_name(f"{path.stem}-{number}{compiler.suffix}")
+        )
         artifact = compiler.compile(artifact, here, lambda drawn=drawn: model.batches(drawn))  # type: ignore[misc]
     return artifact
 
@@ -152,14 +168,22 @@ def held(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[str, 
         return f"unknown ({error})", Divergence((), ())
 
 
-def verdict_on(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple[dict[str, Any], Divergence]:
-    """Hold a file against its source as ``verify`` does: the verdict with its reason, and where they part."""
+def verdict_on(
+    made: Converted, artifact: Artifact, numbers: list[int]
+) -> tuple[dict[str, Any], Divergence]:
+    """Hold a file against its source as ``verify`` does: the verdict with its reason, and where
+    they part.
+    """
     source, samples = made.model.live, made.model.batches(numbers)
     with source.session() as session:
         reference = Reference.of(session, source.io, samples, computing_format(source))
     claims = reference.with_own_numbers(made.claims)
     inside = opened(artifact.path, artifact.format)
-    with inside.session() if inside else runtime_for(artifact.path, artifact.format).load(artifact) as session:
+    with (
+        inside.session()
+        if inside
+        else runtime_for(artifact.path, artifact.format).load(artifact) as session
+    ):
         binding = bound(source.io, session.io, {}, ())
         found = verified(session, reference, Tolerances(), binding, claims)
     where: Divergence | str = ""
@@ -170,8 +194,12 @@ def verdict_on(made: Converted, artifact: Artifact, numbers: list[int]) -> tuple
     return {**found, **judged(found, where, None if isinstance(weights, str) else weights)}, where
 
 
-def planted(made: Converted, kind: str, folder: Path, random: np.random.Generator) -> tuple[Plant, Artifact] | None:
-    """Plant damage in what can be looked into, and convert what is left to convert; ``None`` where it cannot be."""
+def planted(
+    made: Converted, kind: str, folder: Path, random: np.random.Generator
+) -> tuple[Plant, Artifact] | None:
+    """Plant damage in what can be looked into, and convert what is left to convert; ``None``
+    where it cannot be.
+    """
     start = made.start
     inside = opened(start.path, start.format)
     assert inside is not None
@@ -189,12 +217,16 @@ def planted(made: Converted, kind: str, folder: Path, random: np.random.Generato
         return None
     damaged = replace(start, path=path, sha256=Artifact.of(path, start.format, start.io).sha256)
     if not made.shows:
-        damaged = _compiled(made.model, made.chain, damaged, path.with_suffix(made.chain[-1].suffix), random)
+        damaged = _compiled(
+            made.model, made.chain, damaged, path.with_suffix(made.chain[-1].suffix), random
+        )
     return found, damaged
 
 
 def _loads(path: Path, format: str) -> bool:
-    """Return whether the damaged file can be run at all; one that cannot needs nobody to find the damage."""
+    """Return whether the damaged file can be run at all; one that cannot needs nobody to find
+    the damage.
+    """
     model = opened(path, format)
     assert model is not None
     try:
@@ -242,7 +274,9 @@ class Benchmark:
         return self.tally.setdefault(made, dict.fromkeys(COLUMNS, 0))
 
     def _numbers(self, made: Converted) -> list[int]:
-        found: list[int] = self.random.choice(len(made.model.samples), SAMPLES, replace=False).tolist()
+        found: list[int] = self.random.choice(
+            len(made.model.samples), SAMPLES, replace=False
+        ).tolist()
         return found
 
     def _sound(self, made: Converted) -> None:
@@ -260,7 +294,11 @@ class Benchmark:
         name = made.model.name
         order = sorted(
             self.random.permutation(KINDS).tolist(),
-            key=lambda kind: (self.here[name, made.way, kind], self.planted[kind], self.here[name, "", kind]),
+            key=lambda kind: (
+                self.here[name, made.way, kind],
+                self.planted[kind],
+                self.here[name, "", kind],
+            ),
         )
         for kind in order:
             result = planted(made, kind, self.folder, self.random)
@@ -286,13 +324,17 @@ class Benchmark:
         if self.verbose or not (different and (naming or not made.shows)):
             told = "; ".join(map(str, where.suspects[:3]))
             print(
-                f"{plant.kind} in {sorted(plant.culprits)}: {made.model.name}, {made.way}: {verdict}: {told}",
+                f"{plant.kind} in {sorted(plant.culprits)}: {made.model.name}, {made.way}: "
+                f"{verdict}: {told}",
                 flush=True,
             )
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Return the table, with sums of what shows its values, of what does not, and of all."""
-        order = sorted(self.tally.items(), key=lambda item: (item[0].model.name, not item[0].shows, item[0].way))
+        order = sorted(
+            self.tally.items(),
+            key=lambda item: (item[0].model.name, not item[0].shows, item[0].way),
+        )
         for made, figures in order:
             shown = "open" if made.shows else "closed"
             yield {"model": made.model.name, "conversion": made.way, "file": shown, **figures}
@@ -300,19 +342,44 @@ class Benchmark:
             of = [row for made, row in self.tally.items() if made.shows in wanted]
             if of:
                 sums = {key: sum(row[key] for row in of) for key in COLUMNS}
-                yield {"model": "all", "conversion": "", "file": "" if name == "all" else name, **sums}
+                yield {
+                    "model": "all",
+                    "conversion": "",
+                    "file": "" if name == "all" else name,
+                    **sums,
+                }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two models, ONNX only, two damages a conversion")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder with real models (default: ../shared/data)")
-    parser.add_argument("--damages", type=int, help="how many damages, and as many sound comparisons (100; quick: 20)")
-    parser.add_argument("--seed", type=int, default=0, help="of layers, channels, noise and samples")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="two models, ONNX only, two damages a conversion"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="folder with real models (default: ../shared/data)"
+    )
+    parser.add_argument(
+        "--damages",
+        type=int,
+        help="how many damages, and as many sound comparisons (100; quick: 20)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of layers, channels, noise and samples"
+    )
     parser.add_argument("--only", nargs="+", default=[], help="names of models")
     parser.add_argument("--without", nargs="+", default=[], help="compilers to leave out")
-    parser.add_argument("--with", nargs="+", default=[], dest="wanted", help="compilers of which one is in each chain")
-    parser.add_argument("--folder", type=Path, help="keep sound conversions here, and use those that are there")
+    parser.add_argument(
+        "--with",
+        nargs="+",
+        default=[],
+        dest="wanted",
+        help="compilers of which one is in each chain",
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="keep sound conversions here, and use those that are there"
+    )
     parser.add_argument("--verbose", action="store_true", help="tell of each damage")
     given = parser.parse_args()
     count = given.damages or (20 if given.quick else 100)
@@ -336,23 +403,51 @@ def _reported(benchmark: Benchmark, count: int) -> int:
     sums = {row["file"]: row for row in rows if row["model"] == "all"}
     total = sums[""]
     found, false = total["found"] / max(total["damages"], 1), total["called different"]
-    goal = f"at least {GOAL:.2f} of the damages different and named within three; of as many sound ones none different"
+    goal = (
+        f"at least {GOAL:.2f} of the damages different and named within three; of as many sound "
+        f"ones none different"
+    )
     parts = [
-        {"name": f"{kind} files", "value": row["found"] / row["damages"], "unit": "share of damages",
-         "reference": row["different"] / row["damages"], "ratio": row["found"] / row["damages"] / GOAL,
-         "goal": f"{GOAL:.2f}", "holds": row["found"] >= GOAL * row["damages"], "seen_on": EPYC}
-        for kind, row in sums.items() if kind and row["damages"]
-    ]  # fmt: skip
+        {
+            "name": f"{kind} files",
+            "value": row["found"] / row["damages"],
+            "unit": "share of damages",
+            "reference": row["different"] / row["damages"],
+            "ratio": row["found"] / row["damages"] / GOAL,
+            "goal": f"{GOAL:.2f}",
+            "holds": row["found"] >= GOAL * row["damages"],
+            "seen_on": EPYC,
+        }
+        for kind, row in sums.items()
+        if kind and row["damages"]
+    ]
     parts.append(
-        {"name": "sound called different", "value": false, "unit": "conversions", "reference": total["sound"],
-         "ratio": false / max(total["sound"], 1), "goal": "0", "holds": false == 0, "seen_on": EPYC}
-    )  # fmt: skip
-    print(f"kinds: {', '.join(f'{kind} {number}' for kind, number in sorted(benchmark.planted.items()))}")
+        {
+            "name": "sound called different",
+            "value": false,
+            "unit": "conversions",
+            "reference": total["sound"],
+            "ratio": false / max(total["sound"], 1),
+            "goal": "0",
+            "holds": false == 0,
+            "seen_on": EPYC,
+        }
+    )
+    print(
+        f"kinds: {', '.join(f'{kind} {number}' for kind, number in sorted(benchmark.planted.items()))}"
+    )
     return report(
-        rows, name="planted_damage", value=found, unit="share of damages", reference=total["different"] / max(count, 1),
-        ratio=found / GOAL, goal=goal, holds=found >= GOAL and false == 0 and total["damages"] >= count, parts=parts,
+        rows,
+        name="planted_damage",
+        value=found,
+        unit="share of damages",
+        reference=total["different"] / max(count, 1),
+        ratio=found / GOAL,
+        goal=goal,
+        holds=found >= GOAL and false == 0 and total["damages"] >= count,
+        parts=parts,
         seen_on=EPYC,
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

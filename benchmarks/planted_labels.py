@@ -34,13 +34,20 @@ GOAL = 0.95
 def network() -> torch.nn.Module:
     """Two convolutions and, after dropout, a linear layer."""
     return torch.nn.Sequential(
-        torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3, 2, 1), torch.nn.ReLU(),
-        torch.nn.Flatten(), torch.nn.Dropout(DROPOUT), torch.nn.Linear(512, 10),
-    )  # fmt: skip
+        torch.nn.Conv2d(1, 16, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(16, 32, 3, 2, 1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Dropout(DROPOUT),
+        torch.nn.Linear(512, 10),
+    )
 
 
 def trained(seed: int) -> tuple[set[int], np.ndarray, np.ndarray]:
-    """Plant two labels and train; give which they are, and losses and margins ``(epochs, samples)``."""
+    """Plant two labels and train; give which they are, and losses and margins ``(epochs,
+    samples)``.
+    """
     rng = np.random.default_rng(seed)
     digits = load_digits()
     images = torch.from_numpy(digits.images[:SAMPLES].astype(np.float32)[:, None] / 16)
@@ -61,7 +68,10 @@ def trained(seed: int) -> tuple[set[int], np.ndarray, np.ndarray]:
             optimiser.step()
             own = logits.detach().gather(1, target[:, None])
             others = logits.detach().scatter(1, target[:, None], -np.inf).amax(1)
-            losses[epoch, chosen], margins[epoch, chosen] = loss.detach().numpy(), (own[:, 0] - others).numpy()
+            losses[epoch, chosen], margins[epoch, chosen] = (
+                loss.detach().numpy(),
+                (own[:, 0] - others).numpy(),
+            )
     return set(wrong), losses, margins
 
 
@@ -77,29 +87,42 @@ def scores(losses: np.ndarray, margins: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="20 plantings")
     parser.add_argument("--plantings", type=int, help="how many plantings (100)")
     given = parser.parse_args()
     count = given.plantings or (20 if given.quick else 100)
     torch.set_num_threads(1)
-    found = {(name, epochs): 0 for name in scores(np.ones((1, 2)), np.ones((1, 2))) for epochs in EPOCHS}
+    found = {
+        (name, epochs): 0 for name in scores(np.ones((1, 2)), np.ones((1, 2))) for epochs in EPOCHS
+    }
     for seed in range(count):
         wrong, losses, margins = trained(seed)
         for epochs in EPOCHS:
             for name, values in scores(losses[:epochs], margins[:epochs]).items():
                 found[name, epochs] += set(np.argsort(-values, kind="stable")[:2].tolist()) == wrong
     rows = [
-        {"ranked by": name, **{f"{epochs} epochs": found[name, epochs] / count for epochs in EPOCHS}}
+        {
+            "ranked by": name,
+            **{f"{epochs} epochs": found[name, epochs] / count for epochs in EPOCHS},
+        }
         for name in dict.fromkeys(name for name, _ in found)
     ]
     value, reference = (found[name, EPOCHS[-1]] / count for name in ("share", "sum"))
     goal = f"at least {GOAL:.2f} of the plantings after {EPOCHS[-1]} epochs"
     return report(
-        rows, name="planted_labels", value=value, unit="share of plantings", reference=reference,
-        ratio=value / max(reference, 1e-9), goal=goal, holds=value >= GOAL,
+        rows,
+        name="planted_labels",
+        value=value,
+        unit="share of plantings",
+        reference=reference,
+        ratio=value / max(reference, 1e-9),
+        goal=goal,
+        holds=value >= GOAL,
         seen_on=EPYC,
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

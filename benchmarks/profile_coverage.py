@@ -1,18 +1,19 @@
 """How much of a run the recorded steps of each runtime cover, and whether rows and run add up.
 
-MobileNetV2 1.0 for 224 pixels, with random weights, is compiled for each runtime, in floats and in 8 bits.  It runs on
-a batch that takes 5 ms or more, and ``InferenceSession.profile`` records 30 runs.  The columns of the table:
+MobileNetV2 1.0 for 224 pixels, with random weights, is compiled for each runtime, in floats and in
+8 bits.  It runs on a batch that takes 5 ms or more, and ``InferenceSession.profile`` records 30
+runs.  The columns of the table:
 
 * ``coverage``: the share of a run that belongs to steps, the median over the runs;
 * ``exact``: whether the steps and "not attributed" add up to the run's wall time, in each run;
 * ``precision``: the share of the steps' time whose type of numbers is known.
 
-The goals of coverage are 0.95 for ONNX Runtime, TVM and IREE, 0.88 for LiteRT and ExecuTorch, and 0.80 for OpenVINO.
-PyTorch and Keras have none, and are shown.
+The goals of coverage are 0.95 for ONNX Runtime, TVM and IREE, 0.88 for LiteRT and ExecuTorch, and
+0.80 for OpenVINO. PyTorch and Keras have none, and are shown.
 
-Run ``python benchmarks/profile_coverage.py`` (some minutes on two cores, of which compiling takes most), with
-``--runtime LiteRT`` for one runtime, or with ``--quick`` (under 60 s): those that compile fast, and smaller pictures
-in larger batches.
+Run ``python benchmarks/profile_coverage.py`` (some minutes on two cores, of which compiling takes
+most), with ``--runtime LiteRT`` for one runtime, or with ``--quick`` (under 60 s): those that
+compile fast, and smaller pictures in larger batches.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession, timed_runs
-from nnpipe.modelwrappers.classification.mobilenet import PyTorchPetDatasetMobileNetV2, TensorFlowPetDatasetMobileNetV2
+from nnpipe.modelwrappers.classification.mobilenet import (
+    PyTorchPetDatasetMobileNetV2,
+    TensorFlowPetDatasetMobileNetV2,
+)
 
 RUNS, LEAST_NS, MOST_SAMPLES = 30, 5_000_000, 64
 SIDE, QUICK_SIDE = 224, 96
@@ -63,10 +67,18 @@ WAYS = (
     Way("ONNXRuntime", "int8", "onnx", (("ONNXStaticQuantizer", {}),), 0.95, True),
     Way("TVMRuntime", "float", "onnx", (("TVMCompiler", {"fixed_batch": 1}),), 0.95),
     Way("IREERuntime", "float", "onnx", (("IREECompiler", {"fixed_batch": 1}),), 0.95),
-    Way("LiteRTRuntime", "float", "keras", (("TFLiteCompiler", {"target": "default"}),), 0.88, True),
+    Way(
+        "LiteRTRuntime", "float", "keras", (("TFLiteCompiler", {"target": "default"}),), 0.88, True
+    ),
     Way("LiteRTRuntime", "int8", "keras", (("TFLiteCompiler", {"target": "int8"}),), 0.88, True),
     Way("ExecuTorchRuntime", "float", "torch-export", (("ExecuTorchCompiler", {}),), 0.88),
-    Way("ExecuTorchRuntime", "int8", "torch-export", (("ExecuTorchCompiler", {"precision": "int8"}),), 0.88),
+    Way(
+        "ExecuTorchRuntime",
+        "int8",
+        "torch-export",
+        (("ExecuTorchCompiler", {"precision": "int8"}),),
+        0.88,
+    ),
     Way("OpenVINORuntime", "float", "onnx", (("OpenVINOCompiler", {}),), 0.80, True),
     Way("OpenVINORuntime", "int8", "onnx", (("OpenVINOCompiler", {"precision": "int8"}),), 0.80),
     Way("PyTorchRuntime", "float", "torch-export"),
@@ -94,7 +106,9 @@ class Files:
             return Artifact.read(path)
         if format == "keras":
             size = (self.pixels, self.pixels)
-            wrapper: Any = TensorFlowPetDatasetMobileNetV2(from_scratch=True, alpha=1.0, input_size=size)
+            wrapper: Any = TensorFlowPetDatasetMobileNetV2(
+                from_scratch=True, alpha=1.0, input_size=size
+            )
             return wrapper.open().export(path, format)
         import torch
 
@@ -109,24 +123,37 @@ class Files:
         random = np.random.default_rng(0)
         spec = made.io.inputs[0]
         samples = [
-            {spec.name: random.standard_normal((1, *spec.shape[1:])).astype(np.float32)} for _ in range(CALIBRATION)
+            {spec.name: random.standard_normal((1, *spec.shape[1:])).astype(np.float32)}
+            for _ in range(CALIBRATION)
         ]
         for name, arguments in way.compilers:
             compiler = find(name, ModelCompiler).from_json(dict(arguments))
             path = self.folder / f"{way.runtime}-{way.title}{compiler.suffix}"
-            made = Artifact.read(path) if path.is_file() else compiler.compile(made, path, lambda: samples)
+            made = (
+                Artifact.read(path)
+                if path.is_file()
+                else compiler.compile(made, path, lambda: samples)
+            )
         return made
 
 
 def profiled(session: InferenceSession) -> tuple[int, OperationTimes]:
-    """Return the samples in a batch that takes long enough, if the model takes so many, and the times of its steps."""
+    """Return the samples in a batch that takes long enough, if the model takes so many, and the
+    times of its steps.
+    """
     (spec,) = session.io.inputs
     samples = 1
     while True:
-        batch = random_inputs(session.io, {spec.name: (samples, *(int(each or 1) for each in spec.shape[1:]))})
+        batch = random_inputs(
+            session.io, {spec.name: (samples, *(int(each or 1) for each in spec.shape[1:]))}
+        )
         session.put(batch)
         timed_runs(session, 2)
-        if spec.shape[0] is not None or samples >= MOST_SAMPLES or timed_runs(session, 5).min() >= 1.2 * LEAST_NS:
+        if (
+            spec.shape[0] is not None
+            or samples >= MOST_SAMPLES
+            or timed_runs(session, 5).min() >= 1.2 * LEAST_NS
+        ):
             return samples, session.profile(batch, RUNS)
         samples *= 2
 
@@ -171,12 +198,20 @@ def rows(ways: list[Way], files: Files) -> Iterator[dict[str, Any]]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="only runtimes that compile fast")
     parser.add_argument("--runtime", default="", help="only this one, such as LiteRT")
-    parser.add_argument("--folder", type=Path, help="keep the network's files here, and take them from here")
+    parser.add_argument(
+        "--folder", type=Path, help="keep the network's files here, and take them from here"
+    )
     given = parser.parse_args(argv)
-    chosen = [way for way in WAYS if given.runtime.lower() in way.runtime.lower() and (way.quick or not given.quick)]
+    chosen = [
+        way
+        for way in WAYS
+        if given.runtime.lower() in way.runtime.lower() and (way.quick or not given.quick)
+    ]
     with tempfile.TemporaryDirectory(prefix="coverage-") as name:
         folder = given.folder or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -186,17 +221,31 @@ def main(argv: list[str] | None = None) -> int:
         print("no runtime with a goal is installed, or has that name")
         return 1
     parts = [
-        {"name": f"{row['runtime']} {row['numbers']}", "value": row["coverage"], "unit": "share of a run",
-         "reference": row["goal"], "ratio": row["coverage"] / row["goal"], "goal": f"at least {row['goal']:.2f}",
-         "holds": row["coverage"] >= row["goal"] and row["exact"], "seen_on": EPYC}
+        {
+            "name": f"{row['runtime']} {row['numbers']}",
+            "value": row["coverage"],
+            "unit": "share of a run",
+            "reference": row["goal"],
+            "ratio": row["coverage"] / row["goal"],
+            "goal": f"at least {row['goal']:.2f}",
+            "holds": row["coverage"] >= row["goal"] and row["exact"],
+            "seen_on": EPYC,
+        }
         for row in judged
-    ]  # fmt: skip
+    ]
     least = min(parts, key=lambda part: part["ratio"])
     return report(
-        table, name="profile_coverage", value=least["value"], unit="share of a run", reference=least["reference"],
-        ratio=least["ratio"], goal="each runtime at least its goal, rows that add up to each run",
-        holds=all(part["holds"] for part in parts), parts=parts, seen_on=EPYC,
-    )  # fmt: skip
+        table,
+        name="profile_coverage",
+        value=least["value"],
+        unit="share of a run",
+        reference=least["reference"],
+        ratio=least["ratio"],
+        goal="each runtime at least its goal, rows that add up to each run",
+        holds=all(part["holds"] for part in parts),
+        parts=parts,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -88,11 +88,15 @@ class Contender:
 
 
 @contextlib.contextmanager
-def ours(size: int, mode: str, checks: Sequence[str] | None = None) -> Iterator[Callable[[int], None]]:
+def ours(
+    size: int, mode: str, checks: Sequence[str] | None = None
+) -> Iterator[Callable[[int], None]]:
     batch = {"x": np.zeros(size, np.uint8)}
     limits = Limits(checks=available(checks))
     with tempfile.TemporaryDirectory() as folder, server(NoOpRuntime) as protocol:
-        with open_session(protocol, fake_model(Path(folder), flat_io(size, OUTPUT)), limits=limits) as session:
+        with open_session(
+            protocol, fake_model(Path(folder), flat_io(size, OUTPUT)), limits=limits
+        ) as session:
 
             def run(count: int) -> None:
                 if mode == "pipelined":
@@ -127,7 +131,9 @@ def interleaved(contenders: dict[str, Contender], seconds: float) -> Times:
         contender.run(3)
         counts[name] = max(int(TURN / ((time.perf_counter() - begun) / 3)), 1)
     places = placements()
-    turns: dict[str, dict[str, list[float]]] = {where: {name: [] for name in contenders} for where in places}
+    turns: dict[str, dict[str, list[float]]] = {
+        where: {name: [] for name in contenders} for where in places
+    }
     end = time.perf_counter() + seconds
     taken = turns["free"]["raw1"]
     with paused(pid for contender in contenders.values() for pid in contender.others):
@@ -139,23 +145,32 @@ def interleaved(contenders: dict[str, Contender], seconds: float) -> Times:
                         contender.run(counts[name])
                         begun = time.perf_counter()
                         contender.run(counts[name])
-                        turns[where][name].append((time.perf_counter() - begun) / counts[name] * 1e6)
+                        turns[where][name].append(
+                            (time.perf_counter() - begun) / counts[name] * 1e6
+                        )
     place((), places["free"])
-    return {where: {name: statistics.median(taken) for name, taken in found.items()} for where, found in turns.items()}
+    return {
+        where: {name: statistics.median(taken) for name, taken in found.items()}
+        for where, found in turns.items()
+    }
 
 
 def round_trips(size: int, seconds: float, checks: Sequence[str] | None) -> Times:
     with contextlib.ExitStack() as stack:
         contenders: dict[str, Contender] = {}
 
-        def add(name: str, manager: contextlib.AbstractContextManager[Any], once: bool = True) -> None:
+        def add(
+            name: str, manager: contextlib.AbstractContextManager[Any], once: bool = True
+        ) -> None:
             before = descendants()
             try:
                 entered = stack.enter_context(manager)
             except NotThere as missing:
                 print(f"{name} is left out: {missing}", flush=True)
                 return
-            contenders[name] = Contender(repeated(entered) if once else entered, descendants() - before)
+            contenders[name] = Contender(
+                repeated(entered) if once else entered, descendants() - before
+            )
 
         add("raw1", raw(size, 1))
         add("raw3", raw(size, 3))
@@ -170,7 +185,9 @@ def round_trips(size: int, seconds: float, checks: Sequence[str] | None) -> Time
 
 def quickest(times: Times) -> dict[str, float]:
     """Return each contender's time in the placement that suits it best."""
-    return {name: min(found[name] for found in times.values()) for name in next(iter(times.values()))}
+    return {
+        name: min(found[name] for found in times.values()) for name in next(iter(times.values()))
+    }
 
 
 def raw_copy(source: Path, folder: Path) -> float:
@@ -204,7 +221,9 @@ def our_copy(protocol: NetworkProtocol, model: Artifact) -> float:
 
 
 def model_arrival(turns: int) -> tuple[float, float]:
-    """Return the seconds that a model and a raw copy of it take, without the first turn, which finds memory cold."""
+    """Return the seconds that a model and a raw copy of it take, without the first turn, which
+    finds memory cold.
+    """
     mine, bare = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -221,19 +240,36 @@ def model_arrival(turns: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="4 to 10 seconds a size instead of 30")
     parser.add_argument("--payload", type=int, nargs="+", default=PAYLOADS, metavar="BYTES")
-    parser.add_argument("--check", nargs="+", choices=[check.name for check in CHECKS], help="(default: all there are)")
+    parser.add_argument(
+        "--check",
+        nargs="+",
+        choices=[check.name for check in CHECKS],
+        help="(default: all there are)",
+    )
     options = parser.parse_args()
     findings: list[dict[str, Any]] = []
     beside: list[str] = []
 
-    def judge(name: str, value: float, unit: str, reference: str, ratio: float, goal: float) -> None:
+    def judge(
+        name: str, value: float, unit: str, reference: str, ratio: float, goal: float
+    ) -> None:
         findings.append(
-            {"name": name, "value": round(value, 3), "unit": unit, "reference": reference, "ratio": round(ratio, 3),
-             "goal": goal, "holds": ratio >= goal, "seen_on": EPYC}
-        )  # fmt: skip
+            {
+                "name": name,
+                "value": round(value, 3),
+                "unit": unit,
+                "reference": reference,
+                "ratio": round(ratio, 3),
+                "goal": goal,
+                "holds": ratio >= goal,
+                "seen_on": EPYC,
+            }
+        )
 
     check = best(available(options.check)).name
     print(f"integrity check of ours: {check}; of the others: that of TCP")
@@ -243,7 +279,9 @@ def main() -> None:
         times = round_trips(size, seconds, options.check)
         found = quickest(times)
         for where, row in [*times.items(), ("quickest", found)]:
-            cells = "".join(f"{row[name]:12,.1f}" if name in row else f"{'-':>12}" for name in COLUMNS)
+            cells = "".join(
+                f"{row[name]:12,.1f}" if name in row else f"{'-':>12}" for name in COLUMNS
+            )
             print(f"{size:12,}  {where:10}{cells}", flush=True)
         mine, ahead = found["put-run-get"], found["pipelined"]
         goal = 0.35 if size < 150_000 else 0.5
@@ -251,14 +289,23 @@ def main() -> None:
         if size == PEERS_PAYLOAD and "together" in times:  # as where waking another core is dear
             row = times["together"]
             mine = row["put-run-get"]
-            judge(f"put-run-get, {size:,} B, one core", 1e6 / mine, "1/s", "raw3", row["raw3"] / mine, 0.35)
+            judge(
+                f"put-run-get, {size:,} B, one core",
+                1e6 / mine,
+                "1/s",
+                "raw3",
+                row["raw3"] / mine,
+                0.35,
+            )
         if size >= 150_000:
             judge(f"pipelined, {size:,} B", 1e6 / ahead, "1/s", "raw1", found["raw1"] / ahead, 0.7)
         if size == PEERS_PAYLOAD:
             for peer, goal in (("gRPC", 10), ("TVM RPC", 50)):
                 if peer not in found:
                     continue
-                judge(f"pipelined against {peer}", 1e6 / ahead, "1/s", peer, found[peer] / ahead, goal)
+                judge(
+                    f"pipelined against {peer}", 1e6 / ahead, "1/s", peer, found[peer] / ahead, goal
+                )
                 # Waiting for each answer cannot be quicker than the bare socket that waits.
                 beside += [
                     f"{name + ' against ' + peer:32} {found[peer] / found[name]:8.3f} of {peer}"
@@ -268,8 +315,10 @@ def main() -> None:
     print(f"a model of 100 MiB arrives in {mine * 1e3:.0f} ms, a raw copy in {bare * 1e3:.0f} ms")
     judge("100 MiB model", mine * 1e3, "ms", "raw copy", bare / mine, 1 / 3)
     for finding in findings:
-        print(f"{finding['name']:32} {finding['ratio']:8.3f} of {finding['reference']:8} goal {finding['goal']:6.3g}  "
-              f"{'holds' if finding['holds'] else 'MISSED'}")  # fmt: skip
+        print(
+            f"{finding['name']:32} {finding['ratio']:8.3f} of {finding['reference']:8} goal "
+            f"{finding['goal']:6.3g}  {'holds' if finding['holds'] else 'MISSED'}"
+        )
     print(*beside, sep="\n")
     worst = min(findings, key=lambda finding: finding["ratio"] / finding["goal"])
     holds = all(finding["holds"] for finding in findings)

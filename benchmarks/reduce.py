@@ -1,11 +1,13 @@
-"""To how many nodes ``reduce`` cuts graphs of 100 nodes with a planted fault, and how long that takes.
+"""To how many nodes ``reduce`` cuts graphs of 100 nodes with a planted fault, and how long that
+takes.
 
-Twenty faults are planted in a compiler: operands swapped, an attribute changed, an operator dropped, a result
-scaled or made NaN, an error, a crash, a hang.  Each goes wrong on one node, or where two or three operators follow
-each other, of a network of convolutions, of attention, or with branches.  A reproducer counts as small with at
-most three nodes.
+Twenty faults are planted in a compiler: operands swapped, an attribute changed, an operator
+dropped, a result scaled or made NaN, an error, a crash, a hang.  Each goes wrong on one node, or
+where two or three operators follow each other, of a network of convolutions, of attention, or with
+branches.  A reproducer counts as small with at most three nodes.
 
-Run ``python benchmarks/reduce.py`` (half an hour on two cores), or with ``--quick`` (three faults, under 2 min).
+Run ``python benchmarks/reduce.py`` (half an hour on two cores), or with ``--quick`` (three faults,
+under 2 min).
 """
 
 from __future__ import annotations
@@ -40,25 +42,45 @@ def row(number: int, folder: Path) -> dict[str, Any]:
         way = Way("planted", (compiler,), find("ONNXRuntime", Runtime)())
         result = reduce(model, way, to=folder / f"reduced{number}", progress=silent)
     except NNPipeError as error:
-        return {**found, "symptom": str(error)[:60], "nodes": -1, "tries": 0, "seconds": 0.0, "small": False}
+        return {
+            **found,
+            "symptom": str(error)[:60],
+            "nodes": -1,
+            "tries": 0,
+            "seconds": 0.0,
+            "small": False,
+        }
     small = len(result.nodes) <= MOST_NODES and result.seconds <= MOST_SECONDS
     return {
-        **found, "symptom": result.symptom.kind, "nodes": len(result.nodes), "tries": result.tries,
-        "seconds": round(result.seconds, 1), "small": small,
-    }  # fmt: skip
+        **found,
+        "symptom": result.symptom.kind,
+        "nodes": len(result.nodes),
+        "tries": result.tries,
+        "seconds": round(result.seconds, 1),
+        "small": small,
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="three faults only")
     quick = parser.parse_args(argv).quick
     with tempfile.TemporaryDirectory() as folder:
         rows = [row(number, Path(folder)) for number in (QUICK if quick else range(len(FAULTS)))]
     small = sum(found["small"] for found in rows)
     return report(
-        rows, "reproducers of at most three nodes", small, "faults", len(rows), small / len(rows),
-        f">= {GOAL:.0%} of faults, each within {MOST_SECONDS:.0f} s", small >= GOAL * len(rows), seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        "reproducers of at most three nodes",
+        small,
+        "faults",
+        len(rows),
+        small / len(rows),
+        f">= {GOAL:.0%} of faults, each within {MOST_SECONDS:.0f} s",
+        small >= GOAL * len(rows),
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def made_up_run(samples: int, classes: int, seed: int = 0) -> Run:
     latency[random.integers(0, samples, samples // 1000)] *= 9
     start = np.cumsum(latency + 2000) - latency
     ticks = np.arange(0, int(start[-1]), 10_000_000, dtype=np.int64)
-    truth = np.random.default_rng(classes).integers(0, classes, samples)  # the same samples for all seeds
+    # the same samples for all seeds
+    truth = np.random.default_rng(classes).integers(0, classes, samples)
     wrong = random.random(samples) > 0.9
     predicted = np.where(wrong, random.integers(0, classes, samples), truth)
     rank = np.where(predicted == truth, 0, random.integers(1, classes, samples)).astype(np.uint16)
@@ -72,34 +73,46 @@ def made_up_run(samples: int, classes: int, seed: int = 0) -> Run:
         host={},
         timing={"load_ns": 1_000_000, "first_ns": 500_000, "warmup": 10, "batch_size": 1},
         series={"inference": Series(inference), "resources": Series(resources)},
-        evaluation=Evaluation("classification", {"truth": truth, "predicted": predicted, "rank": rank}, names),
+        evaluation=Evaluation(
+            "classification", {"truth": truth, "predicted": predicted, "rank": rank}, names
+        ),
         created="2026-01-01T00:00:00+00:00",
     )
 
 
 def many_results(folder: Path, number: int = 300, samples: int = 2000) -> dict[str, float | None]:
-    """Cost of the page of many results: its size, and what a browser takes to show it where one is installed.
+    """Cost of the page of many results: its size, and what a browser takes to show it where one is
+    installed.
 
     Returns
     -------
     dict
-        ``MB`` of the page, ``CPU, s`` of writing it, and ``nodes``, ``load, s`` and ``px`` (the page's height at
-        1,280 pixels), which are null without Playwright and Chromium.
+        ``MB`` of the page, ``CPU, s`` of writing it, and ``nodes``, ``load, s`` and ``px`` (the
+        page's height at 1,280 pixels), which are null without Playwright and Chromium.
     """
     paths = []
     for seed in range(number):
         paths.append(str(folder / f"{seed}.json"))
         run = made_up_run(samples, 10, seed)
         # Facts that differ between candidates, as the load of a machine does.
-        dataclasses.replace(run, host={"before": {"load_average": [seed / 100, 0.2, 0.1]}}).write(paths[-1])
+        dataclasses.replace(run, host={"before": {"load_average": [seed / 100, 0.2, 0.1]}}).write(
+            paths[-1]
+        )
     page = folder / "many.html"
     seconds, _ = metered("-m", "nnpipe.scenarios.render_report", *paths, "Many", str(page))
-    return {"results": number, "MB": page.stat().st_size / 1e6, "CPU, s": seconds, **in_browser(page)}
+    return {
+        "results": number,
+        "MB": page.stat().st_size / 1e6,
+        "CPU, s": seconds,
+        **in_browser(page),
+    }
 
 
 def in_browser(page: Path) -> dict[str, float | None]:
     unknown: dict[str, float | None] = {"nodes": None, "load, s": None, "px": None}
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    path = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -107,7 +120,9 @@ def in_browser(page: Path) -> dict[str, float | None]:
     if path is None:
         return unknown
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
+        )
         loads, shown = [], browser.new_page(viewport={"width": 1280, "height": 900})
         for _ in range(3):
             shown.goto("about:blank")
@@ -134,7 +149,9 @@ def metered(*command: str) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 2 if parser.parse_args().quick else 7
     with tempfile.TemporaryDirectory() as name:
@@ -149,10 +166,18 @@ def main() -> int:
             for classes, seed in made:
                 paths.append(str(place / f"{classes}-{seed}.json"))
                 made_up_run(SAMPLES, classes, seed).write(paths[-1])
-            commands[case] = ["-m", "nnpipe.scenarios.render_report", *paths, "Title", str(place / "report.rst")]
+            commands[case] = [
+                "-m",
+                "nnpipe.scenarios.render_report",
+                *paths,
+                "Title",
+                str(place / "report.rst"),
+            ]
         for command in commands.values():
             metered(*command)  # files come from the disk's cache from now on
-        found = {case: [metered(*command) for _ in range(rounds)] for case, command in commands.items()}
+        found = {
+            case: [metered(*command) for _ in range(rounds)] for case, command in commands.items()
+        }
         rows = []
         for case, figures in found.items():
             place = folder / case.replace(" ", "-")
@@ -161,7 +186,12 @@ def main() -> int:
                 "CPU, s": median(cpu for cpu, _ in figures),
                 "memory, MB": max(m for _, m in figures),
             }
-            sizes = {"result, kB": "*.json", "HTML, kB": "*.html", "RST, kB": "*.rst", "pictures, kB": "img/*"}
+            sizes = {
+                "result, kB": "*.json",
+                "HTML, kB": "*.html",
+                "RST, kB": "*.rst",
+                "pictures, kB": "img/*",
+            }
             rows.append(row | {what: _kilobytes(place, pattern) for what, pattern in sizes.items()})
         place = folder / "many"
         place.mkdir()
@@ -170,13 +200,31 @@ def main() -> int:
     worst = max(reports, key=lambda row: row["CPU, s"])
     memory = max(row["memory, MB"] for row in reports)
     parts = [
-        {"name": "CPU time", "value": worst["CPU, s"], "unit": "s", "goal": CPU_GOAL, "reference": baseline["CPU, s"]},
-        {"name": "memory", "value": memory, "unit": "MB", "goal": MEMORY_GOAL, "reference": baseline["memory, MB"]},
+        {
+            "name": "CPU time",
+            "value": worst["CPU, s"],
+            "unit": "s",
+            "goal": CPU_GOAL,
+            "reference": baseline["CPU, s"],
+        },
+        {
+            "name": "memory",
+            "value": memory,
+            "unit": "MB",
+            "goal": MEMORY_GOAL,
+            "reference": baseline["memory, MB"],
+        },
     ]
     for name, goal in MANY_GOALS.items():
         if (value := many[name]) is not None:
             parts.append(
-                {"name": f"page of 300 results, {name}", "value": value, "unit": "", "goal": goal, "reference": goal}
+                {
+                    "name": f"page of 300 results, {name}",
+                    "value": value,
+                    "unit": "",
+                    "goal": goal,
+                    "reference": goal,
+                }
             )
     for part in parts:
         part["ratio"] = part["value"] / part["reference"]

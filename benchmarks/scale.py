@@ -1,4 +1,5 @@
-"""Cost that grows: what large sweeps, long trainings, big files and many results cost, and how steeply that grows.
+"""Cost that grows: what large sweeps, long trainings, big files and many results cost, and how
+steeply that grows.
 
 Each row is measured at two sizes.  The exponent is the slope between them on
 logarithmic scales: 1 where cost is proportional to size, 2 where it is
@@ -30,7 +31,9 @@ MODULES = (
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes: within a minute")
     parser.add_argument("--only", nargs="+", choices=MODULES, default=MODULES, help="these rows")
     options = parser.parse_args()
@@ -52,7 +55,10 @@ def main() -> int:
         for part in parts
     ]
     worst = max(parts, key=lambda part: (not part["holds"], part["ratio"]))
-    fields = {name: worst[name] for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")}
+    fields = {
+        name: worst[name]
+        for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")
+    }
     return report(rows, **fields, holds=all(part["holds"] for part in parts), parts=parts)
 
 

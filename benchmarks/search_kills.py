@@ -1,10 +1,11 @@
 """Searches whose workers and whose host are killed: nothing is lost, done twice or left running.
 
-Four workers carry out 100 trials of one search, and 20 times a worker or the command itself is killed with signal 9, at
-random; the command is then started again.  So on SQLite, on a PostgreSQL server and, with ``--ray``, on a Ray cluster
-of three nodes of this machine, of which one is killed with all that runs on it.  At the end exactly 100 trials are
-finished, no configuration twice, and none is left running.  A search with one worker and a seed gives the same trials
-whether it was killed ten times or not.
+Four workers carry out 100 trials of one search, and 20 times a worker or the command itself is
+killed with signal 9, at random; the command is then started again.  So on SQLite, on a PostgreSQL
+server and, with ``--ray``, on a Ray cluster of three nodes of this machine, of which one is killed
+with all that runs on it.  At the end exactly 100 trials are finished, no configuration twice, and
+none is left running.  A search with one worker and a seed gives the same trials whether it was
+killed ten times or not.
 
     python benchmarks/search_kills.py [--quick] [--ray]
 """
@@ -46,9 +47,15 @@ def trained(x, n, seconds=0.2):
     return (x - 0.3) ** 2 + abs(n - 3)
 """
 SEARCH = {
-    "title": "kills", "function": "killed_trials.trained", "sampler": "tpe", "seed": 5,
-    "space": {"x": {"kind": "uniform", "low": 0, "high": 1}, "n": {"kind": "int", "low": 0, "high": 9}},
-}  # fmt: skip
+    "title": "kills",
+    "function": "killed_trials.trained",
+    "sampler": "tpe",
+    "seed": 5,
+    "space": {
+        "x": {"kind": "uniform", "low": 0, "high": 1},
+        "n": {"kind": "int", "low": 0, "high": 9},
+    },
+}
 
 
 class Command:
@@ -80,13 +87,21 @@ class Command:
     def _started(self) -> subprocess.Popen[bytes]:
         with open(self._folder / "log.txt", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "nnpipe", "search", "search.json", *self._arguments], cwd=self._folder,
-                env={**os.environ, MARK: self.mark}, stdout=log, stderr=log,
-            )  # fmt: skip
+                [sys.executable, "-m", "nnpipe", "search", "search.json", *self._arguments],
+                cwd=self._folder,
+                env={**os.environ, MARK: self.mark},
+                stdout=log,
+                stderr=log,
+            )
 
 
 def killed(
-    name: str, address: str, trials: int, kills: int, options: Sequence[str] = (), node: Callable[[], int] | None = None
+    name: str,
+    address: str,
+    trials: int,
+    kills: int,
+    options: Sequence[str] = (),
+    node: Callable[[], int] | None = None,
 ) -> dict[str, Any]:
     """Kill workers and the command of a search; return a row of the table.
 
@@ -107,7 +122,9 @@ def killed(
         folder = Path(where)
         (folder / "killed_trials.py").write_text(MODULE, "utf-8")
         (folder / "search.json").write_text(json.dumps({**SEARCH, "trials": trials}), "utf-8")
-        command = Command(folder, ["--database", address, *(options or ["--workers", str(WORKERS)])])
+        command = Command(
+            folder, ["--database", address, *(options or ["--workers", str(WORKERS)])]
+        )
         done = hosts = 0
         trials_of = Trials(address, str(SEARCH["title"]))
         try:
@@ -146,10 +163,16 @@ def killed(
     if not holds:
         print(log[-3000:], file=sys.stderr)
     return {
-        "search": name, "kills": done, "of the command": hosts, "finished": finished, "twice": twice,
-        "left": left, "attempts": sum(trial.fence for trial in found), "seconds": time.monotonic() - begin,
+        "search": name,
+        "kills": done,
+        "of the command": hosts,
+        "finished": finished,
+        "twice": twice,
+        "left": left,
+        "attempts": sum(trial.fence for trial in found),
+        "seconds": time.monotonic() - begin,
         "holds": holds,
-    }  # fmt: skip
+    }
 
 
 def repeated(trials: int, kills: int) -> dict[str, Any]:
@@ -160,7 +183,12 @@ def repeated(trials: int, kills: int) -> dict[str, Any]:
         folder = Path(where)
         (folder / "killed_trials.py").write_text(MODULE, "utf-8")
         for times in (0, kills):
-            content = {**SEARCH, "title": f"kills {times}", "trials": trials, "arguments": {"seconds": 0.05}}
+            content = {
+                **SEARCH,
+                "title": f"kills {times}",
+                "trials": trials,
+                "arguments": {"seconds": 0.05},
+            }
             (folder / "search.json").write_text(json.dumps(content), "utf-8")
             address = str(folder / f"runs{times}.sqlite")
             command = Command(folder, ["--database", address])
@@ -174,17 +202,29 @@ def repeated(trials: int, kills: int) -> dict[str, Any]:
             seen.append([(t.configuration, dict(t.values), t.state) for t in trials_of.all()])
     same = sum(a == b for a, b in zip(*seen, strict=False))
     return {
-        "search": "one worker and a seed", "kills": done, "of the command": done, "finished": len(seen[1]),
-        "twice": 0, "left": trials - same, "attempts": trials, "seconds": time.monotonic() - begin,
+        "search": "one worker and a seed",
+        "kills": done,
+        "of the command": done,
+        "finished": len(seen[1]),
+        "twice": 0,
+        "left": trials - same,
+        "attempts": trials,
+        "seconds": time.monotonic() - begin,
         "holds": done == kills and len(seen[0]) == trials and seen[0] == seen[1],
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer trials and kills")
-    parser.add_argument("--ray", action="store_true", help="also on a Ray cluster; needs PostgreSQL and Ray")
-    parser.add_argument("--only", choices=("sqlite", "postgresql", "seed", "ray"), nargs="+", help="these cases")
+    parser.add_argument(
+        "--ray", action="store_true", help="also on a Ray cluster; needs PostgreSQL and Ray"
+    )
+    parser.add_argument(
+        "--only", choices=("sqlite", "postgresql", "seed", "ray"), nargs="+", help="these cases"
+    )
     options = parser.parse_args()
     only = options.only or ["sqlite", "postgresql", "seed", *(["ray"] if options.ray else [])]
     if "ray" in only and importlib.util.find_spec("ray") is None:
@@ -207,10 +247,16 @@ def main() -> int:
                 rows.append(on_ray(address, trials, kills))
     good = sum(row["holds"] for row in rows)
     return report(
-        rows, "searches whose workers and command are killed", float(good), "cases", float(len(rows)),
-        good / max(1, len(rows)), "all trials finished once, none left, after all kills; with a seed, the same trials",
-        good == len(rows) and bool(rows), seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        "searches whose workers and command are killed",
+        float(good),
+        "cases",
+        float(len(rows)),
+        good / max(1, len(rows)),
+        "all trials finished once, none left, after all kills; with a seed, the same trials",
+        good == len(rows) and bool(rows),
+        seen_on=EPYC,
+    )
 
 
 def on_ray(address: str, trials: int, kills: int) -> dict[str, Any]:
@@ -219,7 +265,14 @@ def on_ray(address: str, trials: int, kills: int) -> dict[str, Any]:
 
     with cluster(3, 2, {"PYTHONPATH": str(Path(nnpipe.__file__).parents[1])}) as found:
         options = ["--on", f"{found.address}={WORKERS}", "--python", sys.executable]
-        return killed("four workers, Ray with three nodes", address, trials, kills, options, lambda: found.kill_node(0))
+        return killed(
+            "four workers, Ray with three nodes",
+            address,
+            trials,
+            kills,
+            options,
+            lambda: found.kill_node(0),
+        )
 
 
 def _is_worker(pid: int) -> bool:
@@ -262,7 +315,9 @@ class Trials:
 
 def _within(begin: float, folder: Path) -> None:
     if time.monotonic() - begin > LIMIT:
-        raise SystemExit((folder / "log.txt").read_text("utf-8", "replace")[-3000:] + "\nit takes too long")
+        raise SystemExit(
+            (folder / "log.txt").read_text("utf-8", "replace")[-3000:] + "\nit takes too long"
+        )
 
 
 def _end(command: Command) -> None:

@@ -1,4 +1,5 @@
-"""Whether runs that are spoilt on purpose are found out, with the right reason, and sound ones left in peace.
+"""Whether runs that are spoilt on purpose are found out, with the right reason, and sound ones left
+in peace.
 
     python benchmarks/spoiled_runs.py            # 20 sets of fifty spoilt and fifty sound runs
     python benchmarks/spoiled_runs.py --write DIR  # also write the first set as result files
@@ -41,7 +42,9 @@ def sound_runs(seed: int, number: int = 50) -> Iterator[Run]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sets", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1000, help="of the first set")
     parser.add_argument("--write", type=Path, help="folder for the first set, as result files")
@@ -75,25 +78,39 @@ def main() -> int:
                 run.write(arguments.write / f"{run.title.replace(' ', '-')}.json")
         found.append(hits)
         suspected.append(alarms)
-    print(f"{sets} sets of 50 spoilt and 50 sound runs, seeds {arguments.seed} to {arguments.seed + sets - 1}")
-    for kind in SPOILT:
-        print(f"  {kind:12} {right[kind]:5} of {10 * sets} found with the right reason ({right[kind] / sets / 10:.1%})")
     print(
-        f"  sound        {sum(suspected):5} of {50 * sets} suspected ({sum(suspected) / sets / 50:.2%}) {dict(false)}"
+        f"{sets} sets of 50 spoilt and 50 sound runs, seeds {arguments.seed} to "
+        f"{arguments.seed + sets - 1}"
+    )
+    for kind in SPOILT:
+        print(
+            f"  {kind:12} {right[kind]:5} of {10 * sets} found with the right reason "
+            f"({right[kind] / sets / 10:.1%})"
+        )
+    print(
+        f"  sound        {sum(suspected):5} of {50 * sets} suspected "
+        f"({sum(suspected) / sets / 50:.2%}) {dict(false)}"
     )
     print(
         f"  spoilt found in a set: least {min(found)}, mean {np.mean(found):.2f}; at least 48 in "
         f"{sum(hits >= 48 for hits in found)} of {sets} sets"
     )
     print(
-        f"  sound suspected in a set: most {max(suspected)}, mean {np.mean(suspected):.2f}; at most 1 in "
-        f"{sum(alarms <= 1 for alarms in suspected)} of {sets} sets"
+        f"  sound suspected in a set: most {max(suspected)}, mean {np.mean(suspected):.2f}; at "
+        f"most 1 in {sum(alarms <= 1 for alarms in suspected)} of {sets} sets"
     )
     holds = min(found) >= 48 and max(suspected) <= 1
     return report(
-        [], "spoilt runs found with the right reason", min(found), "of 50, worst set", 48, min(found) / 48,
-        f">= 48, and <= 1 sound run suspected ({max(suspected)} in the worst set)", holds, seen_on=EPYC,
-    )  # fmt: skip
+        [],
+        "spoilt runs found with the right reason",
+        min(found),
+        "of 50, worst set",
+        48,
+        min(found) / 48,
+        f">= 48, and <= 1 sound run suspected ({max(suspected)} in the worst set)",
+        holds,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What the ``nnpipe`` command costs before it does anything: CPU time and memory, against a bare interpreter.
+"""What the ``nnpipe`` command costs before it does anything: CPU time and memory, against a bare
+interpreter.
 
     python benchmarks/startup.py [--quick]
 
@@ -36,10 +37,14 @@ def cost(arguments: list[str]) -> tuple[float, float]:
     """
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     nowhere = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    child = os.posix_spawn(sys.executable, [sys.executable, *arguments], environment, file_actions=nowhere)
+    child = os.posix_spawn(
+        sys.executable, [sys.executable, *arguments], environment, file_actions=nowhere
+    )
     _, status, usage = os.wait4(child, 0)
     if status:
-        raise SystemExit(f"python {' '.join(arguments)} failed with status {os.waitstatus_to_exitcode(status)}")
+        raise SystemExit(
+            f"python {' '.join(arguments)} failed with status {os.waitstatus_to_exitcode(status)}"
+        )
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 1e6
 
@@ -72,7 +77,10 @@ def main() -> int:
         part("memory of nnpipe --help", memory[JUDGED], "MB", memory[REFERENCE], MEMORY_GOAL),
     ]
     closest = max(parts, key=lambda each: each["value"] / each["limit"])
-    fields = {name: closest[name] for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")}
+    fields = {
+        name: closest[name]
+        for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")
+    }
     return report(rows, **fields, holds=all(each["holds"] for each in parts), parts=parts)
 
 

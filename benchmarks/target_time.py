@@ -96,7 +96,8 @@ def measure(spin_us: int, turns: int) -> dict[str, Any]:
         plain, delayed = (stack.enter_context(server(FakeRuntime)).port for _ in range(2))
         ports = {"plain": plain, "delayed": stack.enter_context(slow_line(delayed))}
         sessions = {
-            name: stack.enter_context(open_session(NetworkProtocol(port=port), model)) for name, port in ports.items()
+            name: stack.enter_context(open_session(NetworkProtocol(port=port), model))
+            for name, port in ports.items()
         }
         own: dict[str, list[int]] = {name: [] for name in sessions}
         for _ in range(turns):
@@ -104,7 +105,9 @@ def measure(spin_us: int, turns: int) -> dict[str, Any]:
                 own[name].append(run(session))
         columns = {name: session.columns(turns) for name, session in sessions.items()}
         bound = sum(session.stats()["clock"]["error_ns"] for session in sessions.values())
-    wrong = {name: np.median(columns[name]["target_ns"] - np.array(own[name])) / 1e3 for name in sessions}
+    wrong = {
+        name: np.median(columns[name]["target_ns"] - np.array(own[name])) / 1e3 for name in sessions
+    }
     wire = {name: np.median(columns[name]["wire_ns"]) / 1e3 for name in sessions}
     return {
         "spin µs": spin_us,
@@ -119,7 +122,9 @@ def measure(spin_us: int, turns: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="15 runs of each model instead of 100")
     turns = 15 if parser.parse_args().quick else 100
     rows = [measure(spin, turns) for spin in SPINS_US]
@@ -128,11 +133,23 @@ def main() -> int:
         spin = row["spin µs"]
         allowed = max(0.03 * row["own µs"], 10.0)
         for line in ("wrong by µs", "wrong by µs, delayed"):
-            parts.append(part(f"target time of {spin} µs, {line}", row[line], abs(row[line]), allowed))
+            parts.append(
+                part(f"target time of {spin} µs, {line}", row[line], abs(row[line]), allowed)
+            )
         shown = row["wire µs, delayed"] - row["wire µs"]
-        parts.append(part(f"delay in the wire's share, {spin} µs", shown, abs(shown - 2e6 * DELAY), row["bound µs"]))
+        parts.append(
+            part(
+                f"delay in the wire's share, {spin} µs",
+                shown,
+                abs(shown - 2e6 * DELAY),
+                row["bound µs"],
+            )
+        )
     worst = max(parts, key=lambda each: each["ratio"])
-    fields = {name: worst[name] for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")}
+    fields = {
+        name: worst[name]
+        for name in ("name", "value", "unit", "reference", "ratio", "goal", "seen_on")
+    }
     return report(rows, **fields, holds=all(each["holds"] for each in parts), parts=parts)
 
 

@@ -1,14 +1,16 @@
-"""One sweep on three devices at once, one of which is killed amid: this machine, ARM Linux, and a Cortex-M7.
+"""One sweep on three devices at once, one of which is killed amid: this machine, ARM Linux, and a
+Cortex-M7.
 
-The keyword network of MLPerf Tiny is compiled to C, and runs in three places: here, built by this machine's compiler;
-in the server in C for ARM Linux, emulated by QEMU; and in the firmware of a Cortex-M7 without an operating system,
-emulated by QEMU (``QemuTarget``).  The Cortex-M7 is killed while it measures, and starts again.  The goal is that every
-row is there and right: on all devices as many clips as LiteRT's reference kernels, which C of ``CCompiler`` repeats bit
-by bit; times on Linux, and instructions on the Cortex-M7.  (LiteRT's default kernels round otherwise, and are right on
-two clips more.)
+The keyword network of MLPerf Tiny is compiled to C, and runs in three places: here, built by this
+machine's compiler; in the server in C for ARM Linux, emulated by QEMU; and in the firmware of a
+Cortex-M7 without an operating system, emulated by QEMU (``QemuTarget``).  The Cortex-M7 is killed
+while it measures, and starts again.  The goal is that every row is there and right: on all devices
+as many clips as LiteRT's reference kernels, which C of ``CCompiler`` repeats bit by bit; times on
+Linux, and instructions on the Cortex-M7.  (LiteRT's default kernels round otherwise, and are right
+on two clips more.)
 
-It needs ``apt install qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user gcc-aarch64-linux-gnu
-libc6-dev-arm64-cross``, and the shared data.
+It needs ``apt install qemu-system-arm gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-user
+gcc-aarch64-linux-gnu libc6-dev-arm64-cross``, and the shared data.
 
     python benchmarks/three_devices.py [--quick] [--data ../shared/data]
 """
@@ -65,26 +67,51 @@ def emulators() -> list[int]:
     return [process for process in found if is_ours(process)]
 
 
-def settings(data: Path, output: Path, devices: list[dict[str, Any]], samples: int | None) -> dict[str, Any]:
+def settings(
+    data: Path, output: Path, devices: list[dict[str, Any]], samples: int | None
+) -> dict[str, Any]:
     """Return a sweep of the keyword network in C on devices."""
-    transform = {"transform": "MFCC", "transform_options": [
-        "num_coefficients=10", "lower_hz=20", "upper_hz=4000", "normalise=maximum",
-    ]}  # fmt: skip
+    transform = {
+        "transform": "MFCC",
+        "transform_options": [
+            "num_coefficients=10",
+            "lower_hz=20",
+            "upper_hz=4000",
+            "normalise=maximum",
+        ],
+    }
     path = str(data / "models/mlperf_tiny_kws/kws_ref_model.tflite")
     return {
-        "title": "keywords", "output": str(output),
-        "dataset": {"class": "SpeechCommandsDataset", "arguments": {"dataset_root": str(data / "speech_commands")}},
-        "models": [{"title": "keywords", "class": "TFLiteModel", "arguments": {"model_path": path, **transform}}],
+        "title": "keywords",
+        "output": str(output),
+        "dataset": {
+            "class": "SpeechCommandsDataset",
+            "arguments": {"dataset_root": str(data / "speech_commands")},
+        },
+        "models": [
+            {
+                "title": "keywords",
+                "class": "TFLiteModel",
+                "arguments": {"model_path": path, **transform},
+            }
+        ],
         "compilers": [{"class": "CCompiler", "arguments": {"arena_seconds": 0}}, []],
         "runtimes": ["CRuntime", REFERENCE],
         "measure": {"measure_seconds": 0.0, "warmup_runs": 1, "measure_samples": samples},
-        "verify": {"verify_samples": 8}, "objectives": ["accuracy", "size"], "choose": "accuracy",
-        "constraints": ["size <= 1 MB"], "devices": devices, "targets": ["all"], "target_patience": 60,
-    }  # fmt: skip
+        "verify": {"verify_samples": 8},
+        "objectives": ["accuracy", "size"],
+        "choose": "accuracy",
+        "constraints": ["size <= 1 MB"],
+        "devices": devices,
+        "targets": ["all"],
+        "target_patience": 60,
+    }
 
 
 def kill_amid(output: Path, killed: list[float]) -> None:
-    """Kill the emulated board while a measurement on it is unfinished and others may be finished."""
+    """Kill the emulated board while a measurement on it is unfinished and others may be
+    finished.
+    """
     while not list((output / "models").glob("*.c")):
         time.sleep(0.1)
     while not killed:
@@ -98,23 +125,40 @@ def told(found: SweepResult, name: str, compiled: bool = True) -> dict[str, Any]
     """Return what a device's row says: that of the compiled model, or of the file in LiteRT."""
     (one,) = [each for each in found.by_device if each.device.name == name]
     points = [(each.run, each.done.point) for each in one.judged]
-    own = [(run, point) for run, point in points if point.device == one.device and point.runtime is not None]
+    own = [
+        (run, point)
+        for run, point in points
+        if point.device == one.device and point.runtime is not None
+    ]
     runs = [run for run, point in own if bool(point.compilers) == compiled]
     run: Run | None = runs[0] if runs else None
-    right = 0 if run is None or run.evaluation is None else int(np.count_nonzero(run.evaluation.arrays["rank"] == 0))
+    right = (
+        0
+        if run is None or run.evaluation is None
+        else int(np.count_nonzero(run.evaluation.arrays["rank"] == 0))
+    )
     count = None if run is None else counted_figure(run, "instructions")
     inference = {} if run is None else run.series["inference"].columns
     return {
-        "device": name, "runtime": "C" if compiled else "LiteRT's reference", "rows": len(runs), "right": right,
-        "ms": round(float(np.median(inference["target_ns"])) / 1e6, 3) if "target_ns" in inference else "",
-        "M instructions": "" if count is None or count.value is None else round(count.value / 1e6, 2),
+        "device": name,
+        "runtime": "C" if compiled else "LiteRT's reference",
+        "rows": len(runs),
+        "right": right,
+        "ms": round(float(np.median(inference["target_ns"])) / 1e6, 3)
+        if "target_ns" in inference
+        else "",
+        "M instructions": ""
+        if count is None or count.value is None
+        else round(count.value / 1e6, 2),
         "as source": "" if run is None else run.verification.get("verdict", ""),
         "certified": one.device.name in found.certificates,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="60 clips instead of 180")
     parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args()
@@ -134,8 +178,18 @@ def main() -> int:
             "cortex-m7": {"class": "QemuTarget", "arguments": {"core": "cortex-m7"}},
             "arm-linux": {"class": "NetworkProtocol", "arguments": {"port": port, "timeout": 10}},
         }
-        devices = [here, *({"name": name, "cost_per_piece": cost, "runtimes": ["CRuntime"], "protocol": lines[name]}
-                           for name, cost in (("cortex-m7", 9), ("arm-linux", 60)))]  # fmt: skip
+        devices = [
+            here,
+            *(
+                {
+                    "name": name,
+                    "cost_per_piece": cost,
+                    "runtimes": ["CRuntime"],
+                    "protocol": lines[name],
+                }
+                for name, cost in (("cortex-m7", 9), ("arm-linux", 60))
+            ),
+        ]
         killed: list[float] = []
         try:
             content = settings(options.data, folder / "all", devices, samples)
@@ -153,15 +207,27 @@ def main() -> int:
         print(json.dumps({"seconds": round(seconds, 1), "killed": bool(killed)}), file=sys.stderr)
     right = {row["right"] for row in rows}
     holds = (
-        len(right) == 1 and bool(killed) and all(row["rows"] == 1 for row in rows)
-        and rows[1]["M instructions"] != "" and rows[1]["ms"] == "" and rows[2]["ms"] != ""
-        and found.device is not None and found.device.name == "cortex-m7"
-    )  # fmt: skip
+        len(right) == 1
+        and bool(killed)
+        and all(row["rows"] == 1 for row in rows)
+        and rows[1]["M instructions"] != ""
+        and rows[1]["ms"] == ""
+        and rows[2]["ms"] != ""
+        and found.device is not None
+        and found.device.name == "cortex-m7"
+    )
     value = float(sum(row["rows"] for row in rows[:3]))
     return report(
-        rows, "a sweep on three devices, one killed amid", value, "rows that are there", 3.0, value / 3,
-        "all three devices, as many right as by LiteRT's reference kernels", holds, seen_on=EPYC,
-    )  # fmt: skip
+        rows,
+        "a sweep on three devices, one killed amid",
+        value,
+        "rows that are there",
+        3.0,
+        value / 3,
+        "all three devices, as many right as by LiteRT's reference kernels",
+        holds,
+        seen_on=EPYC,
+    )
 
 
 if __name__ == "__main__":

@@ -8,17 +8,18 @@ images in batches of 64 on one thread, one epoch in a fixed order, by
 * the trainer with a step of one's own, which names its optimiser,
 * each of them with gradient clipping and a schedule.
 
-Every training takes turns with a hand-written one, ten steps each, from its first batch to its last: both meet the
-same machine, and neither has the caches for itself.  A step's time is that of the processor, so that other processes
-count little; the time by the clock is shown beside it.  ``more`` is the median of the differences between neighbouring
-turns, and its quartiles over the rounds show how sure it is.  What a training needs before its first batch and after
-its last one is in a column of its own.
+Every training takes turns with a hand-written one, ten steps each, from its first batch to its
+last: both meet the same machine, and neither has the caches for itself.  A step's time is that of
+the processor, so that other processes count little; the time by the clock is shown beside it.
+``more`` is the median of the differences between neighbouring turns, and its quartiles over the
+rounds show how sure it is.  What a training needs before its first batch and after its last one is
+in a column of its own.
 
-PyTorch Lightning and ignite do the same where they are installed (``pip install lightning pytorch-ignite``; nnpipe does
-not need them).
+PyTorch Lightning and ignite do the same where they are installed (``pip install lightning
+pytorch-ignite``; nnpipe does not need them).
 
-Goals: the trainer costs at most 0.05 ms a step more, which is 5 % of a step of 1 ms, and less than Lightning and
-ignite do, and its weights equal the hand-written loop's to the last bit.
+Goals: the trainer costs at most 0.05 ms a step more, which is 5 % of a step of 1 ms, and less than
+Lightning and ignite do, and its weights equal the hand-written loop's to the last bit.
 
 Run ``python benchmarks/training.py`` (about a minute) or with ``--quick`` (about 20 s).
 """
@@ -54,7 +55,9 @@ class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.layers = torch.nn.Sequential(torch.nn.Linear(784, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(784, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
+        )
 
     def forward(self, batch: dict[str, Any]) -> ClassificationOutput:
         return ClassificationOutput(self.layers(batch["image"]), batch["label"])
@@ -78,7 +81,10 @@ class ByHand:
         model.train()
         for step in range(STEPS):
             chosen = order[step * SIZE : (step + 1) * SIZE]
-            x, y = torch.from_numpy(arrays["image"][chosen]), torch.from_numpy(arrays["label"][chosen])
+            x, y = (
+                torch.from_numpy(arrays["image"][chosen]),
+                torch.from_numpy(arrays["label"][chosen]),
+            )
             logits = model.layers(x)
             loss = torch.nn.functional.cross_entropy(logits, y)
             optimiser.zero_grad()
@@ -96,15 +102,16 @@ class ByHand:
 
 
 class Turns(Module):
-    """Batches with sample ids, the least that a sequence can do; a hand-written training makes steps between them.
+    """Batches with sample ids, the least that a sequence can do; a hand-written training makes
+    steps between them.
 
     Attributes
     ----------
     hand
         The hand-written training.
     own, others
-        Processor time and time by the clock of each turn, in ms a step: of the training that takes the batches, and of
-        the hand-written one.
+        Processor time and time by the clock of each turn, in ms a step: of the training that takes
+        the batches, and of the hand-written one.
     """
 
     def __init__(self, arrays: Arrays, clipping: bool) -> None:
@@ -170,7 +177,8 @@ class Timed:
     Attributes
     ----------
     turns
-        Of each round, of each turn: processor time and time by the clock in ms a step, its own and by hand.
+        Of each round, of each turn: processor time and time by the clock in ms a step, its own and
+        by hand.
     outside
         Processor time of each training before its first batch and after its last one, in ms.
     same
@@ -222,7 +230,9 @@ class Timed:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 4 if parser.parse_args().quick else 11
     torch.set_num_threads(1)

@@ -15,14 +15,28 @@ from nnpipe.protocols.conversation.frame import (
     HeaderField,
 )
 from nnpipe.protocols.conversation.payloads import ROW_SIZE
-from nnpipe.protocols.conversation.rules import FIXED_BOUNDS, RULES, Bound, ConversationState, Extension, Rule
+from nnpipe.protocols.conversation.rules import (
+    FIXED_BOUNDS,
+    RULES,
+    Bound,
+    ConversationState,
+    Extension,
+    Rule,
+)
 
 _WIDTH = 100
 
 
 def ctype(field: HeaderField) -> tuple[str, str]:
     """Give the C type of a field, and the bounds of an array."""
-    names = {"B": "uint8_t", "H": "uint16_t", "I": "uint32_t", "Q": "uint64_t", "f": "float", "s": "uint8_t"}
+    names = {
+        "B": "uint8_t",
+        "H": "uint16_t",
+        "I": "uint32_t",
+        "Q": "uint64_t",
+        "f": "float",
+        "s": "uint8_t",
+    }
     count = field.format[:-1]
     return names[field.format[-1]], f"[{count}]" if count else ""
 
@@ -30,7 +44,9 @@ def ctype(field: HeaderField) -> tuple[str, str]:
 def frame() -> str:
     """Give the frame's header and the numbers that go with it in C99."""
     lines = [f"    {ctype(field)[0]:<8} {field.name}{ctype(field)[1]};" for field in HEADER_FIELDS]
-    lines = [f"{line:<32}/* {field.meaning} */" for line, field in zip(lines, HEADER_FIELDS, strict=True)]
+    lines = [
+        f"{line:<32}/* {field.meaning} */" for line, field in zip(lines, HEADER_FIELDS, strict=True)
+    ]
     return "\n".join(
         (
             "#include <stdint.h>",
@@ -50,7 +66,9 @@ def protocol_header() -> str:
     """Give ``nnpipe_protocol.h``: frames, flags, states and extensions."""
     flags = [f"NNPIPE_FLAG_{name} = {int(flag):#x}" for name, flag in FrameFlag.__members__.items()]
     states = [f"NNPIPE_STATE_{state.name}" for state in ConversationState]
-    extensions = [f"NNPIPE_{extension.name}_EXTENSION = {extension.value}" for extension in Extension]
+    extensions = [
+        f"NNPIPE_{extension.name}_EXTENSION = {extension.value}" for extension in Extension
+    ]
     sizes = [f"NNPIPE_MAGIC = {MAGIC:#x}", f"NNPIPE_VERSION = {VERSION}", f"NNPIPE_HEADER_BYTES = {HEADER_SIZE}",
              f"NNPIPE_ROW_BYTES = {ROW_SIZE}"]  # fmt: skip
     body = "\n".join(
@@ -103,7 +121,10 @@ def rules_header() -> str:
 
 def _row(rule: Rule) -> str:
     order = list(ConversationState)
-    after = [f"NNPIPE_STATE_{state.name}" if state else "NNPIPE_SAME_STATE" for state in (rule.on_ok, rule.on_error)]
+    after = [
+        f"NNPIPE_STATE_{state.name}" if state else "NNPIPE_SAME_STATE"
+        for state in (rule.on_ok, rule.on_error)
+    ]
     bits = sum(1 << order.index(state) for state in rule.states)
     extension = f"NNPIPE_{rule.extension.name}_EXTENSION" if rule.extension else "0"
     return (
@@ -118,4 +139,6 @@ def _enum(name: str, members: list[str]) -> list[str]:
 
 
 def _guarded(guard: str, body: str) -> str:
-    return f"/* Written by docs/refresh.py. */\n#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"
+    return (
+        f"/* Written by docs/refresh.py. */\n#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"
+    )

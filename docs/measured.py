@@ -27,7 +27,9 @@ BEGIN, END = "<!-- measured -->\n", "<!-- end of what was measured -->"
 def measured(runs: Sequence[Run]) -> str:
     """Give the conditions and the tables as Markdown."""
     groups = [(model, list(group)) for model, group in groupby(candidates_of(runs), model_of)]
-    return "\n".join([conditions(runs), *(f"\n### {model}\n\n{table(model, group)}" for model, group in groups)])
+    return "\n".join(
+        [conditions(runs), *(f"\n### {model}\n\n{table(model, group)}" for model, group in groups)]
+    )
 
 
 def model_of(candidate: Candidate) -> str:
@@ -38,7 +40,10 @@ def model_of(candidate: Candidate) -> str:
 def table(model: str, candidates: Sequence[Candidate]) -> str:
     """Write the outcome of a model's candidates."""
     found = outcome(candidates)
-    lines = [row(("way", *found.header[1:])), row(["---", *["---:"] * (len(found.header) - 2), "---"])]
+    lines = [
+        row(("way", *found.header[1:])),
+        row(["---", *["---:"] * (len(found.header) - 2), "---"]),
+    ]
     for cells in found.cells():
         title, *rest = [cell.text for cell in cells]
         lines.append(row([title.removeprefix(f"{model}: "), *rest]))
@@ -100,7 +105,8 @@ def main() -> int:
         return 2
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     PAGE.write_text(
-        f"{before}{BEGIN}{measured([Run.read(path) for path in paths])}{END}{rest.partition(END)[2]}", "utf-8"
+        f"{before}{BEGIN}{measured([Run.read(path) for path in paths])}{END}{rest.partition(END)[2]}",
+        "utf-8",
     )
     return 0
 

@@ -30,18 +30,40 @@ ROOT = PAGE.parents[1]
 FOLDER, OUTPUT = ROOT / "examples" / "tasks", ROOT / "build" / "tasks"
 BEGIN, END = "<!-- tasks -->\n", "<!-- end of tasks -->"
 MOST_SECONDS, SECONDS = 60.0, "processor_seconds.txt"
-COLUMNS = ("task", "way", "Size", "Median", "Quality, 95 %", "less the first way's, 95 %", "Processor time, s")
+COLUMNS = (
+    "task",
+    "way",
+    "Size",
+    "Median",
+    "Quality, 95 %",
+    "less the first way's, 95 %",
+    "Processor time, s",
+)
 
 MADE_FIRST = {
     "detection": ("small_detectors.py", "boxes", "build/tasks/detection/boxes.onnx"),
-    "instance_segmentation": ("small_detectors.py", "masks", "build/tasks/instance_segmentation/masks.onnx"),
-    "generation": ("tiny_language_model.py", "build/tasks/generation/tiny", "--text", "README.md", "docs/tasks.md"),
+    "instance_segmentation": (
+        "small_detectors.py",
+        "masks",
+        "build/tasks/instance_segmentation/masks.onnx",
+    ),
+    "generation": (
+        "tiny_language_model.py",
+        "build/tasks/generation/tiny",
+        "--text",
+        "README.md",
+        "docs/tasks.md",
+    ),
 }
 
 
 def commands_of(name: str) -> list[list[str]]:
     """Return the commands that make the network of a task where its pipeline does not, and run the pipeline."""
-    made = [[sys.executable, f"examples/{MADE_FIRST[name][0]}", *MADE_FIRST[name][1:]]] if name in MADE_FIRST else []
+    made = (
+        [[sys.executable, f"examples/{MADE_FIRST[name][0]}", *MADE_FIRST[name][1:]]]
+        if name in MADE_FIRST
+        else []
+    )
     return [*made, [sys.executable, "-m", "nnpipe", "run", f"examples/tasks/{name}.yaml"]]
 
 
@@ -68,7 +90,9 @@ def _used() -> float:
 
 def runs_of(folder: Path) -> list[Run]:
     """Return what the pipeline of a task has measured, in the order of its candidates, given its output."""
-    return [Run.read(path) for path in sorted(folder.glob("[0-9]*-*.json")) if len(path.suffixes) == 1]
+    return [
+        Run.read(path) for path in sorted(folder.glob("[0-9]*-*.json")) if len(path.suffixes) == 1
+    ]
 
 
 def rows_of(name: str, seconds: float) -> Iterator[str]:
@@ -91,7 +115,11 @@ def rows_of(name: str, seconds: float) -> Iterator[str]:
 
 def _quality(candidate: Candidate) -> str:
     known = candidate.quality
-    return NOTHING if known is None else f"{known.metric.heading} {ranged(known.quantity, known.figure)}"
+    return (
+        NOTHING
+        if known is None
+        else f"{known.metric.heading} {ranged(known.quantity, known.figure)}"
+    )
 
 
 def _gap(first: Candidate, other: Candidate) -> str:
@@ -99,7 +127,9 @@ def _gap(first: Candidate, other: Candidate) -> str:
     if found is None or first.quality is None:
         return NOTHING
     gap = found.gap
-    value, low, high = (difference_text(first.quality.metric, each) for each in (gap.value, gap.low, gap.high))
+    value, low, high = (
+        difference_text(first.quality.metric, each) for each in (gap.value, gap.low, gap.high)
+    )
     return f"{value} ({low} to {high})" if math.isfinite(gap.low + gap.high) else value
 
 
@@ -115,7 +145,12 @@ def main() -> int:
     """Measure and rewrite the page."""
     known = sorted(path.stem for path in FOLDER.glob("*.yaml"))
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"those to run, of {', '.join(known)}; by default all")
+    parser.add_argument(
+        "tasks",
+        nargs="*",
+        metavar="TASK",
+        help=f"those to run, of {', '.join(known)}; by default all",
+    )
     chosen = parser.parse_args().tasks or known
     if wrong := set(chosen) - set(known):
         parser.error(f"there is no examples/tasks/{min(wrong)}.yaml")
@@ -130,14 +165,18 @@ def main() -> int:
         sys.stdout.write(f"{name}: {used:.1f} s of processor time\n")
         sys.stdout.flush()
     paths = {name: OUTPUT / name / SECONDS for name in known}
-    seconds = {name: float(path.read_text("utf-8")) for name, path in paths.items() if path.is_file()}
+    seconds = {
+        name: float(path.read_text("utf-8")) for name, path in paths.items() if path.is_file()
+    }
     if not seconds:
         return 1
     before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}{table(seconds)}{END}{rest.partition(END)[2]}", "utf-8")
     slow = [name for name, used in seconds.items() if used > MOST_SECONDS]
     for name in (*failed, *slow):
-        sys.stderr.write(f"{name}: {'failed' if name in failed else f'took {seconds[name]:.0f} s'}\n")
+        sys.stderr.write(
+            f"{name}: {'failed' if name in failed else f'took {seconds[name]:.0f} s'}\n"
+        )
     return 1 if failed or slow else 0
 
 

@@ -43,7 +43,15 @@ from nnpipe.protocols.conversation.payloads import (
     STAMP_FIELDS,
     STATS_FIELDS,
 )
-from nnpipe.protocols.conversation.rules import AGREED_BOUNDS, EXTENSIONS, FIXED_BOUNDS, RULES, STATES, Bound, Rule
+from nnpipe.protocols.conversation.rules import (
+    AGREED_BOUNDS,
+    EXTENSIONS,
+    FIXED_BOUNDS,
+    RULES,
+    STATES,
+    Bound,
+    Rule,
+)
 from nnpipe.workflows.devices import schema as devices_schema
 from nnpipe.workflows.pipeline import schema as pipeline_schema
 from nnpipe.workflows.search import file as search_file
@@ -68,7 +76,9 @@ VECTORS = {
 """Payloads to test a check with, by what the page says of them."""
 _SOURCE = re.compile(r"^(```\w+ source=(\S+))\n.*?^```$", re.MULTILINE | re.DOTALL)
 _TABLE = re.compile(r"^(<!-- table: (\w+) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
-_PROTOCOL = re.compile(r"^(<!-- protocol: ([\w-]+) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+_PROTOCOL = re.compile(
+    r"^(<!-- protocol: ([\w-]+) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL
+)
 _QUANTITIES = re.compile(r"^(<!-- quantities -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
@@ -87,11 +97,16 @@ def refreshed(text: str) -> str:
 
 def quantities() -> str:
     """Give the table of all that is measured."""
-    rows = ["| name | on pages | unit | what it is | computed from |", "| --- | --- | --- | --- | --- |"]
+    rows = [
+        "| name | on pages | unit | what it is | computed from |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     of_tasks = [quality(metric) for task in installed_tasks() for metric in task.metrics]
     for each in dict.fromkeys((*QUANTITIES.values(), *of_tasks)):  # tasks may share a metric
         judged = "" if not each.judged else "; constraints may name it"
-        rows.append(f"| `{each.name}` | {each.title} | {each.unit} | {each.meaning}{judged} | {each.computed_from} |")
+        rows.append(
+            f"| `{each.name}` | {each.title} | {each.unit} | {each.meaning}{judged} | {each.computed_from} |"
+        )
     return "\n".join(rows) + "\n"
 
 
@@ -104,15 +119,22 @@ def excerpt(reference: str) -> str:
     name, _, part = name.partition(":")
     node: ast.AST = ast.parse(text)
     for wanted in name.split("."):
-        inner = [child for child in getattr(node, "body", []) if getattr(child, "name", None) == wanted]
+        inner = [
+            child for child in getattr(node, "body", []) if getattr(child, "name", None) == wanted
+        ]
         if not inner:
             raise SystemExit(f"{path} has no {name}")
         node = inner[0]
     assert isinstance(node, (ast.ClassDef, ast.FunctionDef))
     first, last = _first_line(node), node.end_lineno
     if part == "head":
-        last = min(_first_line(child) for child in node.body if isinstance(child, ast.FunctionDef)) - 1
-    return textwrap.dedent("".join(text.splitlines(keepends=True)[first - 1 : last])).rstrip("\n") + "\n"
+        last = (
+            min(_first_line(child) for child in node.body if isinstance(child, ast.FunctionDef)) - 1
+        )
+    return (
+        textwrap.dedent("".join(text.splitlines(keepends=True)[first - 1 : last])).rstrip("\n")
+        + "\n"
+    )
 
 
 def table(family: str) -> str:
@@ -121,7 +143,9 @@ def table(family: str) -> str:
         rows = ["| name | what it is | options | needs |", "| --- | --- | --- | --- |"]
         for cls in _own(family):
             options = ", ".join(f"`{option.name}`" for option in cls.options()) or "–"
-            rows.append(f"| `{cls.short_name()}` | {_in_cell(cls.summary())} | {options} | {_needs(cls)} |")
+            rows.append(
+                f"| `{cls.short_name()}` | {_in_cell(cls.summary())} | {options} | {_needs(cls)} |"
+            )
     else:
         rows = ["| class | what it is | needs |", "| --- | --- | --- |"]
         for cls in _own(family):
@@ -149,7 +173,13 @@ def _fields(fields: Sequence[HeaderField]) -> str:
     rows, at = [], 0
     for field in fields:
         rows.append(
-            (at, field.size, f"`{field.name}`", c_headers.ctype(field)[0] + c_headers.ctype(field)[1], field.meaning)
+            (
+                at,
+                field.size,
+                f"`{field.name}`",
+                c_headers.ctype(field)[0] + c_headers.ctype(field)[1],
+                field.meaning,
+            )
         )
         at += field.size
     return _rows(("offset", "bytes", "field", "type", "meaning"), rows)
@@ -165,7 +195,12 @@ def _vectors() -> str:
 def _conversations() -> str:
     rows = []
     for path in sorted((ROOT / "tests" / "data" / "conversations").glob("*.txt")):
-        rows.append((f"`{path.name}`", path.read_text("utf-8").partition("\n")[0].removeprefix("# ").rstrip(".")))
+        rows.append(
+            (
+                f"`{path.name}`",
+                path.read_text("utf-8").partition("\n")[0].removeprefix("# ").rstrip("."),
+            )
+        )
     return _rows(("file", "shows"), rows)
 
 
@@ -192,7 +227,17 @@ def _rules() -> str:
         )
         for rule in RULES
     ]
-    return _rows(("request", "allowed in", "payload", "payload of the OK", "state after OK / ERROR", "ahead"), rows)
+    return _rows(
+        (
+            "request",
+            "allowed in",
+            "payload",
+            "payload of the OK",
+            "state after OK / ERROR",
+            "ahead",
+        ),
+        rows,
+    )
 
 
 def _bounded(what: str, bound: Bound) -> str:
@@ -213,12 +258,16 @@ PROTOCOL: dict[str, Callable[[], str]] = {
     "header-in-c": lambda: f"```c\n{c_headers.frame()}```\n",
     "kinds": _kinds,
     "codes": lambda: _rows(
-        ("code", "name", "meaning"), [(code.value, f"`{code.name}`", meaning) for code, meaning in CODES.items()]
+        ("code", "name", "meaning"),
+        [(code.value, f"`{code.name}`", meaning) for code, meaning in CODES.items()],
     ),
-    "states": lambda: _rows(("state", "meaning"), [(state.value, meaning) for state, meaning in STATES.items()]),
+    "states": lambda: _rows(
+        ("state", "meaning"), [(state.value, meaning) for state, meaning in STATES.items()]
+    ),
     "rules": _rules,
     "extensions": lambda: _rows(
-        ("bit", "extension", "meaning"), [(bit.value, f"`{bit.name}`", meaning) for bit, meaning in EXTENSIONS.items()]
+        ("bit", "extension", "meaning"),
+        [(bit.value, f"`{bit.name}`", meaning) for bit, meaning in EXTENSIONS.items()],
     ),
     "checks": lambda: _rows(("bit", "check"), [(check.bit, f"`{check.name}`") for check in CHECKS]),
     "conversations": _conversations,
@@ -226,7 +275,8 @@ PROTOCOL: dict[str, Callable[[], str]] = {
     "bounds": _bounds,
     "packets": lambda: _fields(PACKET_FIELDS),
     "types": lambda: _rows(
-        ("type", "name", "meaning"), [(kind.value, f"`{kind.name}`", meaning) for kind, meaning in TYPES.items()]
+        ("type", "name", "meaning"),
+        [(kind.value, f"`{kind.name}`", meaning) for kind, meaning in TYPES.items()],
     ),
     "handshake": lambda: f"HELLO:\n\n{_fields(HELLO_FIELDS)}\nIts OK:\n\n{_fields(WELCOME_FIELDS)}",
     "error": lambda: _fields(ERROR_FIELDS),
@@ -243,7 +293,9 @@ def _own(family: str) -> list[type[Discoverable]]:
 
 
 def _first_line(node: ast.stmt) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+    return min(
+        [node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]
+    )
 
 
 def _needs(cls: type[Discoverable]) -> str:
@@ -259,7 +311,10 @@ def contents() -> dict[Path, str]:
         TARGET_C / "nnpipe_protocol.h": c_headers.protocol_header(),
         TARGET_C / "nnpipe_rules.h": c_headers.rules_header(),
     }
-    schemas = {path: json.dumps(schema(of_plugins=False), indent=1) + "\n" for path, schema in SCHEMAS.items()}
+    schemas = {
+        path: json.dumps(schema(of_plugins=False), indent=1) + "\n"
+        for path, schema in SCHEMAS.items()
+    }
     return found | headers | schemas
 
 
@@ -272,7 +327,9 @@ def main() -> int:
     for page, new in contents().items():
         if not page.is_file() or page.read_text("utf-8") != new:
             stale = True
-            sys.stdout.write(f"{page.relative_to(ROOT)} {'is out of date' if check else 'refreshed'}\n")
+            sys.stdout.write(
+                f"{page.relative_to(ROOT)} {'is out of date' if check else 'refreshed'}\n"
+            )
             if not check:
                 page.write_text(new, "utf-8")
     return 1 if check and stale else 0

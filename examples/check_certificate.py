@@ -27,15 +27,22 @@ from sklearn.metrics import accuracy_score
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("certificate", type=Path, help="certificate.json of a sweep")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long to time the model (default: 2)")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="how long to time the model (default: 2)"
+    )
     options = parser.parse_args()
     try:
         given = json.loads(options.certificate.read_text("utf-8"))
         if given["kind"] != "nnpipe certificate" or given["schema"] != 1:
             raise ValueError("another kind of file")
-        if not given["dataset"]["class"].endswith(".DigitsDataset") or given["artifact"]["format"] != "onnx":
+        if (
+            not given["dataset"]["class"].endswith(".DigitsDataset")
+            or given["artifact"]["format"] != "onnx"
+        ):
             raise ValueError("this script checks ONNX models on the handwritten digits only")
         checks = check(given, options.certificate.parent, options.seconds)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -56,9 +63,17 @@ def check(given: dict[str, Any], folder: Path, seconds: float) -> list[tuple[str
     options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     images = prepared(data.images[samples], session.get_inputs()[0])
-    predicted = np.concatenate([session.run(None, {session.get_inputs()[0].name: image[None]})[0] for image in images])
+    predicted = np.concatenate(
+        [session.run(None, {session.get_inputs()[0].name: image[None]})[0] for image in images]
+    )
     right = int(accuracy_score(data.target[samples], predicted.argmax(1), normalize=False))
-    found.append(("right answers", right == given["right"], f"{right} of {len(samples)}, certified {given['right']}"))
+    found.append(
+        (
+            "right answers",
+            right == given["right"],
+            f"{right} of {len(samples)}, certified {given['right']}",
+        )
+    )
     latencies = timed(session, images, given["batch_size"], seconds)
     values = {
         "size": len(content),
@@ -85,8 +100,10 @@ def prepared(images: np.ndarray, wanted: Any) -> np.ndarray:
 
 def timed(session: Any, images: np.ndarray, batch: int, seconds: float) -> np.ndarray:
     name = session.get_inputs()[0].name
-    batches = [np.ascontiguousarray(np.resize(images[i : i + batch], (batch, *images.shape[1:])))
-               for i in range(0, len(images), batch)]  # fmt: skip
+    batches = [
+        np.ascontiguousarray(np.resize(images[i : i + batch], (batch, *images.shape[1:])))
+        for i in range(0, len(images), batch)
+    ]
     taken, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
         for one in batches:

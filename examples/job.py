@@ -1,4 +1,5 @@
-"""A training that makes a good job: it tells how far it is, saves when it is asked to end, and can go on.
+"""A training that makes a good job: it tells how far it is, saves when it is asked to end, and can
+go on.
 
     nnpipe jobs submit examples/job.py --output classifier.npz --watch -- --epochs 300
     nnpipe jobs cancel job.py
@@ -36,7 +37,9 @@ def save(path: Path, **arrays: object) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Tell two half circles apart by logistic regression.")
+    parser = argparse.ArgumentParser(
+        description="Tell two half circles apart by logistic regression."
+    )
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--rate", type=float, default=0.5)
     parser.add_argument("--output", type=Path, default=Path("classifier.npz"))
@@ -61,7 +64,12 @@ def main() -> None:
         accuracy = float(np.mean((probability > 0.5) == label))
         if options.progress:
             with open(options.progress, "a") as file:
-                file.write(json.dumps({"fraction": epoch / options.epochs, "metrics": {"accuracy": accuracy}}) + "\n")
+                file.write(
+                    json.dumps(
+                        {"fraction": epoch / options.epochs, "metrics": {"accuracy": accuracy}}
+                    )
+                    + "\n"
+                )
         if asked_to_end or epoch % 50 == 0:
             save(options.checkpoint, weights=weights, epoch=epoch)
         if asked_to_end:

@@ -1,9 +1,11 @@
-"""Train one network at several learning rates, each where a Ray cluster has room, and keep the best.
+"""Train one network at several learning rates, each where a Ray cluster has room, and keep the
+best.
 
 pip install '.[torch,s3]' 'ray[default]'                       # on each machine of the cluster
 python examples/ray_trainings.py --storage s3://our-models/vision --rates 0.0005 0.002 0.008
 
-Without a cluster Ray starts one on this machine.  To hand it to a cluster, from a checkout of nnpipe:
+Without a cluster Ray starts one on this machine.  To hand it to a cluster, from a checkout of
+nnpipe:
 
 ray job submit --address http://HEAD:8265 --working-dir . -- \\
     python examples/ray_trainings.py --storage s3://our-models/vision
@@ -20,7 +22,9 @@ import ray
 
 @ray.remote(num_cpus=1, max_retries=2)
 def train(rate, epochs, storage):
-    """Train at one learning rate, publish weights and description, and give the accuracy on the validation split."""
+    """Train at one learning rate, publish weights and description, and give the accuracy on the
+    validation split.
+    """
     from nnpipe.core.artifact import sidecar_of
     from nnpipe.core.training import TrainingOptions
     from nnpipe.datasets.digits import DigitsDataset
@@ -43,7 +47,9 @@ def train(rate, epochs, storage):
 def main():
     """Start the trainings, and tell of each as it ends."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--storage", required=True, help="folder that all machines share, or s3://BUCKET/PREFIX")
+    parser.add_argument(
+        "--storage", required=True, help="folder that all machines share, or s3://BUCKET/PREFIX"
+    )
     parser.add_argument("--rates", type=float, nargs="+", default=[0.0005, 0.002, 0.008])
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args()
@@ -57,7 +63,10 @@ def main():
         found.append((accuracy, rate, name))
         print(f"rate {rate:g}: {accuracy:.4f}, training-results/{name}", flush=True)
     accuracy, rate, name = max(found)
-    print(f"best: rate {rate:g} with {accuracy:.4f}; nnpipe storage get training-results/{name} --at {options.storage}")
+    print(
+        f"best: rate {rate:g} with {accuracy:.4f}; nnpipe storage get training-results/{name} --at "
+        f"{options.storage}"
+    )
 
 
 if __name__ == "__main__":

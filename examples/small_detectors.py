@@ -3,9 +3,10 @@
     python examples/small_detectors.py boxes build/tasks/detection/boxes.onnx
     python examples/small_detectors.py masks build/tasks/instance_segmentation/masks.onnx
 
-The first one gives boxes as YOLOX does, of the squares of ``SyntheticDetectionDataset``.  The second one gives a mask
-of each class of ``SyntheticInstancesDataset``: two things of one class in a picture share one.  They take pixels from
-0 to 1, ``(n, channels, height, width)``.  ``examples/tasks`` has the pipelines that compile and measure them.
+The first one gives boxes as YOLOX does, of the squares of ``SyntheticDetectionDataset``.  The
+second one gives a mask of each class of ``SyntheticInstancesDataset``: two things of one class in a
+picture share one.  They take pixels from 0 to 1, ``(n, channels, height, width)``.
+``examples/tasks`` has the pipelines that compile and measure them.
 """
 
 from __future__ import annotations
@@ -26,15 +27,23 @@ CLASSES = 2
 
 
 class Boxes(nn.Module):
-    """The centre, the logarithm of the size, the objectness and the classes of a box for each cell."""
+    """The centre, the logarithm of the size, the objectness and the classes of a box for each
+    cell.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU(),
-            nn.Conv2d(32, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 32, 5, 1, 2), nn.ReLU(),
+            nn.Conv2d(3, 16, 3, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 3, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 3, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 5, 1, 2),
+            nn.ReLU(),
             nn.Conv2d(32, 5 + CLASSES, 1),
-        )  # fmt: skip
+        )
 
     def logits(self, image: Tensor) -> Tensor:
         """Return the numbers of each cell, row by row, ``(n, cells, 5 + classes)``."""
@@ -52,7 +61,11 @@ class Masks(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Conv2d(1, 16, 5, 1, 2), nn.ReLU(), nn.Conv2d(16, 16, 5, 1, 2), nn.ReLU(), nn.Conv2d(16, CLASSES, 1)
+            nn.Conv2d(1, 16, 5, 1, 2),
+            nn.ReLU(),
+            nn.Conv2d(16, 16, 5, 1, 2),
+            nn.ReLU(),
+            nn.Conv2d(16, CLASSES, 1),
         )
 
     def logits(self, image: Tensor) -> Tensor:
@@ -68,7 +81,9 @@ class Masks(nn.Module):
 
 
 def box_targets(truth: dict[str, np.ndarray], side: int) -> Tensor:
-    """Return what each cell should give, as :class:`Boxes` does; the objectness is 1 in cells with a centre."""
+    """Return what each cell should give, as :class:`Boxes` does; the objectness is 1 in cells
+    with a centre.
+    """
     count, cells = len(truth["class"]), side // STRIDE
     found = np.zeros((count, cells, cells, 5 + CLASSES), np.float32)
     for picture, box in zip(*np.nonzero(truth["class"] >= 0), strict=True):
@@ -103,7 +118,13 @@ def mask_targets(truth: dict[str, np.ndarray], height: int, width: int) -> Tenso
     return torch.from_numpy(found)
 
 
-def train(network: Any, images: Tensor, wanted: Tensor, loss: Callable[[Tensor, Tensor], Tensor], epochs: int) -> float:
+def train(
+    network: Any,
+    images: Tensor,
+    wanted: Tensor,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    epochs: int,
+) -> float:
     """Train a network, and return the loss of the last batch."""
     optimiser = torch.optim.Adam(network.parameters(), 0.003)
     last = float("nan")
@@ -126,7 +147,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    dataset = SyntheticDetectionDataset() if options.kind == "boxes" else SyntheticInstancesDataset()
+    dataset = (
+        SyntheticDetectionDataset() if options.kind == "boxes" else SyntheticInstancesDataset()
+    )
     inputs, truth = dataset.read(dataset.split("train"))
     images = torch.from_numpy(inputs["image"].transpose(0, 3, 1, 2) / np.float32(255))
     if options.kind == "boxes":
@@ -138,9 +161,16 @@ def main() -> None:
     last = train(network, images, wanted, loss, options.epochs)
     options.path.parent.mkdir(parents=True, exist_ok=True)
     torch.onnx.export(
-        network.eval(), (images[:2],), str(options.path), dynamo=True, external_data=False, verbose=False,
-        input_names=["image"], output_names=outputs, dynamic_shapes={"image": {0: torch.export.Dim("n")}},
-    )  # fmt: skip
+        network.eval(),
+        (images[:2],),
+        str(options.path),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+        input_names=["image"],
+        output_names=outputs,
+        dynamic_shapes={"image": {0: torch.export.Dim("n")}},
+    )
     print(f"{options.path}: loss {last:.3f}")
 
 

@@ -51,7 +51,8 @@ AT_HOST, WITH_TOKEN, GREETED, LOADED, FRAMED = 1, 2, 4, 8, 16
 
 
 def one_input(data: bytes) -> str:
-    """Let one side of a conversation hear ``data``; gives how it ended: "open", or the name of an error.
+    """Let one side of a conversation hear ``data``; gives how it ended: "open", or the name of an
+    error.
 
     Raises
     ------
@@ -63,8 +64,12 @@ def one_input(data: bytes) -> str:
     if len(data) < 2:
         return "open"
     mode, cut, rest = data[0], data[1], data[2:]
-    host = HostConversation(LIMITS, TOKEN if mode & WITH_TOKEN else None, nonce=bytes(range(16)), number=1)
-    target = TargetConversation(LIMITS, TOKEN if mode & WITH_TOKEN else None, nonce=bytes(range(16, 32)))
+    host = HostConversation(
+        LIMITS, TOKEN if mode & WITH_TOKEN else None, nonce=bytes(range(16)), number=1
+    )
+    target = TargetConversation(
+        LIMITS, TOKEN if mode & WITH_TOKEN else None, nonce=bytes(range(16, 32))
+    )
     hello = host.hello()
     if mode & (GREETED | LOADED):
         _greet(host, target, hello)
@@ -110,16 +115,26 @@ def _pieces(data: bytes, cut: int) -> Iterator[bytes]:
         at, number = at + size, number + 1
 
 
-def _framed(data: bytes, number: int, side: HostConversation | TargetConversation) -> Iterator[bytes]:
-    """Read kind, flags, a step of the number, a length and so many bytes, over and over, as right frames."""
+def _framed(
+    data: bytes, number: int, side: HostConversation | TargetConversation
+) -> Iterator[bytes]:
+    """Read kind, flags, a step of the number, a length and so many bytes, over and over, as
+    right frames.
+    """
     at = 0
     while len(data) - at >= 4:
-        kind, flags, length, step = data[at], data[at + 1], data[at + 2] * (16 if data[at + 3] & 1 else 1), data[at + 3]
+        kind, flags, length, step = (
+            data[at],
+            data[at + 1],
+            data[at + 2] * (16 if data[at + 3] & 1 else 1),
+            data[at + 3],
+        )
         payload = data[at + 4 : at + 4 + length]
         at += 4 + len(payload)
         check = side.agreement.check.of((payload,)) if payload else 0
         yield header(kind, flags, number, len(payload), check) + payload
-        # An answer may come twice to one request (PROCESS); a request never has the number of another.
+        # An answer may come twice to one request (PROCESS); a request never has the number of
+        # another.
         number = number + (step >> 1 & 1 ^ 1) & 0xFFFFFFFF
 
 

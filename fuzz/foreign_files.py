@@ -58,7 +58,8 @@ _IMPORTED = (
     "openvino",
     "ai_edge_litert.interpreter",
 )
-_SLOWLY_IMPORTED = ("tensorflow", "keras", "transformers")  # left out of a quick run, with the commands that need them
+# left out of a quick run, with the commands that need them
+_SLOWLY_IMPORTED = ("tensorflow", "keras", "transformers")
 _SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 _SHARED_MODELS = (
     "models/tflm/hello_world_float.tflite",
@@ -67,7 +68,8 @@ _SHARED_MODELS = (
     "models/mnist-8.onnx",
     "keras_files/nonSequentialModel1.h5",
 )
-_MODULES = "FOREIGN_FILES_MODULES"  # the file in which commands on unchanged files tell what they have imported
+# the file in which commands on unchanged files tell what they have imported
+_MODULES = "FOREIGN_FILES_MODULES"
 _LOOKS = (("info", "{file}"), ("explain", "{file}"))
 
 
@@ -148,7 +150,9 @@ def repeated(part: bytes, times: int) -> bytes:
 def changed(content: bytes, textual: bool, draw: random.Random) -> bytes:
     """Return a content with one to four changes."""
     for _ in range(draw.choice((1, 1, 1, 2, 3, 4))):
-        content = (_changed_text if textual and draw.random() < 0.8 else _changed_bytes)(content, draw)
+        content = (_changed_text if textual and draw.random() < 0.8 else _changed_bytes)(
+            content, draw
+        )
     return content
 
 
@@ -248,19 +252,26 @@ def changed_database(content: bytes, draw: random.Random) -> bytes:
         path = Path(folder, "x.sqlite")
         path.write_bytes(content)
         database = sqlite3.connect(path, isolation_level=None)
-        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         tables = [name for name in tables if name.startswith("nnpipe")]
         for _ in range(draw.choice((1, 1, 2, 4))):
             table = draw.choice(tables)
             with contextlib.suppress(sqlite3.Error):
                 if draw.random() < 0.1:
                     database.execute(f"ALTER TABLE {table} RENAME TO {table}_1")
-                    database.execute(f"CREATE VIEW {table} AS {draw.choice(_VIEWS).format(name=table)}")
+                    database.execute(
+                        f"CREATE VIEW {table} AS {draw.choice(_VIEWS).format(name=table)}"
+                    )
                     continue
                 columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
                 where = draw.choice(("", f" WHERE rowid IN (SELECT rowid FROM {table} LIMIT 1)"))
                 value = draw.choice(_VALUES)
-                database.execute(f'UPDATE OR IGNORE {table} SET "{draw.choice(columns)}" = ?{where}', (value,))
+                database.execute(
+                    f'UPDATE OR IGNORE {table} SET "{draw.choice(columns)}" = ?{where}', (value,)
+                )
         database.close()
         return path.read_bytes()
 
@@ -271,7 +282,17 @@ def changed_database(content: bytes, draw: random.Random) -> bytes:
 def seeds(folder: Path) -> list[Seed]:
     """Return the seeds, some of which are made in this folder."""
     found: list[Seed] = []
-    makers = (_models, _keras_models, _openvino_models, _shared_models, _data, _results, _databases, _states, _settings)
+    makers = (
+        _models,
+        _keras_models,
+        _openvino_models,
+        _shared_models,
+        _data,
+        _results,
+        _databases,
+        _states,
+        _settings,
+    )
     for make in makers:
         with contextlib.suppress(ImportError):
             found += make(folder)
@@ -281,11 +302,20 @@ def seeds(folder: Path) -> list[Seed]:
 def _models(folder: Path) -> list[Seed]:
     from nnpipe.testing.model_files import write_onnx_network
 
-    made = [Seed("onnx", {"m.onnx": Path(write_onnx_network(folder / "m.onnx").path).read_bytes()}, _LOOKS)]
+    made = [
+        Seed(
+            "onnx",
+            {"m.onnx": Path(write_onnx_network(folder / "m.onnx").path).read_bytes()},
+            _LOOKS,
+        )
+    ]
     import onnx
 
     helper, kind = onnx.helper, onnx.TensorProto
-    calls = [helper.make_node("f", ["x"], ["h"], domain="d"), helper.make_node("f", ["h"], ["y"], domain="d")]
+    calls = [
+        helper.make_node("f", ["x"], ["h"], domain="d"),
+        helper.make_node("f", ["h"], ["y"], domain="d"),
+    ]
     body = [helper.make_node("Relu", ["a"], ["c"]), helper.make_node("Neg", ["c"], ["b"])]
     ends = [helper.make_tensor_value_info(name, kind.FLOAT, ["n", 4]) for name in "xy"]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("d", 1)]
@@ -297,7 +327,9 @@ def _models(folder: Path) -> list[Seed]:
         import torch
 
         network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
-        torch.export.save(torch.export.export(network.eval(), (torch.zeros(1, 4),)), folder / "m.pt2")
+        torch.export.save(
+            torch.export.export(network.eval(), (torch.zeros(1, 4),)), folder / "m.pt2"
+        )
         made.append(Seed("pt2", {"m.pt2": (folder / "m.pt2").read_bytes()}, _LOOKS))
     return made
 
@@ -306,28 +338,48 @@ def _keras_models(folder: Path) -> list[Seed]:
     import h5py
 
     dense = {"name": "d", "units": 2, "activation": "relu", "use_bias": True}
-    given = {"class_name": "InputLayer", "config": {"name": "i", "batch_input_shape": [None, 3], "dtype": "float32"}}
+    given = {
+        "class_name": "InputLayer",
+        "config": {"name": "i", "batch_input_shape": [None, 3], "dtype": "float32"},
+    }
     layers = [given, {"class_name": "Dense", "config": dense}]
     network = {"class_name": "Sequential", "config": {"name": "s", "layers": layers}}
     with h5py.File(folder / "m.h5", "w") as file:
-        file.attrs.update({"model_config": json.dumps(network), "keras_version": "2.4.0", "backend": "tensorflow"})
+        file.attrs.update(
+            {"model_config": json.dumps(network), "keras_version": "2.4.0", "backend": "tensorflow"}
+        )
         weights = file.create_group("model_weights")
         weights.attrs["layer_names"] = [b"d"]
         weights.create_group("d").attrs["weight_names"] = [b"d/kernel:0", b"d/bias:0"]
         weights["d/d/kernel:0"], weights["d/d/bias:0"] = [[1.0, 2.0]] * 3, [0.0, 1.0]
 
-    given = {"class_name": "InputLayer", "config": {"name": "i", "batch_shape": [None, 3], "dtype": "float32"}}
+    given = {
+        "class_name": "InputLayer",
+        "config": {"name": "i", "batch_shape": [None, 3], "dtype": "float32"},
+    }
     layers = [{"module": "keras.layers", **layer} for layer in (given, layers[1])]
-    network = {"module": "keras", "class_name": "Sequential", "config": {"name": "s", "layers": layers}}
+    network = {
+        "module": "keras",
+        "class_name": "Sequential",
+        "config": {"name": "s", "layers": layers},
+    }
     with h5py.File(folder / "w.h5", "w") as file:
         file["layers/dense/vars/0"], file["layers/dense/vars/1"] = [[1.0, 2.0]] * 3, [0.0, 1.0]
-    parts = {"metadata.json": json.dumps({"keras_version": "3.5.0"}), "config.json": json.dumps(network)}
+    parts = {
+        "metadata.json": json.dumps({"keras_version": "3.5.0"}),
+        "config.json": json.dumps(network),
+    }
     with zipfile.ZipFile(folder / "m.keras", "w") as archive:
         for name, text in parts.items():
             archive.writestr(name, text)
         archive.write(folder / "w.h5", "model.weights.h5")
-    looks = [["explain-declared", "{file}"], *([["info", "{file}"]] if "keras" in sys.modules else [])]
-    return [Seed("keras", {name: (folder / name).read_bytes()}, looks) for name in ("m.h5", "m.keras")]
+    looks = [
+        ["explain-declared", "{file}"],
+        *([["info", "{file}"]] if "keras" in sys.modules else []),
+    ]
+    return [
+        Seed("keras", {name: (folder / name).read_bytes()}, looks) for name in ("m.h5", "m.keras")
+    ]
 
 
 def _openvino_models(folder: Path) -> list[Seed]:
@@ -339,11 +391,18 @@ def _openvino_models(folder: Path) -> list[Seed]:
 
     taken = opset13.parameter([1, 4], np.float32, name="x")
     product = opset13.matmul(taken, opset13.constant(np.ones((4, 3), np.float32)), False, False)
-    openvino.save_model(openvino.Model([opset13.relu(product)], [taken], "m"), folder / "m.xml", compress_to_fp16=False)
+    openvino.save_model(
+        openvino.Model([opset13.relu(product)], [taken], "m"),
+        folder / "m.xml",
+        compress_to_fp16=False,
+    )
     io = IOSpec([TensorSpec("x", (1, 4), "float32")], [TensorSpec("y", (1, 3), "float32")])
     files = {name: (folder / name).read_bytes() for name in ("m.xml", "m.bin")}
     files["io.json"] = json.dumps(io.to_json() | {"taken": ["x"]}).encode()
-    return [Seed("openvino", {name: files[name], **files}, [["read-openvino"]]) for name in ("m.xml", "io.json")]
+    return [
+        Seed("openvino", {name: files[name], **files}, [["read-openvino"]])
+        for name in ("m.xml", "io.json")
+    ]
 
 
 def _shared_models(_folder: Path) -> list[Seed]:
@@ -358,7 +417,9 @@ def _states(_folder: Path) -> list[Seed]:
 
     from nnpipe.experiment.state_file import to_bytes
 
-    content = to_bytes({"weights": [np.ones((2, 3)), np.zeros(4, np.int8)], "epoch": 3, "best": 0.5}, kind="fuzz")
+    content = to_bytes(
+        {"weights": [np.ones((2, 3)), np.zeros(4, np.int8)], "epoch": 3, "best": 0.5}, kind="fuzz"
+    )
     return [Seed("state", {"s.safetensors": content}, [["read-state", "{file}"]])]
 
 
@@ -374,7 +435,14 @@ def _data(folder: Path) -> list[Seed]:
 
     draw = np.random.default_rng(0)
     pictures = {}
-    for suffix, mode in (("png", "RGB"), ("jpg", "RGB"), ("bmp", "RGB"), ("png", "I;16"), ("gif", "P"), ("tiff", "L")):
+    for suffix, mode in (
+        ("png", "RGB"),
+        ("jpg", "RGB"),
+        ("bmp", "RGB"),
+        ("png", "I;16"),
+        ("gif", "P"),
+        ("tiff", "L"),
+    ):
         path = folder / f"p.{suffix}"
         colours = Image.fromarray(draw.integers(0, 255, (16, 16, 3), np.uint8))
         deep = Image.fromarray(draw.integers(0, 65535, (16, 16)).astype(np.uint16))
@@ -385,24 +453,46 @@ def _data(folder: Path) -> list[Seed]:
         Seed(
             "picture",
             {f"a/{name}": content, "a/2.png": png, "b/1.png": png, "b/2.png": png},
-            [["read", "ImageFolderDataset", json.dumps({"dataset_root": ".", "image_size": [8, 8]})]],
+            [
+                [
+                    "read",
+                    "ImageFolderDataset",
+                    json.dumps({"dataset_root": ".", "image_size": [8, 8]}),
+                ]
+            ],
         )
         for name, content in pictures.items()
     ]
-    np.savez(folder / "d.npz", images=draw.random((9, 4)).astype(np.float32), labels=np.arange(9) % 3)
+    np.savez(
+        folder / "d.npz", images=draw.random((9, 4)).astype(np.float32), labels=np.arange(9) % 3
+    )
     made.append(
         Seed(
             "npz",
             {"d.npz": (folder / "d.npz").read_bytes()},
-            [["read", "ArraysDataset", json.dumps({"dataset_root": "d.npz", "task_name": "classification"})]],
+            [
+                [
+                    "read",
+                    "ArraysDataset",
+                    json.dumps({"dataset_root": "d.npz", "task_name": "classification"}),
+                ]
+            ],
         )
     )
-    table = "a,b,c,label\n" + "".join(f"{i},{i * 0.5},{'uv'[i % 2]},{'yn'[i % 2]}\n" for i in range(12))
+    table = "a,b,c,label\n" + "".join(
+        f"{i},{i * 0.5},{'uv'[i % 2]},{'yn'[i % 2]}\n" for i in range(12)
+    )
     made.append(
         Seed(
             "csv",
             {"d.csv": table.encode()},
-            [["read", "TabularClassificationDataset", json.dumps({"dataset_root": "d.csv", "target": "label"})]],
+            [
+                [
+                    "read",
+                    "TabularClassificationDataset",
+                    json.dumps({"dataset_root": "d.csv", "target": "label"}),
+                ]
+            ],
         )
     )
     series = "t,a\n" + "".join(f"{i},{i % 7}\n" for i in range(60))
@@ -413,7 +503,9 @@ def _data(folder: Path) -> list[Seed]:
             [["read", "SeriesDataset", json.dumps({"dataset_root": "d.csv", "window": 4})]],
         )
     )
-    texts = "".join(json.dumps({"text": f"word {i}", "label": "yn"[i % 2]}) + "\n" for i in range(10))
+    texts = "".join(
+        json.dumps({"text": f"word {i}", "label": "yn"[i % 2]}) + "\n" for i in range(10)
+    )
     made.append(
         Seed(
             "jsonl",
@@ -447,7 +539,9 @@ def _data(folder: Path) -> list[Seed]:
         "num_keypoints": 2,
     }
     coco = {
-        "images": [{"id": i, "file_name": f"{i}.png", "width": 16, "height": 16} for i in (1, 2, 3)],
+        "images": [
+            {"id": i, "file_name": f"{i}.png", "width": 16, "height": 16} for i in (1, 2, 3)
+        ],
         "annotations": [box, box | {"id": 2, "image_id": 2}, box | {"id": 3, "image_id": 3}],
         "categories": [{"id": 3, "name": "cat", "keypoints": ["a", "b"], "skeleton": [[1, 2]]}],
     }
@@ -456,7 +550,9 @@ def _data(folder: Path) -> list[Seed]:
     kinds = ("COCODataset", "COCOInstancesDataset", "COCOKeypointsDataset")
     made.append(
         Seed(
-            "coco", {"c.json": json.dumps(coco, indent=1).encode(), **beside}, [["read", kind, given] for kind in kinds]
+            "coco",
+            {"c.json": json.dumps(coco, indent=1).encode(), **beside},
+            [["read", kind, given] for kind in kinds],
         )
     )
     voc = (
@@ -469,7 +565,11 @@ def _data(folder: Path) -> list[Seed]:
     tree |= {"ImageSets/Main/train.txt": b"1\n2\n", "ImageSets/Main/val.txt": b"3\n"}
     for first in ("Annotations/1.xml", "ImageSets/Main/train.txt"):
         made.append(
-            Seed("voc", {first: tree[first], **tree}, [["read", "PascalVOCDataset", json.dumps({"dataset_root": "."})]])
+            Seed(
+                "voc",
+                {first: tree[first], **tree},
+                [["read", "PascalVOCDataset", json.dumps({"dataset_root": "."})]],
+            )
         )
     points = "image,keypoint_id,keypoint_x,keypoint_y\n" + "".join(
         f"{i}.png,{p},0.5,0.25\n" for i in (1, 2, 3) for p in "12"
@@ -491,7 +591,9 @@ def _data(folder: Path) -> list[Seed]:
     for first in ("data.yaml", "labels/train/1.txt"):
         made.append(
             Seed(
-                "yolo", {first: yolo[first], **yolo}, [["read", "YOLOFolderDataset", json.dumps({"dataset_root": "."})]]
+                "yolo",
+                {first: yolo[first], **yolo},
+                [["read", "YOLOFolderDataset", json.dumps({"dataset_root": "."})]],
             )
         )
     return made
@@ -505,10 +607,18 @@ def _results(folder: Path) -> list[Seed]:
     dataset = DigitsDataset()
     dataset.prepare()
     inputs, truth = dataset.read(dataset.split("train"))
-    model = write_onnx_classifier(folder / "digits.onnx", next(iter(inputs.values())), next(iter(truth.values())))
+    model = write_onnx_classifier(
+        folder / "digits.onnx", next(iter(inputs.values())), next(iter(truth.values()))
+    )
     result = folder / "r.json"
     main(["ONNXModel", "DigitsDataset", str(result), "--model-path", str(model), "--scale", "1"])
-    return [Seed("result", {"r.json": result.read_bytes()}, [["render_report", "{file}", "Title", "out.html"]])]
+    return [
+        Seed(
+            "result",
+            {"r.json": result.read_bytes()},
+            [["render_report", "{file}", "Title", "out.html"]],
+        )
+    ]
 
 
 def _databases(folder: Path) -> list[Seed]:
@@ -521,11 +631,17 @@ def _databases(folder: Path) -> list[Seed]:
         runs = [database.runs.create("digits", tree) for _ in range(2)]
         for run in runs:
             database.figures.put_statistics(run, {"accuracy": 0.9, "loss": 0.1})
-            database.figures.put_history(run, "training", [{"loss": 1.0, "step": 1}, {"loss": 0.5, "step": 2}])
+            database.figures.put_history(
+                run, "training", [{"loss": 1.0, "step": 1}, {"loss": 0.5, "step": 2}]
+            )
         search = database.searches.open("widths", {"size": "minimize"}, tree)
         trials = database.searches.trials(search)
         trials.add(
-            [({"x": 1}, "k1", {"state": "finished", "results": '{"size": 5.0}'}), ({"x": 2}, "k2", {})], counted=True
+            [
+                ({"x": 1}, "k1", {"state": "finished", "results": '{"size": 5.0}'}),
+                ({"x": 2}, "k2", {}),
+            ],
+            counted=True,
         )
         database.jobs.create("train", tree, place="here")
     connection = sqlite3.connect(path)
@@ -555,11 +671,21 @@ def _settings(folder: Path) -> list[Seed]:
         "tabular_sweep.yaml": ["sweep", "{file}", "--dry-run"],
         "small_cnn.yaml": ["explain-yaml", "{file}"],
     }
-    made = [Seed("yaml", {name: (examples / name).read_bytes()}, [command]) for name, command in kinds.items()]
+    made = [
+        Seed("yaml", {name: (examples / name).read_bytes()}, [command])
+        for name, command in kinds.items()
+    ]
     import yaml
 
     tree = yaml.safe_load((examples / "digits.yaml").read_text("utf-8"))
-    return [*made, Seed("json", {"p.json": json.dumps(tree, indent=1).encode()}, [["run", "{file}", "--dry-run"]])]
+    return [
+        *made,
+        Seed(
+            "json",
+            {"p.json": json.dumps(tree, indent=1).encode()},
+            [["run", "{file}", "--dry-run"]],
+        ),
+    ]
 
 
 def more_seeds(folder: Path) -> list[Seed]:
@@ -573,7 +699,9 @@ def more_seeds(folder: Path) -> list[Seed]:
 
 
 class ForkedWorker:
-    """Does what :class:`~nnpipe.workflows.isolation.subprocess_worker.Worker` does, in a forked process."""
+    """Does what :class:`~nnpipe.workflows.isolation.subprocess_worker.Worker` does, in a forked
+    process.
+    """
 
     def __init__(self, function: str, **options: Any) -> None:
         self._function = function
@@ -595,7 +723,9 @@ class ForkedWorker:
         if not child:
             try:
                 module, _, name = self._function.partition(":")
-                found = subprocess_guard._carried_out(getattr(importlib.import_module(module), name), dict(request))
+                found = subprocess_guard._carried_out(
+                    getattr(importlib.import_module(module), name), dict(request)
+                )
                 with os.fdopen(write, "w") as stream:
                     stream.write(json.dumps(found))
                 _tell_modules()
@@ -615,7 +745,9 @@ class ForkedWorker:
         os.close(read)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if not said:
-            raise Died(f"crashed its process ({signal.Signals(-status).name if status < 0 else status})")
+            raise Died(
+                f"crashed its process ({signal.Signals(-status).name if status < 0 else status})"
+            )
         reply = json.loads(said)
         if "value" in reply:
             return reply["value"]
@@ -662,7 +794,9 @@ def declared(path: str) -> None:
 
 
 def read_openvino() -> None:
-    """Put the parts of an OpenVINO model into one file, whose checksums are those of the changed parts, and read it."""
+    """Put the parts of an OpenVINO model into one file, whose checksums are those of the changed
+    parts, and read it.
+    """
     from nnpipe.formats.model_folder import write_stored
     from nnpipe.runtimes.openvino import OpenVINORuntime
 
@@ -689,7 +823,9 @@ class Outcome:
 
 
 def run_apart(seed: Seed, content: bytes, command: Sequence[str], folder: Path) -> Outcome:
-    """Write a seed's files, run a command on them in a process of its own, and return how it ended."""
+    """Write a seed's files, run a command on them in a process of its own, and return how it
+    ended.
+    """
     first = next(iter(seed.files))
     for name, data in {**seed.files, first: content}.items():
         path = folder / name
@@ -732,7 +868,8 @@ def _word(code: int, said: str, seconds: float, grown: int, killed: bool) -> str
         return "raw escape"
     if code == 2 and len([line for line in said.splitlines() if line.startswith("nnpipe ")]) != 1:
         return "not one line"
-    return {0: "accepted", 1: "accepted", 2: "refused"}.get(code, f"status {code}")  # 1: not all can be done
+    # 1: not all can be done
+    return {0: "accepted", 1: "accepted", 2: "refused"}.get(code, f"status {code}")
 
 
 def _be_command(words: Sequence[str], folder: Path, told: Path) -> None:
@@ -792,7 +929,9 @@ def _made_apart(folder: Path) -> list[Seed]:
                 {
                     "kind": each.kind,
                     "commands": list(each.commands),
-                    "files": {name: content.decode("latin-1") for name, content in each.files.items()},
+                    "files": {
+                        name: content.decode("latin-1") for name, content in each.files.items()
+                    },
                 }
                 for each in seeds(folder)
             ]
@@ -803,7 +942,11 @@ def _made_apart(folder: Path) -> list[Seed]:
             os._exit(0)
     os.waitpid(child, 0)
     return [
-        Seed(each["kind"], {name: text.encode("latin-1") for name, text in each["files"].items()}, each["commands"])
+        Seed(
+            each["kind"],
+            {name: text.encode("latin-1") for name, text in each["files"].items()},
+            each["commands"],
+        )
         for each in json.loads(told.read_text())
     ]
 
@@ -817,7 +960,9 @@ class Trials:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def run(self, title: str, seed: Seed, content: bytes, command: Sequence[str]) -> None:
-        """Run a command on a content that stands in for that of a seed; an unchanged one must be accepted."""
+        """Run a command on a content that stands in for that of a seed; an unchanged one must be
+        accepted.
+        """
         outcome = run_apart(seed, content, command, self._folder)
         unchanged = content == next(iter(seed.files.values()))
         if not unchanged:
@@ -825,7 +970,11 @@ class Trials:
         if outcome.word not in (("accepted",) if unchanged else ("accepted", "refused")):
             self.failures += 1
             used = f"{outcome.seconds:.1f} s, {outcome.grown >> 20} MB"
-            print(f"{title} {seed.kind} {' '.join(command)}: {outcome.word} ({used})\n    {_last(outcome)}", flush=True)
+            print(
+                f"{title} {seed.kind} {' '.join(command)}: {outcome.word} ({used})\n    "
+                f"{_last(outcome)}",
+                flush=True,
+            )
             if self._keep is not None:
                 shutil.copytree(self._folder, self._keep / title, dirs_exist_ok=True)
         shutil.rmtree(self._folder)
@@ -834,7 +983,10 @@ class Trials:
         """Print the counts."""
         for (kind, word), count in sorted(self._counts.items()):
             print(f"{kind:<10} {word:<20} {count:>6}")
-        print(f"{self._counts.total()} changed files in {_processor_seconds():.0f} CPU s: {self.failures} failures")
+        print(
+            f"{self._counts.total()} changed files in {_processor_seconds():.0f} CPU s: "
+            f"{self.failures} failures"
+        )
 
 
 def _processor_seconds() -> float:
@@ -842,8 +994,12 @@ def _processor_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def _run_all(trials: Trials, every: Sequence[Seed], count: int, seed_of_changes: int, limit: float) -> None:
-    """Run the commands on the unchanged files, and on changed ones until their count or the limit is reached."""
+def _run_all(
+    trials: Trials, every: Sequence[Seed], count: int, seed_of_changes: int, limit: float
+) -> None:
+    """Run the commands on the unchanged files, and on changed ones until their count or the
+    limit is reached.
+    """
     for number, seed in enumerate(every):
         for command in seed.commands:
             trials.run(f"unchanged-{number}", seed, next(iter(seed.files.values())), command)
@@ -859,24 +1015,37 @@ def _run_all(trials: Trials, every: Sequence[Seed], count: int, seed_of_changes:
         seed = draw.choice(grouped[sorted(grouped)[number % len(grouped)]])
         content = next(iter(seed.files.values()))
         textual = next(iter(seed.files)).endswith(_TEXTUAL)
-        new = changed_database(content, draw) if seed.kind == "database" else changed(content, textual, draw)
+        new = (
+            changed_database(content, draw)
+            if seed.kind == "database"
+            else changed(content, textual, draw)
+        )
         trials.run(str(number), seed, new, draw.choice(seed.commands))
 
 
 def main() -> int:
     """Run the trials, and return 1 if a command failed as none may."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="stop after 45 s of the processor")
     parser.add_argument("--count", type=int, default=2000, help="changed files (default: 2000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the changes")
-    parser.add_argument("--only", default="", metavar="KINDS", help="kinds of files, joined by commas")
-    parser.add_argument("--more", type=Path, metavar="FOLDER", help="also change the model files below this folder")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the files of failures here")
+    parser.add_argument(
+        "--only", default="", metavar="KINDS", help="kinds of files, joined by commas"
+    )
+    parser.add_argument(
+        "--more", type=Path, metavar="FOLDER", help="also change the model files below this folder"
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="keep the files of failures here"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
     commands = [
-        f"nnpipe.scenarios.{name}" for name in ("info", "explain", "runs", "jobs", "run", "sweep", "render_report")
+        f"nnpipe.scenarios.{name}"
+        for name in ("info", "explain", "runs", "jobs", "run", "sweep", "render_report")
     ]
     for name in (*_IMPORTED, *(() if options.quick else _SLOWLY_IMPORTED), *commands):
         with contextlib.suppress(ImportError):
@@ -891,7 +1060,9 @@ def main() -> int:
         trials = Trials(Path(top), options.keep)
         os.environ[_MODULES] = str(Path(top, "modules.txt"))
         try:
-            _run_all(trials, every, options.count, options.seed, 45 if options.quick else float("inf"))
+            _run_all(
+                trials, every, options.count, options.seed, 45 if options.quick else float("inf")
+            )
         except KeyboardInterrupt:
             print("interrupted")
             trials.failures += 1
@@ -904,9 +1075,14 @@ _TEXTUAL = (".yaml", ".json", ".csv", ".jsonl", ".xml", ".txt")
 
 def _last(outcome: Outcome) -> str:
     lines = [line.rstrip() for line in outcome.said.splitlines() if line.strip()]
-    places = [line.strip() for line in lines if "/src/nnpipe/" in line and line.strip().startswith("File")]
+    places = [
+        line.strip() for line in lines if "/src/nnpipe/" in line and line.strip().startswith("File")
+    ]
     return " | ".join(
-        [*(place.split("/src/")[1] for place in places[-2:]), *(ascii(line)[:200] for line in lines[-1:])]
+        [
+            *(place.split("/src/")[1] for place in places[-2:]),
+            *(ascii(line)[:200] for line in lines[-1:]),
+        ]
     )
 
 

@@ -23,13 +23,17 @@ from nnpipe.testing.pytest_plugin import pytest_runtest_call, pytest_runtest_set
 
 pytest_plugins = ["pytester"]
 
-sys.path.insert(0, str(Path(__file__).parent / "tools"))  # what several tests use that is no fixture
+# what several tests use that is no fixture
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
 
 from property_examples import examples  # noqa: E402
 
 # A busy machine makes drawing and running examples slow; no test is to fail of that.
 settings.register_profile(
-    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(100)
+    "untimed",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=examples(100),
 )
 settings.load_profile("untimed")
 
@@ -38,30 +42,44 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# TensorFlow computes convolutions with channels first by oneDNN alone, and takes it by itself on some processors only.
+# TensorFlow computes convolutions with channels first by oneDNN alone, and takes it by itself on
+# some processors only.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 _TESTS = Path(__file__).parent
-_FRAMEWORKS_FIRST = ("compilers", "runtimes", "frameworks", "onnxconverters", "modelwrappers", "layers", "codegen")
+_FRAMEWORKS_FIRST = (
+    "compilers",
+    "runtimes",
+    "frameworks",
+    "onnxconverters",
+    "modelwrappers",
+    "layers",
+    "codegen",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put folders that need the same frameworks beside each other, and mark what a test class ``repeats`` as slow.
+    """Put folders that need the same frameworks beside each other, and mark what a test class
+    ``repeats`` as slow.
 
-    Each worker is handed a part of the tests, and steals of the others' when it has done them: so most of the
-    frameworks are imported by one worker alone.  What a class names in ``repeats`` are tests of a contract that another
-    class runs, or whose subject another test has.
+    Each worker is handed a part of the tests, and steals of the others' when it has done them: so
+    most of the frameworks are imported by one worker alone.  What a class names in ``repeats`` are
+    tests of a contract that another class runs, or whose subject another test has.
     """
     order = {_TESTS / folder: number for number, folder in enumerate(_FRAMEWORKS_FIRST)}
 
     @functools.cache
     def place(path: Path) -> int:
-        return min((order[folder] for folder in path.parents if folder in order), default=len(order))
+        return min(
+            (order[folder] for folder in path.parents if folder in order), default=len(order)
+        )
 
     items.sort(key=lambda item: place(item.path))
     for item in items:
-        if getattr(item, "originalname", item.name) in getattr(getattr(item, "cls", None), "repeats", ()):
+        if getattr(item, "originalname", item.name) in getattr(
+            getattr(item, "cls", None), "repeats", ()
+        ):
             item.add_marker(pytest.mark.slow)
 
 
@@ -69,21 +87,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item] | None:
-    """Make no tests of functions and classes that are slow as a whole where none of them would be run.
+    """Make no tests of functions and classes that are slow as a whole where none of them would be
+    run.
 
     A fifth of all tests are such, and every worker would make them only to leave them out.
     """
     if collector.config.option.markexpr != "not slow" or not name.startswith(("test", "Test")):
         return None
     marks = getattr(obj, "pytestmark", ())
-    if any(mark.name == "slow" for mark in (marks if isinstance(marks, list | tuple) else (marks,))):
+    if any(
+        mark.name == "slow" for mark in (marks if isinstance(marks, list | tuple) else (marks,))
+    ):
         return []
     return [] if name in getattr(collector.obj, "repeats", ()) else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Import all test modules and what they import without collecting garbage meanwhile: nearly all of it stays."""
+    """Import all test modules and what they import without collecting garbage meanwhile: nearly
+    all of it stays.
+    """
     gc.disable()
     try:
         return (yield)
@@ -98,7 +121,8 @@ _NUMBERS = itertools.count()
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of the test's own, as pytest does.
 
-    pytest reads the names of all folders to find a free one: milliseconds in each test, after thousands of tests.
+    pytest reads the names of all folders to find a free one: milliseconds in each test, after
+    thousands of tests.
     """
     name = re.sub(r"\W", "_", request.node.name)[:24]  # the path of a Unix socket must be short
     path = tmp_path_factory.getbasetemp() / f"{name}_{next(_NUMBERS)}"
@@ -108,7 +132,9 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """Find the test that turns logging off for good, rather than a later one that sees nothing of what it looks for."""
+    """Find the test that turns logging off for good, rather than a later one that sees nothing
+    of what it looks for.
+    """
     ours = logging.getLogger("nnpipe")
     level = ours.level
     yield
@@ -122,7 +148,8 @@ def logging_as_it_was() -> Iterator[None]:
 def old_objects_out_of_sight() -> None:
     """Keep what was imported, here and by tests before these, out of later garbage collections.
 
-    Frameworks leave millions of objects.  Measuring collects garbage before each window, and tests open thousands.
+    Frameworks leave millions of objects.  Measuring collects garbage before each window, and tests
+    open thousands.
     """
     gc.collect()
     gc.freeze()
@@ -130,7 +157,8 @@ def old_objects_out_of_sight() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def counting_frozen_objects() -> Iterator[Callable[[], int]]:
-    """Return what counts the objects that are out of sight; meanwhile say that there are some, as there are.
+    """Return what counts the objects that are out of sight; meanwhile say that there are some, as
+    there are.
 
     Counting goes through millions of them, which takes a tenth of a second before each measurement.
     """
@@ -142,7 +170,9 @@ def counting_frozen_objects() -> Iterator[Callable[[], int]]:
 
 @pytest.fixture(autouse=True, scope="session")
 def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what nnpipe remembers of files, here and in subprocesses, out of the user's own cache."""
+    """Keep what nnpipe remembers of files, here and in subprocesses, out of the user's own
+    cache.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -162,8 +192,17 @@ def chromium() -> str | None:
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
         if found := shutil.which(name):
             return found
-    folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", Path.home() / ".cache" / "ms-playwright"))
-    return next((str(path) for path in sorted(folder.glob("chromium*/chrome-linux*/*")) if path.name == "chrome"), None)
+    folder = Path(
+        os.environ.get("PLAYWRIGHT_BROWSERS_PATH", Path.home() / ".cache" / "ms-playwright")
+    )
+    return next(
+        (
+            str(path)
+            for path in sorted(folder.glob("chromium*/chrome-linux*/*"))
+            if path.name == "chrome"
+        ),
+        None,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +212,8 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield browser
         browser.close()

@@ -23,9 +23,15 @@ BENCHMARKS = sorted(path for path in FOLDER.glob("*.py") if not path.name.starts
 
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
 def test_a_benchmark_names_the_processor_of_its_run_and_that_of_its_goal(path: Path) -> None:
-    """Each closes with an object of ``_table.report``, or puts into its own what ``_table.processors`` gives."""
+    """Each closes with an object of ``_table.report``, or puts into its own what
+    ``_table.processors`` gives.
+    """
     tree = ast.parse(path.read_text("utf-8"))
-    calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    calls = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
     assert calls & {"report", "processors"}
 
 
@@ -33,7 +39,9 @@ def test_a_benchmark_names_the_processor_of_its_run_and_that_of_its_goal(path: P
 @pytest.mark.timeout(2000)
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
 def test_a_quick_run_ends_with_its_result(path: Path, tmp_path: Path) -> None:
-    """Whether its goal holds is up to the machine: its status says the same as its closing object, and no more."""
+    """Whether its goal holds is up to the machine: its status says the same as its closing
+    object, and no more.
+    """
     command = subprocess.Popen(
         [sys.executable, str(path), "--quick"],
         cwd=tmp_path,
@@ -58,20 +66,31 @@ def test_a_quick_run_ends_with_its_result(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["folder", "program"])
-def test_what_a_benchmark_lacks_is_told_in_a_line_and_by_a_status_of_its_own(tmp_path: Path, missing: str) -> None:
+def test_what_a_benchmark_lacks_is_told_in_a_line_and_by_a_status_of_its_own(
+    tmp_path: Path, missing: str
+) -> None:
     given, lacking = {
-        "folder": (["compression.py", "--quick", "--data", str(tmp_path / "none")], "none does not exist"),
+        "folder": (
+            ["compression.py", "--quick", "--data", str(tmp_path / "none")],
+            "none does not exist",
+        ),
         "program": (["c_graphs.py", "--quick"], "not installed: gcc"),
     }[missing]
     done = subprocess.run(
-        [sys.executable, *given], cwd=FOLDER, env=os.environ | {"PATH": str(tmp_path)}, capture_output=True, text=True
+        [sys.executable, *given],
+        cwd=FOLDER,
+        env=os.environ | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stdout) == (77, "")
     assert done.stderr.splitlines()[-1].startswith("skipped: ")
     assert done.stderr.rstrip().endswith(lacking)
 
 
-def test_the_closing_object_names_both(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_closing_object_names_both(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.delitem(sys.modules, "_table", raising=False)
     import _table
@@ -82,7 +101,9 @@ def test_the_closing_object_names_both(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert told["processor"]
 
 
-def test_a_goal_among_several_that_names_no_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_goal_among_several_that_names_no_processor_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.delitem(sys.modules, "_table", raising=False)
     import _table
@@ -92,20 +113,32 @@ def test_a_goal_among_several_that_names_no_processor_is_refused(monkeypatch: py
         _table.report([], "x", 1.0, "s", 2.0, 0.5, "<= 1", True, parts, seen_on="a processor")
 
 
-@pytest.mark.parametrize("path", sorted({*FOLDER.glob("*.py")} - {FOLDER / "_table.py"}), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted({*FOLDER.glob("*.py")} - {FOLDER / "_table.py"}), ids=lambda path: path.stem
+)
 def test_each_goal_names_the_processor_on_which_it_was_seen(path: Path) -> None:
     """What says whether a goal holds also says where it did; there is no default."""
     tree = ast.parse(path.read_text("utf-8"))
-    # A function may have an argument of the name, such as the one with which a trial reports its progress.
+    # A function may have an argument of the name, such as the one with which a trial reports its
+    # progress.
     own = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    arguments = {call for node in own if "report" in {a.arg for a in node.args.args} for call in ast.walk(node)}
+    arguments = {
+        call
+        for node in own
+        if "report" in {a.arg for a in node.args.args}
+        for call in ast.walk(node)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
             keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
             if {"name", "goal", "holds"} <= keys:
                 spread = any(key is None for key in node.keys)  # of _table.processors
                 assert "seen_on" in keys or spread, f"{path.name}:{node.lineno}"
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("report", "growth"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("report", "growth")
+        ):
             if node in arguments:
                 continue
             keywords = {word.arg for word in node.keywords}
@@ -144,7 +177,9 @@ class TestFair:
         assert all(len(turn) == fair.FEWEST_CALLS for turn in found["a"])
 
     def test_a_ratio_is_that_of_medians_in_a_round(self, fair: ModuleType) -> None:
-        """A machine that is three times as slow in every second round does not change it, and neither do outliers."""
+        """A machine that is three times as slow in every second round does not change it, and
+        neither do outliers.
+        """
         slow = [1.0, 3.0] * 10
         ours = [[1.04 * pace, 1.04 * pace, 90.0] for pace in slow]
         theirs = [[pace, 0.2 * pace, pace] for pace in slow]
@@ -162,7 +197,8 @@ class TestFair:
             (1.06, 1.0, "", [False, True]),
             (0.7, 1.0, "", [False, True]),  # to read less than the framework's own tool is as false
             (1.0, 1.31, "", [True, False]),
-            (1.06, 1.31, "untuned", [False, True]),  # which excuses no other reading of the same artifact
+            # which excuses no other reading of the same artifact
+            (1.06, 1.31, "untuned", [False, True]),
             (1.06, 1.31, "tool: known", [True, False]),
             (1.06, 1.31, "option: known", [False, True]),
         ],
@@ -200,9 +236,12 @@ class TestSearchTables:
         keys = ["10", "00", "11"]
         found = np.array([[3.0, 5.0], [1.0, np.nan], [7.0, 7.0]])
         np.savez(
-            tmp_path / "cells.npz", valid_accuracy=found, key=np.array(keys, "S2"), operations=["skip", "conv"],
+            tmp_path / "cells.npz",
+            valid_accuracy=found,
+            key=np.array(keys, "S2"),
+            operations=["skip", "conv"],
             edges=np.array([[0, 1], [0, 2]]),
-        )  # fmt: skip
+        )
         table = search_tables.read_table(tmp_path / "cells.npz")
         assert (table.best, table.direction) == (7.0, "maximize")
         assert table.value({"edge_0_1": "conv", "edge_0_2": "skip"}) == 4.0
@@ -225,11 +264,31 @@ class TestSearchTables:
         ("arrays", "about", "said"),
         [
             ({"values": np.zeros((2, 3))}, None, "it says the axes of t.npz"),
-            ({"values": np.zeros((2, 3))}, {"axes": {"a": [1, 2, 3]}, "direction": "min"}, "but the axes are a 3"),
-            ({"values": np.zeros(3)}, {"axes": {"a": [1, 2, 3]}}, "direction is minimize or maximize, not None"),
-            ({"values": np.full(2, np.nan)}, {"axes": {"a": [1, 2]}, "direction": "max"}, "has no number"),
-            ({"other": np.zeros(3)}, None, "expected an array valid_accuracy or values, found other"),
-            ({"valid_accuracy": np.zeros(3), "operations": ["a"], "edges": [[0, 1]]}, None, "an array key says which"),
+            (
+                {"values": np.zeros((2, 3))},
+                {"axes": {"a": [1, 2, 3]}, "direction": "min"},
+                "but the axes are a 3",
+            ),
+            (
+                {"values": np.zeros(3)},
+                {"axes": {"a": [1, 2, 3]}},
+                "direction is minimize or maximize, not None",
+            ),
+            (
+                {"values": np.full(2, np.nan)},
+                {"axes": {"a": [1, 2]}, "direction": "max"},
+                "has no number",
+            ),
+            (
+                {"other": np.zeros(3)},
+                None,
+                "expected an array valid_accuracy or values, found other",
+            ),
+            (
+                {"valid_accuracy": np.zeros(3), "operations": ["a"], "edges": [[0, 1]]},
+                None,
+                "an array key says which",
+            ),
         ],
     )
     def test_what_is_wrong_with_a_table_is_told(
@@ -245,7 +304,10 @@ class TestSearchTables:
 class TestMutations:
     """How benchmarks/mutations.py plants faults and counts who notices."""
 
-    SOURCE = "LIMIT = 3\n\n\ndef least(of: list[int], floor: int = 2) -> int:\n    é, x = min(of), 1\n{}\n"
+    SOURCE = (
+        "LIMIT = 3\n\n\ndef least(of: list[int], floor: int = 2) -> int:\n    é, x = min(of), "
+        "1\n{}\n"
+    )
 
     @pytest.mark.parametrize(
         ("line", "faults"),
@@ -261,7 +323,9 @@ class TestMutations:
             ("    return None", set()),
         ],
     )
-    def test_each_fault_is_one_replacement(self, mutations: ModuleType, line: str, faults: set[str]) -> None:
+    def test_each_fault_is_one_replacement(
+        self, mutations: ModuleType, line: str, faults: set[str]
+    ) -> None:
         source = self.SOURCE.format(line).encode()
         found = [fault for fault in mutations.mutations_of(source) if 6 in fault.lines]
         assert {fault.apply(source).decode().splitlines()[5].strip() for fault in found} == faults
@@ -287,26 +351,36 @@ class TestMutations:
     def test_who_notices_is_counted(
         self, mutations: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Of four faults, the quick tests notice two, the slow ones one more, and nobody the fourth."""
+        """Of four faults, the quick tests notice two, the slow ones one more, and nobody the
+        fourth.
+        """
         package, tests = tmp_path / "src" / "nnpipe" / "a", tmp_path / "tests" / "a"
         package.mkdir(parents=True)
         tests.mkdir(parents=True)
-        (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['slow']\n", "utf-8")
+        (tmp_path / "pyproject.toml").write_text(
+            "[tool.pytest.ini_options]\nmarkers = ['slow']\n", "utf-8"
+        )
         (package / "__init__.py").touch()
         (package.parent / "__init__.py").touch()
         (package / "m.py").write_text(
-            "def both(x):\n    return x\n\n\ndef shared(x):\n    return x\n\n\ndef slowly(x):\n    return x\n\n\n"
+            "def both(x):\n    return x\n\n\ndef shared(x):\n    return x\n\n\ndef slowly(x):\n   "
+            " return x\n\n\n"
             "def unnoticed(x):\n    return x\n\n\ndef unreached(x):\n    return x\n",
             "utf-8",
         )
         (tests / "test_m.py").write_text(
-            "import pytest\nfrom nnpipe.a import m\n\n\n@pytest.fixture(scope='module')\ndef made():\n"
-            "    return m.shared(1)\n\n\ndef test_uses_it_first(made):\n    assert m.both(2) == 2\n\n\n"
-            "def test_looks_at_it(made):\n    assert made == 1\n\n\ndef test_looks_nowhere():\n    m.unnoticed(1)\n\n\n"
+            "import pytest\nfrom nnpipe.a import m\n\n\n@pytest.fixture(scope='module')\ndef "
+            "made():\n"
+            "    return m.shared(1)\n\n\ndef test_uses_it_first(made):\n    assert m.both(2) == "
+            "2\n\n\n"
+            "def test_looks_at_it(made):\n    assert made == 1\n\n\ndef test_looks_nowhere():\n   "
+            " m.unnoticed(1)\n\n\n"
             "@pytest.mark.slow\ndef test_slowly():\n    assert m.slowly(3) == 3\n",
             "utf-8",
         )
-        assert mutations.main(["--root", str(tmp_path), "--mutations", "9", "--processes", "1"]) == 1
+        assert (
+            mutations.main(["--root", str(tmp_path), "--mutations", "9", "--processes", "1"]) == 1
+        )
         told = capsys.readouterr().out.splitlines()
         assert told[0] == "4 faults with seed 0; missed by all tests of their modules: 1 of return"
         rows = {line.split()[0]: line.split()[-1] for line in told[2:-1]}

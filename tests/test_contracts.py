@@ -1,7 +1,7 @@
 """Every component that comes with nnpipe is held to the contract of its interface by some test.
 
-Tests are read, not run: a test class derives from a contract, and names the component that it is for in its body, in a
-fixture of its module that it asks for, or in what it is parametrised with.
+Tests are read, not run: a test class derives from a contract, and names the component that it is
+for in its body, in a fixture of its module that it asks for, or in what it is parametrised with.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ CONTRACTS = {
 
 @cache
 def named_under(contract: str) -> frozenset[str]:
-    """Return every name in test classes that derive from a contract, and in the fixtures that these ask for."""
-    return frozenset(name for path in TESTS.rglob("test_*.py") for name in _named_in(path, contract))
+    """Return every name in test classes that derive from a contract, and in the fixtures that
+    these ask for.
+    """
+    return frozenset(
+        name for path in TESTS.rglob("test_*.py") for name in _named_in(path, contract)
+    )
 
 
 @cache
@@ -70,7 +74,9 @@ def _named_in(path: Path, contract: str) -> Iterator[str]:
                 yield name
                 # A variant of a component, made for the test, stands for it.
                 yield from (getattr(base, "id", "") for base in variants.get(name, ()))
-            for name in {argument.arg for argument in ast.walk(part) if isinstance(argument, ast.arg)} - seen:
+            for name in {
+                argument.arg for argument in ast.walk(part) if isinstance(argument, ast.arg)
+            } - seen:
                 seen.add(name)
                 if name in fixtures:
                     asked.append(fixtures[name])
@@ -83,7 +89,9 @@ def names_in(part: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("family", CONTRACTS)
 def test_every_component_has_its_contract_tested(family: str) -> None:
     covered = frozenset().union(*map(named_under, CONTRACTS[family]))
-    ours = {cls.__name__ for cls in components(FAMILIES[family]) if cls.__module__.startswith("nnpipe.")}
+    ours = {
+        cls.__name__ for cls in components(FAMILIES[family]) if cls.__module__.startswith("nnpipe.")
+    }
     assert ours
     assert sorted(ours - covered) == []
 

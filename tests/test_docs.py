@@ -30,7 +30,9 @@ from nnpipe.core.task import installed_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 # docs/changes.md is the copy of CHANGELOG.md that the site's last build left.
-IN_DOCS = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md") if path.name != "changes.md")
+IN_DOCS = sorted(
+    f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md") if path.name != "changes.md"
+)
 PAGES = ["README.md", "CHANGELOG.md", *IN_DOCS]
 ACME = ROOT / "tests" / "thirdparty" / "acme_nn" / "src"
 PATHS = os.pathsep.join((str(ROOT / "src"), str(ACME)))
@@ -47,7 +49,9 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page: its kind, further words after that, its text, and its first line's number."""
+    """A fenced block of a page: its kind, further words after that, its text, and its first
+    line's number.
+    """
 
     page: str
     line: int
@@ -70,7 +74,9 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
             start = number
         else:
             kind, *words = lines[start - 1][3:].split() or [""]
-            yield Block(page, start, kind, tuple(words), "\n".join(lines[start : number - 1]) + "\n")
+            yield Block(
+                page, start, kind, tuple(words), "\n".join(lines[start : number - 1]) + "\n"
+            )
             start = None
     assert start is None, f"{page}:{start}: a block without an end"
 
@@ -79,13 +85,21 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page, (ROOT / page).rea
 
 
 def of_kind(kind: str, word: str | None = None) -> list[Block]:
-    return [block for block in BLOCKS if block.kind == kind and (word is None or word in block.words)]
+    return [
+        block for block in BLOCKS if block.kind == kind and (word is None or word in block.words)
+    ]
 
 
 def commands_of(block: Block) -> list[list[str]]:
-    """Return the command lines of a console block, each as words; what follows without ``$`` is output."""
+    """Return the command lines of a console block, each as words; what follows without ``$`` is
+    output.
+    """
     joined = re.sub(r"\\\n\s*", "", block.text)
-    return [shlex.split(line[2:], comments=True) for line in joined.splitlines() if line.startswith("$ ")]
+    return [
+        shlex.split(line[2:], comments=True)
+        for line in joined.splitlines()
+        if line.startswith("$ ")
+    ]
 
 
 COMMANDS = [(block, words) for block in of_kind("console") for words in commands_of(block)]
@@ -102,14 +116,22 @@ def test_the_readme_has_at_most_600_words_and_a_picture() -> None:
 def test_the_readme_shows_what_its_example_prints() -> None:
     kinds = [block.kind for block in BLOCKS if block.page == "README.md"]
     assert kinds[:2] == ["python", "text"]
-    example, output = (block.text for block in BLOCKS if block.page == "README.md" and block.kind in ("python", "text"))
+    example, output = (
+        block.text
+        for block in BLOCKS
+        if block.page == "README.md" and block.kind in ("python", "text")
+    )
     for title in re.findall(r'"(onnx[\w-]*)"', example):
         assert re.search(rf"^{title} ", output, re.MULTILINE), title
 
 
 def test_no_page_calls_nnpipe_nn() -> None:
     """PyTorch's programs import ``nn`` from torch."""
-    assert [page for page in PAGES if re.search(r"import nnpipe as nn\b", (ROOT / page).read_text("utf-8"))] == []
+    assert [
+        page
+        for page in PAGES
+        if re.search(r"import nnpipe as nn\b", (ROOT / page).read_text("utf-8"))
+    ] == []
     assert "import nnpipe as" not in (ROOT / "README.md").read_text("utf-8")
 
 
@@ -123,7 +145,9 @@ def test_the_glossary_has_at_most_40_words_each_in_one_sentence() -> None:
     words = [word for word, _ in entries]
     assert 20 <= len(words) <= 40
     assert words == sorted(set(words), key=str.lower)
-    assert [text for _, text in entries if not text.endswith(".") or re.search(r"[.!?] ", text)] == []
+    assert [
+        text for _, text in entries if not text.endswith(".") or re.search(r"[.!?] ", text)
+    ] == []
 
 
 def test_other_pages_use_the_words_of_the_glossary() -> None:
@@ -187,18 +211,24 @@ def test_links_lead_somewhere() -> None:
 def test_anchors_lead_to_headings() -> None:
     lost = []
     for page in PAGES:
-        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", (ROOT / page).read_text("utf-8")):
+        for target, anchor in re.findall(
+            r"\]\(([^)#\s]*)#([^)]+)\)", (ROOT / page).read_text("utf-8")
+        ):
             if target.startswith("https://"):
                 continue
             other = (ROOT / page).parent / target if target else ROOT / page
             headings = re.findall(r"^#+ (.+)$", other.read_text("utf-8"), re.MULTILINE)
-            if anchor not in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}:
+            if anchor not in {
+                re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+            }:
                 lost.append(f"{page}: {target}#{anchor}")
     assert lost == []
 
 
 def test_the_table_of_interfaces_names_what_authors_write() -> None:
-    """Architecture lists the required and the optional methods of each interface; the classes decide."""
+    """Architecture lists the required and the optional methods of each interface; the classes
+    decide.
+    """
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     header = "| class | an author must write | and may write |"
     rows = page.partition(header)[2].split("\n\n")[0].strip().splitlines()[1:]
@@ -208,12 +238,16 @@ def test_the_table_of_interfaces_names_what_authors_write() -> None:
     }
     seen = set()
     for row in rows:
-        name, required, optional = ([*re.findall(r"`(\w+)`", cell)] for cell in row.strip("|").split("|"))
+        name, required, optional = (
+            [*re.findall(r"`(\w+)`", cell)] for cell in row.strip("|").split("|")
+        )
         cls = classes[name[0]]
         seen.add(name[0])
         written = {word for word in required if word in cls.__abstractmethods__}
         assert written == cls.__abstractmethods__, row
-        assert all(hasattr(cls, word) or word in cls.__annotations__ for word in (*required, *optional)), row
+        assert all(
+            hasattr(cls, word) or word in cls.__annotations__ for word in (*required, *optional)
+        ), row
         assert not set(optional) & cls.__abstractmethods__, row
     assert seen == set(classes)
 
@@ -229,11 +263,21 @@ def test_the_table_of_result_files_names_every_key() -> None:
 
 def test_the_table_of_evaluations_names_the_arrays_of_every_task() -> None:
     page = (ROOT / "docs" / "file-formats.md").read_text("utf-8")
-    rows = page.partition("| task | arrays | ragged arrays |")[2].split("\n\n")[0].strip().splitlines()[1:]
+    rows = (
+        page.partition("| task | arrays | ragged arrays |")[2]
+        .split("\n\n")[0]
+        .strip()
+        .splitlines()[1:]
+    )
     named = {words[0]: set(words[1:]) for words in (re.findall(r"`(\w+)`", row) for row in rows)}
     tasks = {task.name: task for task in installed_tasks(of_plugins=False)}
     assert named.keys() == tasks.keys()
-    assert [(name, array) for name, task in tasks.items() for array in task.arrays if array not in named[name]] == []
+    assert [
+        (name, array)
+        for name, task in tasks.items()
+        for array in task.arrays
+        if array not in named[name]
+    ] == []
 
 
 def test_the_table_of_pipeline_files_names_every_key() -> None:
@@ -245,7 +289,9 @@ def test_the_table_of_pipeline_files_names_every_key() -> None:
 
 
 def test_the_extras_that_pages_name_exist() -> None:
-    known = set(re.findall(r"^(\w+) = \[\"", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE))
+    known = set(
+        re.findall(r"^(\w+) = \[\"", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    )
     assert {"torch", "onnx", "report"} <= known
     for page in PAGES:
         for extras in re.findall(r"(?:nnpipe|\.)\[([\w,]+)\]", (ROOT / page).read_text("utf-8")):
@@ -275,7 +321,9 @@ def test_yaml_is_what_it_stands_for(block: Block) -> None:
 
     settings = parse_yaml(block.text, str(block))
     if "pipeline" in block.words:
-        pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(settings, schema())
+        pytest.importorskip("jsonschema", reason="jsonschema is not installed").validate(
+            settings, schema()
+        )
         check_pipeline(lambda: Pipeline.from_settings(settings))
 
 
@@ -297,7 +345,9 @@ def test_c_compiles_as_c99(block: Block, tmp_path: Path) -> None:
     source = tmp_path / "block.c"
     source.write_text(block.text, "utf-8")
     strict = ["-std=c99", "-pedantic", "-Wall", "-Werror", "-fsyntax-only"]
-    done = subprocess.run([compiler, *strict, str(source)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [compiler, *strict, str(source)], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -305,7 +355,9 @@ def test_c_compiles_as_c99(block: Block, tmp_path: Path) -> None:
 
 
 def snippets() -> dict[str, list[Block]]:
-    """Return the Python blocks that are to be run, by page; those with a source are compared instead."""
+    """Return the Python blocks that are to be run, by page; those with a source are compared
+    instead.
+    """
     found: dict[str, list[Block]] = {}
     for block in of_kind("python"):
         if not any(word.startswith("source=") for word in block.words):
@@ -323,24 +375,48 @@ def warm_python() -> Iterator[WarmPython]:
 
 # Pages that train, compile or start others' suites, as tests of what they are about do.
 LONG_PAGES = {
-    "README.md", "docs/adding-a-framework.md", "docs/agreement.md", "docs/architecture-search.md",
-    "docs/architecture.md", "docs/callbacks.md", "docs/codegen.md", "docs/file-formats.md", "docs/layers.md",
-    "docs/arrays.md", "docs/devices.md", "docs/input-pipelines.md", "docs/measuring.md", "docs/models-from-outside.md",
-    "docs/onnx.md", "docs/plugins.md", "docs/reduce.md", "docs/searching.md", "docs/sweeping.md", "docs/training.md",
-}  # fmt: skip
+    "README.md",
+    "docs/adding-a-framework.md",
+    "docs/agreement.md",
+    "docs/architecture-search.md",
+    "docs/architecture.md",
+    "docs/callbacks.md",
+    "docs/codegen.md",
+    "docs/file-formats.md",
+    "docs/layers.md",
+    "docs/arrays.md",
+    "docs/devices.md",
+    "docs/input-pipelines.md",
+    "docs/measuring.md",
+    "docs/models-from-outside.md",
+    "docs/onnx.md",
+    "docs/plugins.md",
+    "docs/reduce.md",
+    "docs/searching.md",
+    "docs/sweeping.md",
+    "docs/training.md",
+}
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow if page in LONG_PAGES else ()) for page in snippets()]
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page in LONG_PAGES else ())
+        for page in snippets()
+    ],
 )
 def test_python_of_a_page_runs(page: str, tmp_path: Path, warm_python: WarmPython) -> None:
     text = ""
     for block in snippets()[page]:
-        text += "\n" * (block.line - text.count("\n")) + block.text  # tracebacks show the page's line numbers
+        # tracebacks show the page's line numbers
+        text += "\n" * (block.line - text.count("\n")) + block.text
     for framework in ("torch", "tensorflow", "onnxruntime"):
-        if importlib.util.find_spec(framework) is None and re.search(rf"{framework}", text, re.IGNORECASE):
+        if importlib.util.find_spec(framework) is None and re.search(
+            rf"{framework}", text, re.IGNORECASE
+        ):
             pytest.skip(f"{framework} is not installed")
-    script = tmp_path / f"page_{Path(page).stem}.py"  # no page may hide the package that it is about
+    # no page may hide the package that it is about
+    script = tmp_path / f"page_{Path(page).stem}.py"
     script.write_text(text, "utf-8")
     done = warm_python.run(script, tmp_path, 280)
     assert done.returncode == 0, done.stderr
@@ -349,7 +425,12 @@ def test_python_of_a_page_runs(page: str, tmp_path: Path, warm_python: WarmPytho
 def python(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
     )
 
 
@@ -368,7 +449,11 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
     from nnpipe.core.registry import ENTRY_POINTS
 
     def with_acme(**selection: Any) -> list[EntryPoint]:
-        ours = [EntryPoint("acme", "acme_nn", ENTRY_POINTS)] if selection.get("group") == ENTRY_POINTS else []
+        ours = (
+            [EntryPoint("acme", "acme_nn", ENTRY_POINTS)]
+            if selection.get("group") == ENTRY_POINTS
+            else []
+        )
         return [*entry_points(**selection), *ours]
 
     monkeypatch.syspath_prepend(str(ACME))
@@ -377,7 +462,9 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def language_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Run in a folder with a model of transformers and one of onnxruntime-genai, which commands tell by their files."""
+    """Run in a folder with a model of transformers and one of onnxruntime-genai, which commands
+    tell by their files.
+    """
     for folder, file in (("llama", "config.json"), ("llama-int4", "genai_config.json")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / file).write_text('{"architectures": ["LlamaForCausalLM"]}', "utf-8")
@@ -385,7 +472,9 @@ def language_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def read_command(words: list[str]) -> None:
-    """Let a scenario read its command line with its own parser, and stop it there; raises ConfigError for a fault."""
+    """Let a scenario read its command line with its own parser, and stop it there; raises
+    ConfigError for a fault.
+    """
     scenario = import_module(f"nnpipe.scenarios.{words[0]}")
     real_parse = scenario.parse
 
@@ -418,7 +507,9 @@ def check_command(words: list[str]) -> None:
         assert (ROOT / words[1]).is_file(), words
     elif words[0] == "export":
         name = words[1].partition("=")[0]
-        assert any(f'"{name}"' in path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")), words
+        assert any(
+            f'"{name}"' in path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")
+        ), words
     elif words[0] == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
         assert set(words[1:]) <= set(targets), words
@@ -426,8 +517,12 @@ def check_command(words: list[str]) -> None:
         assert words[:2] == ["pip", "install"], f"a command that nobody checks: {words}"
 
 
-@pytest.mark.parametrize(("block", "words"), COMMANDS, ids=lambda value: value if isinstance(value, Block) else None)
-def test_commands_are_understood(block: Block, words: list[str], request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("block", "words"), COMMANDS, ids=lambda value: value if isinstance(value, Block) else None
+)
+def test_commands_are_understood(
+    block: Block, words: list[str], request: pytest.FixtureRequest
+) -> None:
     for word, fixture in (("acme", "acme"), ("folders", "language_models")):
         if word in block.words:
             request.getfixturevalue(fixture)
@@ -450,11 +545,17 @@ def test_a_wrong_command_would_be_noticed(line: str) -> None:
 
 def prose_of(page: str) -> str:
     """Return a page's text without its fenced blocks."""
-    return re.sub(r"^```.*?^```$", "", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(
+        r"^```.*?^```$", "", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 def test_commands_within_sentences_are_understood(acme: None) -> None:
-    lines = [line for page in PAGES for line in re.findall(r"`(nnpipe [a-z_]+[^`]*|make [\w-]+)`", prose_of(page))]
+    lines = [
+        line
+        for page in PAGES
+        for line in re.findall(r"`(nnpipe [a-z_]+[^`]*|make [\w-]+)`", prose_of(page))
+    ]
     assert len(lines) > 5
     for line in lines:
         if not re.search(r"\b[A-Z]{3,}\b", line):  # CLASS and the like stand for something
@@ -462,7 +563,11 @@ def test_commands_within_sentences_are_understood(acme: None) -> None:
 
 
 def test_units_of_systemd_start_commands_that_exist() -> None:
-    lines = [line for block in of_kind("text") for line in re.findall(r"^ExecStart=\S*/(nnpipe .*)$", block.text, re.M)]
+    lines = [
+        line
+        for block in of_kind("text")
+        for line in re.findall(r"^ExecStart=\S*/(nnpipe .*)$", block.text, re.M)
+    ]
     assert lines
     for line in lines:
         check_command(shlex.split(line))
@@ -476,7 +581,14 @@ def test_options_within_sentences_exist() -> None:
     from nnpipe.scenarios._cli.index import scenarios
     from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
-    options = (TrainingOptions, MeasureOptions, LoadOptions, VerifyOptions, RemoteOptions, ServerOptions)
+    options = (
+        TrainingOptions,
+        MeasureOptions,
+        LoadOptions,
+        VerifyOptions,
+        RemoteOptions,
+        ServerOptions,
+    )
     known = {"--verbosity", "--help"}
     for base in FAMILIES.values():
         for cls in (*options, *components(base)):
@@ -495,10 +607,11 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 LEFT = {
-    "docs/index.md": "report.html", "docs/plugins.md": "tried/index.html",
+    "docs/index.md": "report.html",
+    "docs/plugins.md": "tried/index.html",
     "docs/codegen.md": "train_digits_keras.py",
     "docs/architecture-search.md": "build/architectures/trials/1/network.yaml",
-}  # fmt: skip
+}
 """What the commands of a page leave."""
 
 TOLD = {"docs/tasks.md": "segmentation"}
@@ -508,11 +621,20 @@ TOLD = {"docs/tasks.md": "segmentation"}
 @pytest.mark.slow
 @pytest.mark.parametrize("page", sorted({block.page for block in of_kind("console", "run")}))
 def test_the_commands_of_a_page_do_what_they_say(page: str, tmp_path: Path) -> None:
-    for package in ("torch", "onnx", "onnxruntime", "onnxscript", "matplotlib", "jinja2", "tensorboardX"):
+    for package in (
+        "torch",
+        "onnx",
+        "onnxruntime",
+        "onnxscript",
+        "matplotlib",
+        "jinja2",
+        "tensorboardX",
+    ):
         pytest.importorskip(package, reason=f"{package} is not installed")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     done = python(["-c", "\n".join(block.text for block in snippets().get(page, []))], tmp_path)
-    assert done.returncode == 0, done.stderr  # commands may take files that the page's Python writes
+    # commands may take files that the page's Python writes
+    assert done.returncode == 0, done.stderr
     printed = ""
     for block in of_kind("console", "run"):
         if block.page == page:

@@ -13,12 +13,43 @@ import nnpipe
 
 # Those of what compiles or measures: tests/workflows/test_examples.py runs them.
 WORK = {
-    "benchmark", "compare", "compare_models", "compare_pipeline", "compile", "conformance", "explain", "gate",
-    "measure", "mix", "onnx_support", "read_ceilings", "read_sweep", "roofline", "run_pipeline", "sweep", "testrun",
-    "verify", "Choice", "ComparisonResult", "ConformanceResult", "ExplainResult", "GateResult", "Measurement",
-    "MixResult", "ONNXSupport", "PipelineResult", "RooflineResult", "SweepResult", "TestrunResult", "VerifyResult",
-    "KernelTable", "PredictResult", "learn_kernels", "predict", "read_kernels",
-}  # fmt: skip
+    "benchmark",
+    "compare",
+    "compare_models",
+    "compare_pipeline",
+    "compile",
+    "conformance",
+    "explain",
+    "gate",
+    "measure",
+    "mix",
+    "onnx_support",
+    "read_ceilings",
+    "read_sweep",
+    "roofline",
+    "run_pipeline",
+    "sweep",
+    "testrun",
+    "verify",
+    "Choice",
+    "ComparisonResult",
+    "ConformanceResult",
+    "ExplainResult",
+    "GateResult",
+    "Measurement",
+    "MixResult",
+    "ONNXSupport",
+    "PipelineResult",
+    "RooflineResult",
+    "SweepResult",
+    "TestrunResult",
+    "VerifyResult",
+    "KernelTable",
+    "PredictResult",
+    "learn_kernels",
+    "predict",
+    "read_kernels",
+}
 NAMES = sorted(set(nnpipe.__all__) - {"__version__"})
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -27,14 +58,17 @@ def example_of(name: str) -> doctest.DocTest:
     """Return the example of a public name, without those of its methods."""
     thing = getattr(nnpipe, name)
     globs = {**vars(sys.modules[thing.__module__]), name: thing}
-    (found,) = doctest.DocTestFinder(recurse=False, exclude_empty=False).find(thing, name, globs=globs)
+    (found,) = doctest.DocTestFinder(recurse=False, exclude_empty=False).find(
+        thing, name, globs=globs
+    )
     return found
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_public_name_has_an_example(name: str) -> None:
     assert "\nExamples\n--------\n" in (inspect.getdoc(getattr(nnpipe, name)) or "")
-    assert vars(getattr(nnpipe, name)).get("__doc__", getattr(nnpipe, name).__doc__)  # its own, no base class's
+    # its own, no base class's
+    assert vars(getattr(nnpipe, name)).get("__doc__", getattr(nnpipe, name).__doc__)
     assert example_of(name).examples
 
 

@@ -29,7 +29,9 @@ FOLDER = Path(__file__).resolve().parents[1] / "examples"
 BREADTH = FOLDER / "breadth.yaml"
 LANGUAGE_MODELS = FOLDER / "tiny_language_model.yaml"
 TASKS = sorted((FOLDER / "tasks").glob("*.yaml"))
-PIPELINES = sorted(path for path in FOLDER.glob("*.yaml") if "candidates" in read_settings(path)) + TASKS
+PIPELINES = (
+    sorted(path for path in FOLDER.glob("*.yaml") if "candidates" in read_settings(path)) + TASKS
+)
 
 
 def pipeline_of(path: Path) -> Pipeline:
@@ -66,7 +68,9 @@ def test_the_example_of_a_sweep_is_one_that_editors_find_no_fault_with() -> None
 
 @pytest.mark.parametrize("network", ["CNN", "MobileNetV2"])
 @pytest.mark.parametrize("family", [ModelCompiler, Runtime], ids=["compilers", "runtimes"])
-def test_a_small_and_a_large_network_go_through_all_there_are(network: str, family: type[Component]) -> None:
+def test_a_small_and_a_large_network_go_through_all_there_are(
+    network: str, family: type[Component]
+) -> None:
     used = {
         type(part)
         for model in (*pipeline_of(BREADTH).models, *pipeline_of(LANGUAGE_MODELS).models)
@@ -75,7 +79,8 @@ def test_a_small_and_a_large_network_go_through_all_there_are(network: str, fami
         for part in parts_of(candidate)
     }
     ours = {cls for cls in components(family) if cls.__module__.startswith("nnpipe.")}
-    # A program from an ONNX file is measured as the one that PyTorch exports; examples/declared.yaml makes one.
+    # A program from an ONNX file is measured as the one that PyTorch exports;
+    # examples/declared.yaml makes one.
     assert {cls.__name__ for cls in ours - used} == {"ONNXToTorch"} & {cls.__name__ for cls in ours}
 
 
@@ -95,13 +100,22 @@ def test_the_page_of_measurements_has_a_row_for_every_way() -> None:
     page = (BREADTH.parents[1] / "docs" / "breadth.md").read_text("utf-8")
     for model in pipeline_of(BREADTH).models:
         section = page.partition(f"\n### {model.title}\n")[2].partition("\n#")[0]
-        rows = [line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if line.startswith("| ")]
+        rows = [
+            line.split(" | ")[0].removeprefix("| ")
+            for line in section.splitlines()
+            if line.startswith("| ")
+        ]
         ways = [candidate.title.removeprefix(f"{model.title}: ") for candidate in model.candidates]
         assert rows[2:] == ways
 
 
 def test_every_task_has_a_pipeline_and_its_rows_on_the_page_of_measurements() -> None:
-    rows = (BREADTH.parents[1] / "docs" / "breadth.md").read_text("utf-8").partition("<!-- tasks -->")[2].splitlines()
+    rows = (
+        (BREADTH.parents[1] / "docs" / "breadth.md")
+        .read_text("utf-8")
+        .partition("<!-- tasks -->")[2]
+        .splitlines()
+    )
     firsts = {row.split(" | ")[0].removeprefix("| ") for row in rows if row.startswith("| ")}
     assert {path.stem.replace("_", " ") for path in TASKS} - firsts == set()
     done = {pipeline_of(path).dataset.spec.task for path in TASKS}

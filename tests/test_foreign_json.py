@@ -1,4 +1,6 @@
-"""JSON from outside is read by the one reader that has bounds; other readers are of what nnpipe wrote a moment ago."""
+"""JSON from outside is read by the one reader that has bounds; other readers are of what nnpipe
+wrote a moment ago.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def readers() -> set[str]:
 
 
 def test_json_from_outside_is_read_with_bounds() -> None:
-    unknown = [module for module in readers() if not any(module.startswith(each) for each in OTHERS)]
+    unknown = [
+        module for module in readers() if not any(module.startswith(each) for each in OTHERS)
+    ]
     assert unknown == [], "use nnpipe.core.bounded_json"
 
 

@@ -42,9 +42,12 @@ def test_what_is_not_there_is_said_as_python_says_it() -> None:
 def test_importing_it_imports_nothing_else() -> None:
     probe = (
         "import sys, json; before = set(sys.modules); import nnpipe; dir(nnpipe); "
-        "print(json.dumps(sorted(name for name in set(sys.modules) - before if sys.modules[name] is not None)))"
+        "print(json.dumps(sorted(name for name in set(sys.modules) - before if sys.modules[name] "
+        "is not None)))"
     )
-    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True
+    )
     assert json.loads(found.stdout) == ["nnpipe", "nnpipe.core", "nnpipe.core.telemetry"]
 
 
@@ -53,5 +56,7 @@ def test_its_names_need_no_framework() -> None:
         "import sys, json, nnpipe; [getattr(nnpipe, name) for name in nnpipe.__all__]; "
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     )
-    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True
+    )
     assert not set(HEAVY) & set(json.loads(found.stdout))

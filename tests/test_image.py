@@ -42,19 +42,28 @@ def options(words: list[str]) -> argparse.Namespace:
 
 def test_nothing_is_run_while_it_is_built() -> None:
     known = {"FROM", "ARG", "COPY", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}
-    assert {line.split()[0] for line in TEXT.splitlines() if line and not line.startswith("#")} == known
+    assert {
+        line.split()[0] for line in TEXT.splitlines() if line and not line.startswith("#")
+    } == known
 
 
 def test_the_bundles_are_for_the_processors_python_and_library_of_the_base() -> None:
     version, release = re.fullmatch(r"python:(3\.\d+)-slim-(\w+)", instruction("FROM")).groups()  # type: ignore[union-attr]
-    commands = [shlex.split(line)[2:] for line in re.findall(r"^#   (nnpipe target bundle .*)$", TEXT, re.MULTILINE)]
+    commands = [
+        shlex.split(line)[2:]
+        for line in re.findall(r"^#   (nnpipe target bundle .*)$", TEXT, re.MULTILINE)
+    ]
     found = {Path(words[1]).name: options(words) for words in commands}
     assert {name: given.machine for name, given in found.items()} == MACHINES
     for given in found.values():
         assert (given.python_version, given.glibc) == (version, GLIBC[release])
     (built,) = re.findall(r"^#   docker buildx build (.*)$", TEXT, re.MULTILINE)
-    assert {name.removeprefix("linux/") for name in re.findall(r"linux/\w+", built)} == set(MACHINES)
-    assert built.split()[-1] == Path(commands[0][1]).parent.name, "the bundles lie in the folder that is built from"
+    assert {name.removeprefix("linux/") for name in re.findall(r"linux/\w+", built)} == set(
+        MACHINES
+    )
+    assert built.split()[-1] == Path(commands[0][1]).parent.name, (
+        "the bundles lie in the folder that is built from"
+    )
 
 
 def test_the_server_takes_the_words_of_the_recipe() -> None:
@@ -69,9 +78,16 @@ def test_the_server_takes_the_words_of_the_recipe() -> None:
 
 
 @pytest.mark.slow
-def test_a_bundle_serves_with_the_words_of_the_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bundle_serves_with_the_words_of_the_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bundle, bare = tmp_path / "image" / "this", tmp_path / "bare"
-    here = ["--machine", platform.machine(), "--python-version", ".".join(map(str, sys.version_info[:2]))]
+    here = [
+        "--machine",
+        platform.machine(),
+        "--python-version",
+        ".".join(map(str, sys.version_info[:2])),
+    ]
     if target.main(["bundle", str(bundle), "ONNXRuntime", *here]):
         pytest.skip(f"no index of packages here: {capsys.readouterr().err}")
     assert target.main(["bundle", str(bundle), "ONNXRuntime", *here]) == 2
@@ -81,12 +97,19 @@ def test_a_bundle_serves_with_the_words_of_the_recipe(tmp_path: Path, capsys: py
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = [*json.loads(instruction("ENTRYPOINT")), *json.loads(instruction("CMD"))]
-    places = {"python": str(bare / "bin" / "python"), "0.0.0.0": "127.0.0.1", instruction("EXPOSE"): str(port)}
+    places = {
+        "python": str(bare / "bin" / "python"),
+        "0.0.0.0": "127.0.0.1",
+        instruction("EXPOSE"): str(port),
+    }
     places["/token"] = str(tmp_path / "token")
     server = subprocess.Popen(
-        [places.get(word, word) for word in words], stdout=subprocess.PIPE, text=True, cwd=tmp_path,
+        [places.get(word, word) for word in words],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(bundle)},
-    )  # fmt: skip
+    )
     try:
         assert server.stdout is not None
         assert "is served at" in server.stdout.readline()

@@ -16,8 +16,12 @@ SOURCE = ROOT / "src" / "nnpipe"
 ASIDE = {"testing": {"core", "protocols", "training", "layers", "codegen", "compilers"}}
 """Packages beside the table: what each may import, while nothing may import them."""
 
-CIRCLES = [{f"nnpipe.training.sequences.{name}" for name in ("sequence", "map", "regroup", "reservoir")}]
-"""Circles that are meant: a sequence's methods, such as ``map``, make stages, which are sequences themselves."""
+CIRCLES = [
+    {f"nnpipe.training.sequences.{name}" for name in ("sequence", "map", "regroup", "reservoir")}
+]
+"""Circles that are meant: a sequence's methods, such as ``map``, make stages, which are
+sequences themselves.
+"""
 
 CIRCLES_OF_TYPES = {
     ("nnpipe.codegen.graph", "nnpipe.codegen.description"),
@@ -37,7 +41,9 @@ CIRCLES_OF_TYPES = {
     ("nnpipe.modelwrappers.frameworks.pytorch_training", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.training.final_weights", "nnpipe.training.fit"),
 }
-"""Imports for type checkers alone that close a circle: a part that is handed the whole it belongs to."""
+"""Imports for type checkers alone that close a circle: a part that is handed the whole it
+belongs to.
+"""
 
 FIRST_OF_ALL = {"nnpipe.core.telemetry"}
 """What `import nnpipe` itself runs, before any other module; it imports nothing of nnpipe."""
@@ -77,7 +83,9 @@ def modules(source: Path) -> dict[str, Path]:
 
 @functools.cache  # to parse all modules takes seconds
 def imports(source: Path) -> tuple[Import, ...]:
-    """Find every import of a module of this package in it: at the top, in a function, or for types only."""
+    """Find every import of a module of this package in it: at the top, in a function, or for
+    types only.
+    """
     return tuple(_imports(source))
 
 
@@ -88,7 +96,9 @@ def _imports(source: Path) -> Iterator[Import]:
         for node, for_types in _nodes(ast.parse(path.read_text("utf-8"))):
             for name in _imported(node, package, known):
                 if name.partition(".")[0] == source.name:
-                    yield Import(module, name, f"{path.relative_to(source.parent)}:{node.lineno}", for_types)
+                    yield Import(
+                        module, name, f"{path.relative_to(source.parent)}:{node.lineno}", for_types
+                    )
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
@@ -98,7 +108,9 @@ def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
         node, hidden = waiting.pop()
         yield node, hidden
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            waiting += [(child, True) for child in node.body] + [(child, hidden) for child in node.orelse]
+            waiting += [(child, True) for child in node.body] + [
+                (child, hidden) for child in node.orelse
+            ]
         else:
             waiting += [(child, hidden) for child in ast.iter_child_nodes(node)]
 
@@ -129,7 +141,9 @@ def circles(links: Iterable[tuple[str, str]]) -> list[set[str]]:
 def run_time_circles(source: Path) -> list[set[str]]:
     """Find the circles of imports that are carried out, inside functions too."""
     known = modules(source)
-    links = [(i.importer, i.imported) for i in imports(source) if not i.for_types and i.imported in known]
+    links = [
+        (i.importer, i.imported) for i in imports(source) if not i.for_types and i.imported in known
+    ]
     return circles(link for link in links if source.name not in link and link[0] != link[1])
 
 
@@ -138,18 +152,28 @@ def circles_of_types(source: Path) -> set[tuple[str, str]]:
     found = {(i.importer, i.imported): i for i in imports(source)}
     carried_out = {(i.importer, i.imported) for i in imports(source) if not i.for_types}
     joined = circles(link for link in found if source.name not in link and link[0] != link[1])
-    return {link for link in found if link not in carried_out and any({*link} <= circle for circle in joined)}
+    return {
+        link
+        for link in found
+        if link not in carried_out and any({*link} <= circle for circle in joined)
+    }
 
 
 def private_imports(paths: Iterable[Path], known: dict[str, Path]) -> list[str]:
-    """List the imports of private modules, whose names begin with an underscore, from outside their package."""
+    """List the imports of private modules, whose names begin with an underscore, from outside
+    their package.
+    """
     found = []
     names = {path: module for module, path in known.items()}
     for path in paths:
         module = names.get(path, "")
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         text = path.read_text("utf-8")
-        blocks = [text] if path.suffix == ".py" else [b.partition("```")[0] for b in text.split("```python\n")[1:]]
+        blocks = (
+            [text]
+            if path.suffix == ".py"
+            else [b.partition("```")[0] for b in text.split("```python\n")[1:]]
+        )
         for block in blocks:
             try:
                 tree = ast.parse(block)
@@ -158,8 +182,16 @@ def private_imports(paths: Iterable[Path], known: dict[str, Path]) -> list[str]:
             for node in ast.walk(tree):
                 for name in _imported(node, package, known):
                     parts = name.split(".")
-                    private = [at for at, part in enumerate(parts) if part.startswith("_") and not part.endswith("__")]
-                    if parts[0] == "nnpipe" and private and layer_of(module) not in (parts[1], "__main__"):
+                    private = [
+                        at
+                        for at, part in enumerate(parts)
+                        if part.startswith("_") and not part.endswith("__")
+                    ]
+                    if (
+                        parts[0] == "nnpipe"
+                        and private
+                        and layer_of(module) not in (parts[1], "__main__")
+                    ):
                         found.append(f"{path.name}: {name} is private")
     return found
 
@@ -173,16 +205,23 @@ def _imported(node: ast.AST, package: str, known: dict[str, Path]) -> list[str]:
             outer = package.split(".")[: len(package.split(".")) - node.level + 1]
             base = ".".join([*outer, *filter(None, [node.module])])
         # `from nnpipe import measuring` names a package, `from nnpipe import __version__` does not.
-        return [f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base for alias in node.names]
+        return [
+            f"{base}.{alias.name}" if f"{base}.{alias.name}" in known else base
+            for alias in node.names
+        ]
     if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        called = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
         if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
             return [node.args[0].value]
     return []
 
 
 def layer_of(module: str) -> str:
-    """Name the layer of a module: its package, or the module's own name where it lies in the root."""
+    """Name the layer of a module: its package, or the module's own name where it lies in the
+    root.
+    """
     return [*module.split("."), ""][1]
 
 
@@ -210,8 +249,16 @@ def heavy_imports_of_core(source: Path) -> list[str]:
     found = []
     for module, path in modules(source / "core").items():
         for node in _executed(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or "nnpipe"]
-            found += [f"{module}: {name}" for name in names if name.partition(".")[0] not in CORE_MAY_IMPORT]
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or "nnpipe"]
+            )
+            found += [
+                f"{module}: {name}"
+                for name in names
+                if name.partition(".")[0] not in CORE_MAY_IMPORT
+            ]
     return found
 
 
@@ -253,7 +300,10 @@ def test_circles_of_types_are_named() -> None:
 def test_private_modules_are_imported_by_their_own_package_alone() -> None:
     known = modules(SOURCE)
     outside = [
-        p for folder in ("docs", "examples") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".py", ".md")
+        p
+        for folder in ("docs", "examples")
+        for p in sorted((ROOT / folder).rglob("*"))
+        if p.suffix in (".py", ".md")
     ]
     assert private_imports([*outside, *known.values()], known) == []
 
@@ -278,15 +328,31 @@ TABLE = {"core": 0, "measuring": 1, "datasets": 3, "runtimes": 3, "scenarios": 4
     ("module", "line", "fault"),
     [
         ("core/a.py", "import nnpipe.measuring.run", "core may not import measuring"),
-        ("datasets/a.py", "def f():\n    from nnpipe.runtimes import x", "datasets may not import runtimes"),
+        (
+            "datasets/a.py",
+            "def f():\n    from nnpipe.runtimes import x",
+            "datasets may not import runtimes",
+        ),
         ("datasets/a.py", "from nnpipe import runtimes", "datasets may not import runtimes"),
         ("datasets/a.py", "from ..runtimes.x import y", "datasets may not import runtimes"),
         ("datasets/a.py", "from .. import runtimes", "datasets may not import runtimes"),
-        ("measuring/a.py", "from nnpipe.workflows.candidates.stages import z", "measuring may not import workflows"),
-        ("measuring/a.py", "from importlib import import_module\nimport_module('nnpipe.testing.x')", "import testing"),
+        (
+            "measuring/a.py",
+            "from nnpipe.workflows.candidates.stages import z",
+            "measuring may not import workflows",
+        ),
+        (
+            "measuring/a.py",
+            "from importlib import import_module\nimport_module('nnpipe.testing.x')",
+            "import testing",
+        ),
         ("testing/a.py", "from nnpipe.measuring import run", "testing may not import measuring"),
         ("__init__.py", "from nnpipe.core import errors", "nnpipe may not import core"),
-        ("core/a.py", "if TYPE_CHECKING:\n    from nnpipe.measuring import run", "core may not import measuring"),
+        (
+            "core/a.py",
+            "if TYPE_CHECKING:\n    from nnpipe.measuring import run",
+            "core may not import measuring",
+        ),
         ("scenarios/a.py", "import nnpipe.newcomer.x", "scenarios may not import newcomer"),
     ],
 )
@@ -303,7 +369,8 @@ def test_a_forbidden_import_is_noticed(tree: Path, module: str, line: str, fault
         ("measuring/a.py", "from nnpipe.core.errors import NNPipeError"),
         (
             "scenarios/a.py",
-            "from nnpipe.datasets import x\nfrom ..measuring import run\nfrom nnpipe import __version__",
+            "from nnpipe.datasets import x\nfrom ..measuring import run\nfrom nnpipe import "
+            "__version__",
         ),
         ("testing/a.py", "from nnpipe.core import x\nfrom nnpipe.testing.b import y"),
         ("__main__.py", "from nnpipe.scenarios._cli.index import scenarios"),
@@ -316,7 +383,9 @@ def test_an_allowed_import_passes(tree: Path, module: str, line: str) -> None:
     assert heavy_imports_of_core(tree) == []
 
 
-@pytest.mark.parametrize("line", ["import torch", "def f():\n    import yaml", "from psutil import cpu_count"])
+@pytest.mark.parametrize(
+    "line", ["import torch", "def f():\n    import yaml", "from psutil import cpu_count"]
+)
 def test_a_heavy_import_in_the_core_is_noticed(tree: Path, line: str) -> None:
     (tree / "core" / "a.py").write_text(line + "\n", "utf-8")
     assert len(heavy_imports_of_core(tree)) == 1
@@ -335,13 +404,20 @@ def test_a_circle_is_noticed_also_through_functions_and_other_modules(tree: Path
 
 def test_a_circle_of_types_is_no_circle_at_run_time_and_is_noticed(tree: Path) -> None:
     (tree / "core" / "a.py").write_text("from nnpipe.core import b\n", "utf-8")
-    (tree / "core" / "b.py").write_text("if TYPE_CHECKING:\n    from nnpipe.core.a import A\n", "utf-8")
+    (tree / "core" / "b.py").write_text(
+        "if TYPE_CHECKING:\n    from nnpipe.core.a import A\n", "utf-8"
+    )
     assert run_time_circles(tree) == []
     assert circles_of_types(tree) == {("nnpipe.core.b", "nnpipe.core.a")}
 
 
 @pytest.mark.parametrize(
-    "line", ["from nnpipe.core import _a", "from nnpipe.core._a import x", "def f():\n    import nnpipe.core._a"]
+    "line",
+    [
+        "from nnpipe.core import _a",
+        "from nnpipe.core._a import x",
+        "def f():\n    import nnpipe.core._a",
+    ],
 )
 def test_a_private_import_across_packages_or_from_a_page_is_noticed(tree: Path, line: str) -> None:
     (tree / "core" / "_a.py").write_text("", "utf-8")

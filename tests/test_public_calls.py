@@ -1,4 +1,6 @@
-"""A value of a wrong kind, for each argument of each function and class in the documentation, is refused by name."""
+"""A value of a wrong kind, for each argument of each function and class in the documentation, is
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^\s*from (nnpipe[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
-# Values that our own code makes, and the parts of scripts, which take anything so that ``check`` can tell all at once.
+# Values that our own code makes, and the parts of scripts, which take anything so that ``check``
+# can tell all at once.
 MADE = (
     "measuring.run.",
     "measuring.series.",
@@ -42,13 +45,21 @@ class Wrong:
 
 
 def documented() -> dict[str, Any]:
-    """Return the functions of the front door, and what pages and examples import but for components and constants."""
+    """Return the functions of the front door, and what pages and examples import but for
+    components and constants.
+    """
     found = {}
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]:
+    for page in [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "examples").glob("*.py")),
+    ]:
         for module, names in IMPORT.findall(page.read_text("utf-8")):
             for name in re.findall(r"\w+", re.sub(r"\bas \w+|#.*", "", names)):
                 thing = getattr(import_module(module), name)
-                if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, (Component, Exception))):
+                if callable(thing) and not (
+                    inspect.isclass(thing) and issubclass(thing, (Component, Exception))
+                ):
                     found[f"{module}.{name}"] = thing
     for name in nnpipe.__all__:
         if inspect.isfunction(thing := getattr(nnpipe, name)):
@@ -74,7 +85,13 @@ def fitting(hint: Any) -> Any:
     if inspect.isclass(origin):
         if issubclass(origin, tuple):
             return tuple(map(fitting, parts)) if parts and Ellipsis not in parts else ()
-        return {} if issubclass(origin, collections.abc.Mapping) else np.zeros(1) if origin is np.ndarray else []
+        return (
+            {}
+            if issubclass(origin, collections.abc.Mapping)
+            else np.zeros(1)
+            if origin is np.ndarray
+            else []
+        )
     made = {int: 1, float: 1.0, str: "x", bool: True, bytes: b"x", Path: Path("x")}
     return made[hint] if hint in made else mock.Mock(spec=hint if inspect.isclass(hint) else None)
 
@@ -89,14 +106,18 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("thing", "name"), [*cases()])
-def test_a_wrong_kind_is_refused_by_name(thing: Any, name: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_wrong_kind_is_refused_by_name(
+    thing: Any, name: str, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     hints = dict(_hints(thing))
     called = thing.__init__ if inspect.isclass(thing) else thing
     needed = [
         p.name
         for p in inspect.signature(called).parameters.values()
-        if p.default is p.empty and p.name not in ("self", name) and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        if p.default is p.empty
+        and p.name not in ("self", name)
+        and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     given = {each: fitting(hints.get(each, Any)) for each in needed}
     if inspect.isabstract(thing):

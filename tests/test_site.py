@@ -1,4 +1,6 @@
-"""The site builds without a warning, asks nobody for anything, is searched with success; its examples run."""
+"""The site builds without a warning, asks nobody for anything, is searched with success; its
+examples run.
+"""
 
 from __future__ import annotations
 
@@ -42,19 +44,27 @@ def test_each_page_stands_in_the_contents_once(monkeypatch: pytest.MonkeyPatch) 
     contents = module("pages", monkeypatch).contents()
     listed = [page for pages in contents.values() for page in pages]
     there = {
-        path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md") if "_build" not in path.parts
+        path.relative_to(DOCS).with_suffix("").as_posix()
+        for path in DOCS.rglob("*.md")
+        if "_build" not in path.parts
     }
     assert sorted(listed) == sorted({*there, "changes", "api/index"} - {"index"})
 
 
-def test_the_contents_have_the_purposes_of_the_help_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_contents_have_the_purposes_of_the_help_in_the_same_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     headings = [heading.lower() for heading in module("pages", monkeypatch).contents()]
     assert [heading for heading in headings if heading in PURPOSES] == list(PURPOSES)
 
 
 def test_no_page_has_the_name_of_one_that_sphinx_writes() -> None:
     """Sphinx writes its own pages last, over ours."""
-    assert {path.stem for path in DOCS.glob("*.md")} & {"search", "genindex", "py-modindex"} == set()
+    assert {path.stem for path in DOCS.glob("*.md")} & {
+        "search",
+        "genindex",
+        "py-modindex",
+    } == set()
 
 
 def test_the_whole_check_builds_the_site_after_the_rest() -> None:
@@ -63,44 +73,81 @@ def test_the_whole_check_builds_the_site_after_the_rest() -> None:
 
 
 def test_five_kinds_of_readers_find_a_path() -> None:
-    section = (DOCS / "index.md").read_text("utf-8").partition("## Where to begin\n")[2].partition("\n## ")[0]
+    section = (
+        (DOCS / "index.md")
+        .read_text("utf-8")
+        .partition("## Where to begin\n")[2]
+        .partition("\n## ")[0]
+    )
     rows = re.findall(r"^\| \*\*([^*]+)\*\* \|(.*)\|$", section, re.MULTILINE)
     assert [reader for reader, _ in rows] == [
-        "have a model file", "train", "deploy to boards", "extend nnpipe", "come from another tool",
-    ]  # fmt: skip
+        "have a model file",
+        "train",
+        "deploy to boards",
+        "extend nnpipe",
+        "come from another tool",
+    ]
     assert all(path.count(".md)") >= 4 for _, path in rows[:-1])
-    assert re.findall(r"^\| (\w+) \|.*\.md", section, re.MULTILINE) == ["Kenning", "TRW", "PTUtils", "Dnnamo", "INNDiE"]
+    assert re.findall(r"^\| (\w+) \|.*\.md", section, re.MULTILINE) == [
+        "Kenning",
+        "TRW",
+        "PTUtils",
+        "Dnnamo",
+        "INNDiE",
+    ]
 
 
 def test_each_public_name_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\n".join(module("api", monkeypatch).reference().values())
-    described = [line.partition(":: ")[2] for line in text.splitlines() if line.startswith(".. auto")]
+    described = [
+        line.partition(":: ")[2] for line in text.splitlines() if line.startswith(".. auto")
+    ]
     assert len(described) == len(set(described))
-    assert {f"nnpipe.{name}" for name in nnpipe.__all__ if not name.startswith("_")} <= set(described)
-    for name in ("training.Trainer", "experiment.Session", "layers.NetworkGraph", "layers.to_torch", "tasks.Detection"):
+    assert {f"nnpipe.{name}" for name in nnpipe.__all__ if not name.startswith("_")} <= set(
+        described
+    )
+    for name in (
+        "training.Trainer",
+        "experiment.Session",
+        "layers.NetworkGraph",
+        "layers.to_torch",
+        "tasks.Detection",
+    ):
         assert f"nnpipe.{name}" in described, name
     for family in FAMILIES:
         assert any(name.startswith(f"nnpipe.{family}.") for name in described), family
 
 
 @pytest.mark.parametrize("family", PARTS)
-def test_each_part_has_a_place_with_its_options(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_has_a_place_with_its_options(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = module("api", monkeypatch).reference()[f"families/{family}.rst"]
     for cls in components(PARTS[family]):
         if cls.__module__.startswith("nnpipe."):
-            told = page.partition(f".. py:class:: {cls.__name__}\n")[2].partition(".. currentmodule::")[0]
+            told = page.partition(f".. py:class:: {cls.__name__}\n")[2].partition(
+                ".. currentmodule::"
+            )[0]
             assert cls.short_name() in (cls.__name__, *told.split("``")), cls
-            assert [option.name for option in cls.options() if f"``{option.name}`` : " not in told] == [], cls
+            assert [
+                option.name for option in cls.options() if f"``{option.name}`` : " not in told
+            ] == [], cls
 
 
-def test_links_that_leave_the_folder_lead_to_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_that_leave_the_folder_lead_to_the_repository(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pages = module("pages", monkeypatch)
     app = type("App", (), {"srcdir": DOCS})
-    source = ["[a](../tests/data) [b](../CHANGELOG.md) [c](../examples/digits.yaml) [d](../gone.md) [e](training.md)"]
+    source = [
+        "[a](../tests/data) [b](../CHANGELOG.md) [c](../examples/digits.yaml) [d](../gone.md) "
+        "[e](training.md)"
+    ]
     pages.read(app, "measuring", source)
     home = pages.repository()
     assert source == [
-        f"[a]({home}/tree/main/tests/data) [b](changes.md) [c]({home}/blob/main/examples/digits.yaml) "
+        f"[a]({home}/tree/main/tests/data) [b](changes.md) "
+        f"[c]({home}/blob/main/examples/digits.yaml) "
         "[d](../gone.md) [e](training.md)"
     ]
 
@@ -111,7 +158,9 @@ def test_an_example_is_kept_with_what_it_shows(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in code] == [*range(1, len(code) + 1)], "run: make gallery"
+    assert [cell.execution_count for cell in code] == [*range(1, len(code) + 1)], (
+        "run: make gallery"
+    )
     kinds = {output.output_type for cell in code for output in cell.outputs}
     assert kinds & {"execute_result", "stream"}
     assert "error" not in kinds
@@ -125,7 +174,15 @@ def test_an_example_is_kept_with_what_it_shows(path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_an_example_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("nbclient", "ipykernel", "torch", "onnx", "onnxruntime", "onnxscript", "openvino"):
+    for package in (
+        "nbclient",
+        "ipykernel",
+        "torch",
+        "onnx",
+        "onnxruntime",
+        "onnxscript",
+        "openvino",
+    ):
         pytest.importorskip(package, reason=f"{package} is not installed")
     notebook = module("gallery", monkeypatch).run(path, tmp_path)  # raises where a cell does
     assert any(cell.get("outputs") for cell in notebook.cells)
@@ -152,7 +209,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder / "html"),
     ]
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    done = subprocess.run([sys.executable, "-m", "sphinx", *words], capture_output=True, text=True, timeout=800)
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *words], capture_output=True, text=True, timeout=800
+    )
     assert done.returncode == 0, done.stderr
     # The processor's time, for another program may hold the machine.
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 120
@@ -222,12 +281,15 @@ def test_no_page_asks_another_machine_for_anything(site: Path, address: str, bro
         ("compare", "api/functions/compare.html"),
     ],
 )
-def test_the_search_finds_it_in_its_first_three(query: str, wanted: str, address: str, browser: Any) -> None:
+def test_the_search_finds_it_in_its_first_three(
+    query: str, wanted: str, address: str, browser: Any
+) -> None:
     page = browser.new_page()
     page.goto(f"{address}/search.html?q={query.replace(' ', '+')}")
     page.wait_for_selector("#search-results ul.search li:nth-child(3) > a", timeout=60_000)
     hits = page.eval_on_selector_all(
-        "#search-results ul.search li > a", "links => links.slice(0, 3).map(each => each.getAttribute('href'))"
+        "#search-results ul.search li > a",
+        "links => links.slice(0, 3).map(each => each.getAttribute('href'))",
     )
     page.close()
     assert any(hit == wanted or hit.partition("#")[0] == wanted for hit in hits), hits

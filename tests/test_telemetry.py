@@ -1,4 +1,6 @@
-"""Nothing that nnpipe runs reports to anybody: no look-up of a foreign host, no file of a telemetry client at home."""
+"""Nothing that nnpipe runs reports to anybody: no look-up of a foreign host, no file of a
+telemetry client at home.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ from nnpipe.workflows.ways import AS_IS, ways
 
 _SOURCE = Path(__file__).resolve().parents[1] / "src"
 _OWN = re.compile(
-    r'AF_INET, sin_port=\w+\(\d+\), sin_addr=inet_addr\("(127\.|0\.0\.0\.0)|AF_INET6.*"(::1|::ffff:127\.)'
+    r"AF_INET, sin_port=\w+\(\d+\), "
+    r'sin_addr=inet_addr\("(127\.|0\.0\.0\.0)|AF_INET6.*"(::1|::ffff:127\.)'
 )
-_CI = ("CI", "TF_BUILD", "JENKINS_URL", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST")  # packages report nothing under them
+# packages report nothing under them
+_CI = ("CI", "TF_BUILD", "JENKINS_URL", "GITHUB_ACTIONS", "PYTEST_CURRENT_TEST")
 
 _SESSION = """
 import sys
@@ -56,14 +60,29 @@ if __name__ == "__main__":
 
 
 def foreign_calls(script: str, arguments: Sequence[str], folder: Path) -> list[str]:
-    """Run a script under strace; return the calls by which it, or what it started, spoke to another host."""
+    """Run a script under strace; return the calls by which it, or what it started, spoke to
+    another host.
+    """
     log = folder / "network.log"
     (folder / "script.py").write_text(script)
-    watched = ["strace", "-f", "-qq", "-s", "200", "--seccomp-bpf", "-e", "trace=connect,sendto,sendmsg,sendmmsg"]
+    watched = [
+        "strace",
+        "-f",
+        "-qq",
+        "-s",
+        "200",
+        "--seccomp-bpf",
+        "-e",
+        "trace=connect,sendto,sendmsg,sendmmsg",
+    ]
     done = subprocess.run(
-        [*watched, "-o", str(log), sys.executable, "script.py", *arguments], cwd=folder, env=environment(folder),
-        capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        [*watched, "-o", str(log), sys.executable, "script.py", *arguments],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     (folder / "said").write_text(done.stdout)
     calls = [line for line in log.read_text().splitlines() if "AF_INET" in line]
@@ -80,7 +99,14 @@ def environment(folder: Path) -> dict[str, str]:
 
 def traces_of_telemetry(home: Path) -> list[str]:
     """Return the files at home by which packages recognise a machine again."""
-    names = ("Microsoft", "DeveloperTools", "deviceid", "intel", "openvino_ga_cid", "mlflow_telemetry")
+    names = (
+        "Microsoft",
+        "DeveloperTools",
+        "deviceid",
+        "intel",
+        "openvino_ga_cid",
+        "mlflow_telemetry",
+    )
     return [str(path) for path in home.rglob("*") if path.name in names]
 
 
@@ -104,10 +130,19 @@ def test_the_switches_are_set_before_any_package_is_imported() -> None:
     imports = [node for node in first if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules = [getattr(node, "module", None) or node.names[0].name for node in imports]
     assert modules == ["os", "sys", "nnpipe.core.telemetry"]
-    asked = "import os, sys; import nnpipe.core.messages; print([os.environ.get(name) for name in sys.argv[1:]])"
+    asked = (
+        "import os, sys; import nnpipe.core.messages; print([os.environ.get(name) for name in "
+        "sys.argv[1:]])"
+    )
     kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     command = [sys.executable, "-c", asked, *SWITCHES]
-    told = subprocess.run(command, env={**kept, "PYTHONPATH": str(_SOURCE)}, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        command,
+        env={**kept, "PYTHONPATH": str(_SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert ast.literal_eval(told.stdout) == list(SWITCHES.values())
 
 
@@ -121,7 +156,9 @@ def test_an_import_of_openvino_leaves_no_identity_of_the_machine(tmp_path: Path)
 def test_a_switch_that_the_user_has_set_is_left_alone() -> None:
     asked = "import os, nnpipe; print(os.environ['RAY_USAGE_STATS_ENABLED'])"
     given = {**os.environ, "PYTHONPATH": str(_SOURCE), "RAY_USAGE_STATS_ENABLED": "1"}
-    told = subprocess.run([sys.executable, "-c", asked], env=given, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", asked], env=given, capture_output=True, text=True, check=True
+    )
     assert told.stdout.strip() == "1"
 
 
@@ -135,9 +172,12 @@ def test_the_documentation_lists_every_switch() -> None:
 @pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize("way", [way for way in ways() if way not in (AS_IS, "keras")])
 def test_no_way_looks_up_a_foreign_host(way: str, tmp_path: Path) -> None:
-    """The uncompiled model takes part in each comparison; Keras runs no ONNX files, and is watched as it trains."""
+    """The uncompiled model takes part in each comparison; Keras runs no ONNX files, and is
+    watched as it trains.
+    """
     needs("onnx", "onnxruntime")
-    model = write_onnx_network(tmp_path / "network.onnx", channels=24)  # TFLite quantises weights of 1,024 and more
+    # TFLite quantises weights of 1,024 and more
+    model = write_onnx_network(tmp_path / "network.onnx", channels=24)
     assert foreign_calls(_COMPARISON, [str(model.path), way], tmp_path) == []
     assert (tmp_path / "said").read_text().split() == ["[]", "2"]
     assert traces_of_telemetry(tmp_path / "home") == []
@@ -154,5 +194,8 @@ def test_a_training_that_is_followed_in_mlflow_looks_up_no_foreign_host(tmp_path
 @pytest.mark.usefixtures("strace")
 def test_the_watch_sees_a_foreign_host(tmp_path: Path) -> None:
     """Without this, the tests above could pass since the watch is blind."""
-    script = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.connect(('192.0.2.1', 9))\n"
+    script = (
+        "import socket\ns = socket.socket(socket.AF_INET, "
+        "socket.SOCK_DGRAM)\ns.connect(('192.0.2.1', 9))\n"
+    )
     assert len(foreign_calls(script, [], tmp_path)) == 1

@@ -1,4 +1,6 @@
-"""Warnings of our own code fail a test; those of other people's code, and those that a processor makes up, do not."""
+"""Warnings of our own code fail a test; those of other people's code, and those that a processor
+makes up, do not.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE_UP = "invalid value encountered in"
-# What a warning says, of which category, and in which module; and whether a test may pass in which it is raised.
+# What a warning says, of which category, and in which module; and whether a test may pass in which
+# it is raised.
 PLANTED = {
     "ours": ("old way", "DeprecationWarning", "nnpipe.core.quantization", False),
     "the_package_itself": ("old way", "UserWarning", "nnpipe", False),
@@ -36,13 +39,30 @@ def passed(tmp_path_factory) -> frozenset[str]:
     source = ["import warnings", LEFT_OPEN]
     for name, (message, category, module, _) in PLANTED.items():
         source.append(f"def test_{name}():")
-        source.append(f"    warnings.warn_explicit({message!r}, {category}, 'planted.py', 1, {module!r})\n")
+        source.append(
+            f"    warnings.warn_explicit({message!r}, {category}, 'planted.py', 1, {module!r})\n"
+        )
     test.write_text("\n".join(source), "utf-8")
-    options = ["-q", "-rA", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)]
+    options = [
+        "-q",
+        "-rA",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "--rootdir",
+        str(folder),
+    ]
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(test)], cwd=folder, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "pytest", *options, str(test)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
-    assert len(PLANTED) + 1 == sum(map(int, re.findall(r"(\d+) (?:passed|failed)", found.stdout))), found.stdout
+    assert len(PLANTED) + 1 == sum(
+        map(int, re.findall(r"(\d+) (?:passed|failed)", found.stdout))
+    ), found.stdout
     return frozenset(re.findall(r"^PASSED \S+::test_(\w+)", found.stdout, re.MULTILINE))
 
 

@@ -1,4 +1,6 @@
-"""A value of a wrong kind, for each argument of each component, is refused in one line that names the argument."""
+"""A value of a wrong kind, for each argument of each component, is refused in one line that
+names the argument.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +20,43 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.training.options import TrainerOptions
 
-OPTIONS = (MeasureOptions, LoadOptions, TrainingOptions, TrainerOptions, RemoteOptions, ServerOptions)
+OPTIONS = (
+    MeasureOptions,
+    LoadOptions,
+    TrainingOptions,
+    TrainerOptions,
+    RemoteOptions,
+    ServerOptions,
+)
 WRONG: dict[str, Any] = {
-    "bool": True, "int": 3, "float": 2.5, "text": "text", "list": [1], "texts": ["a", "b"], "empty": [],
-    "object": {"x": 1}, "nan": math.nan, "infinite": math.inf, "bytes": b"x", "class": int,
-    "function": len, "object itself": object(),
-}  # fmt: skip
+    "bool": True,
+    "int": 3,
+    "float": 2.5,
+    "text": "text",
+    "list": [1],
+    "texts": ["a", "b"],
+    "empty": [],
+    "object": {"x": 1},
+    "nan": math.nan,
+    "infinite": math.inf,
+    "bytes": b"x",
+    "class": int,
+    "function": len,
+    "object itself": object(),
+}
 FITS: dict[type, tuple[type, ...]] = {bool: (bool,), int: (int,), float: (float, int), str: (str,)}
 
 
 def wrong_for(declared: Argument) -> Iterator[tuple[str, Any]]:
-    """List values whose kind is not the one declared; whether a value of the right kind will do is not asked."""
+    """List values whose kind is not the one declared; whether a value of the right kind will do
+    is not asked.
+    """
     kind = declared.kind
     for name, value in WRONG.items():
         if kind.many is None:
-            fits = isinstance(value, FITS.get(kind.item, (str,))) and isinstance(value, bool) == (kind.item is bool)
+            fits = isinstance(value, FITS.get(kind.item, (str,))) and isinstance(value, bool) == (
+                kind.item is bool
+            )
         else:
             fits = isinstance(value, list)
         if not fits or (isinstance(value, float) and not math.isfinite(value)):

@@ -4,11 +4,13 @@
     python tools/release.py torch onnx      the wheel, then these extras
     python tools/release.py --no-extras     the wheel alone
 
-Two wheels that are built after each other must be equal to the byte, and their descriptions such that PyPI shows them.
-Each extra is installed alone into an empty environment of this Python, with the versions in ``constraints``; there
-``pip check`` must be content and ``nnpipe list`` work.  The exit status is 1 if anything is not as it should be.
+Two wheels that are built after each other must be equal to the byte, and their descriptions such
+that PyPI shows them. Each extra is installed alone into an empty environment of this Python, with
+the versions in ``constraints``; there ``pip check`` must be content and ``nnpipe list`` work.  The
+exit status is 1 if anything is not as it should be.
 
-pip and the network are needed, and 8 GB of disk for the largest extra; with uv on the path it is quicker.
+pip and the network are needed, and 8 GB of disk for the largest extra; with uv on the path it is
+quicker.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ class Environment:
 
 
 def output(words: Sequence[str], folder: Path | None = None) -> str:
-    """Run a command and return what it prints; raise Failed, with all that it said, where it fails."""
+    """Run a command and return what it prints; raise Failed, with all that it said, where it
+    fails.
+    """
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise Failed(f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
@@ -72,7 +76,8 @@ def output(words: Sequence[str], folder: Path | None = None) -> str:
 
 
 def wheel(folder: Path) -> Path:
-    """Build the wheel twice, from copies of the sources, and return it when both are equal and PyPI would show it.
+    """Build the wheel twice, from copies of the sources, and return it when both are equal and PyPI
+    would show it.
 
     Raises
     ------
@@ -84,7 +89,9 @@ def wheel(folder: Path) -> Path:
     wheels = []
     for each in ("first", "second"):
         copy = folder / each / "nnpipe"
-        shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(
+            ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
         for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
             (copy / name).write_bytes((ROOT / name).read_bytes())  # with a time of its own
         tools.run("python", "-m", "build", "--wheel", "--outdir", str(folder / each), str(copy))
@@ -104,7 +111,8 @@ def extras_of(path: Path) -> list[str]:
 
 
 def check_extra(path: Path, extra: str, folder: Path, constraints: Path | None) -> str:
-    """Install the wheel with one extra, or with none, and return how many packages and megabytes that makes.
+    """Install the wheel with one extra, or with none, and return how many packages and megabytes
+    that makes.
 
     Raises
     ------
@@ -117,7 +125,11 @@ def check_extra(path: Path, extra: str, folder: Path, constraints: Path | None) 
     if "DigitsDataset" not in place.run("nnpipe", "list"):
         raise Failed("`nnpipe list` names no DigitsDataset")
     packages = len(place.run("python", "-m", "pip", "list", "--format", "freeze").splitlines())
-    size = sum(each.stat().st_size for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
+    size = sum(
+        each.stat().st_size
+        for each in folder.rglob("*")
+        if each.is_file() and not each.is_symlink()
+    )
     return f"{packages} packages, {size / 1e6:.0f} MB"
 
 
@@ -126,7 +138,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("extras", nargs="*", help="extras to install, each alone (default: all)")
     parser.add_argument("--no-extras", action="store_true", help="look at the wheel alone")
-    parser.add_argument("--constraints", type=Path, help="versions to install (default: those for this Python)")
+    parser.add_argument(
+        "--constraints", type=Path, help="versions to install (default: those for this Python)"
+    )
     options = parser.parse_args()
     constraints = options.constraints or (CONSTRAINTS if CONSTRAINTS.is_file() else None)
     failed = 0
@@ -136,11 +150,17 @@ def main() -> int:
         except Failed as error:
             print(f"wheel: {error}")
             return 1
-        print(f"wheel: {built.name}, {built.stat().st_size / 1e6:.1f} MB, the same twice, and PyPI would show it")
+        print(
+            f"wheel: {built.name}, {built.stat().st_size / 1e6:.1f} MB, the same twice, and PyPI "
+            f"would show it"
+        )
         for extra in [] if options.no_extras else options.extras or ["", *extras_of(built)]:
             place = Path(folder) / f"with-{extra}"
             try:
-                print(f"{extra or 'no extra'}: {check_extra(built, extra, place, constraints)}", flush=True)
+                print(
+                    f"{extra or 'no extra'}: {check_extra(built, extra, place, constraints)}",
+                    flush=True,
+                )
             except Failed as error:
                 failed += 1
                 print(f"{extra or 'no extra'}: FAILED\n{error}", flush=True)

@@ -18,6 +18,7 @@ from pages import written
 import nnpipe
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.messages import docstring_summary
 from nnpipe.core.registry import FAMILIES, PARTS, components
 
 ERRORS, INTERFACES, FUNCTIONS, VALUES = "Errors", "Interfaces", "Functions", "Values and options"
@@ -54,7 +55,7 @@ def group(thing: Any) -> str:
 
 def summary(thing: Any) -> str:
     """Return the first line of a docstring."""
-    return (inspect.getdoc(thing) or "").partition("\n")[0]
+    return docstring_summary(inspect.getdoc(thing))
 
 
 def titled(title: str, *parts: str) -> str:
@@ -69,7 +70,10 @@ def indented(text: str) -> str:
 
 def arguments(cls: type) -> str:
     """List the fields of a component or of a group of options, with their defaults."""
-    if not any("nnpipe.argument" in field.metadata for field in getattr(cls, "__dataclass_fields__", {}).values()):
+    if not any(
+        "nnpipe.argument" in field.metadata
+        for field in getattr(cls, "__dataclass_fields__", {}).values()
+    ):
         return ""
     rows = []
     for field in arguments_of(cls):
@@ -100,16 +104,27 @@ def part(cls: type[Discoverable]) -> str:
     for option in cls.options():
         default = "required" if option.required else f"default ``{option.default!r}``"
         kind = f"{literally(option.kind)}, " if option.kind else ""
-        rows.append(f"``{option.name}`` : {kind}{default}\n   {literally(option.help) or 'see the class'}")
-    said = [f"Files and commands call it ``{cls.short_name()}``." if cls.short_name() != cls.__name__ else ""]
+        rows.append(
+            f"``{option.name}`` : {kind}{default}\n   {literally(option.help) or 'see the class'}"
+        )
+    said = [
+        f"Files and commands call it ``{cls.short_name()}``."
+        if cls.short_name() != cls.__name__
+        else ""
+    ]
     said += [cls.summary(), *(("\n\n".join((".. rubric:: Options", *rows)),) if rows else ())]
     text = "\n\n".join(filter(None, said))
-    return f".. currentmodule:: {cls.__module__}\n\n.. py:class:: {cls.__name__}\n\n{indented(text)}"
+    return (
+        f".. currentmodule:: {cls.__module__}\n\n.. py:class:: {cls.__name__}\n\n{indented(text)}"
+    )
 
 
 def package_page(package: str) -> str:
     """Describe what a public package gives; layers have their options on the page of their family."""
-    parts = [f".. currentmodule:: nnpipe.{package}", import_module(f"nnpipe.{package}").__doc__ or ""]
+    parts = [
+        f".. currentmodule:: nnpipe.{package}",
+        import_module(f"nnpipe.{package}").__doc__ or "",
+    ]
     layers = []
     for name, thing in public_of_packages().items():
         if name.rpartition(".")[0] != package:
@@ -119,7 +134,9 @@ def package_page(package: str) -> str:
         else:
             parts.append(described(f"nnpipe.{name}", thing, members=True))
     if layers:
-        parts.append(f":doc:`Layers, with their options <../families/layers>`: {', '.join(layers)}.")
+        parts.append(
+            f":doc:`Layers, with their options <../families/layers>`: {', '.join(layers)}."
+        )
     return titled(f"nnpipe.{package}", *parts)
 
 
@@ -135,7 +152,9 @@ def reference() -> dict[str, str]:
                 name, ".. currentmodule:: nnpipe", described(f"nnpipe.{name}", thing, members=True)
             )
         rows = "\n".join(f"{name} <{folder}/{name}>" for name in groups[caption])
-        index.append(f"{caption}\n{'-' * len(caption)}\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
+        index.append(
+            f"{caption}\n{'-' * len(caption)}\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}"
+        )
     pages |= {f"packages/{package}.rst": package_page(package) for package in PACKAGES}
     rows = "\n".join(f"nnpipe.{package} <packages/{package}>" for package in PACKAGES)
     index.append(f"Packages\n--------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
@@ -148,12 +167,17 @@ def reference() -> dict[str, str]:
         )
     for family, base in FAMILIES.items():
         ours = [cls for cls in components(base) if cls.__module__.startswith("nnpipe.")]
-        each = [f".. currentmodule:: {cls.__module__}\n\n{described(cls.dotted_path(), cls)}" for cls in ours]
+        each = [
+            f".. currentmodule:: {cls.__module__}\n\n{described(cls.dotted_path(), cls)}"
+            for cls in ours
+        ]
         pages[f"families/{family}.rst"] = titled(
             family, f"{len(ours)} classes, each a :class:`nnpipe.{base.__name__}`.", *each
         )
     rows = "\n".join(("errors", *(f"families/{family}" for family in (*FAMILIES, *PARTS))))
-    index.append(f"Errors and components\n---------------------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}")
+    index.append(
+        f"Errors and components\n---------------------\n\n.. toctree::\n   :maxdepth: 1\n\n{indented(rows)}"
+    )
     preamble = (
         "What ``import nnpipe`` and its public packages give, and the classes that come with it. "
         "The rest may change in any version."
@@ -175,4 +199,8 @@ def write(app: Any) -> None:
 def setup(app: Any) -> dict[str, Any]:
     """Join the build."""
     app.connect("builder-inited", write)
-    return {"version": metadata.version("sphinx"), "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": metadata.version("sphinx"),
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

@@ -32,18 +32,30 @@ def run(path: Path, folder: Path, timeout: float = 1800.0) -> Any:
         If a cell raises; the message shows the cell and its traceback.
     """
     notebook = nbformat.read(path, as_version=4)
-    with tempfile.TemporaryDirectory() as sockets:  # of files, not ports: nobody else on the machine can reach them
+    with (
+        tempfile.TemporaryDirectory() as sockets
+    ):  # of files, not ports: nobody else on the machine can reach them
         kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=f"{sockets}/kernel")
-        client = NotebookClient(notebook, km=kernel, timeout=timeout, startup_timeout=300, record_timing=False)
-        client.execute(cleanup_kc=True, cwd=str(folder), env=environment())  # which ends the kernel, too
+        client = NotebookClient(
+            notebook, km=kernel, timeout=timeout, startup_timeout=300, record_timing=False
+        )
+        client.execute(
+            cleanup_kc=True, cwd=str(folder), env=environment()
+        )  # which ends the kernel, too
     return tidied(notebook)
 
 
 def environment() -> dict[str, str]:
     """Return the variables for a kernel: this checkout's nnpipe and its commands, and one thread."""
     beside = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
-    return os.environ | threads | {"PYTHONPATH": str(SOURCES), "PATH": beside, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    threads = dict.fromkeys(
+        ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"
+    )
+    return (
+        os.environ
+        | threads
+        | {"PYTHONPATH": str(SOURCES), "PATH": beside, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    )
 
 
 def tidied(notebook: Any) -> Any:

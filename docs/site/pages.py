@@ -20,7 +20,9 @@ _OUTWARDS = re.compile(r"\]\((\.\./[^)#\s]+)")
 
 def repository() -> str:
     """Return the address of the sources, as ``pyproject.toml`` has it."""
-    found = re.search(r'^Repository = "([^"]+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    found = re.search(
+        r'^Repository = "([^"]+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE
+    )
     assert found is not None
     return found[1]
 
@@ -60,7 +62,10 @@ def read(app: Any, docname: str, source: list[str]) -> None:
 
 def changes(app: Any) -> None:
     """Bring the list of changes, which stands beside the folder, into the site."""
-    written(Path(app.srcdir) / "changes.md", (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "]("))
+    written(
+        Path(app.srcdir) / "changes.md",
+        (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "]("),
+    )
 
 
 def written(path: Path, text: str) -> None:
@@ -74,4 +79,8 @@ def setup(app: Any) -> dict[str, Any]:
     """Join the build."""
     app.connect("builder-inited", changes)
     app.connect("source-read", read)
-    return {"version": metadata.version("sphinx"), "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": metadata.version("sphinx"),
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

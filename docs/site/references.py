@@ -32,7 +32,9 @@ def resolve(app: Any, environment: Any, node: Any, shown: Any) -> Any:
         domain = environment.get_domain("py")
         target = domain.objects.get(public_name)
         if target is not None:
-            return make_refnode(app.builder, node["refdoc"], target.docname, target.node_id, shown, public_name)
+            return make_refnode(
+                app.builder, node["refdoc"], target.docname, target.node_id, shown, public_name
+            )
         return shown
     return None
 
@@ -41,7 +43,11 @@ def meanings(node: Any) -> Iterator[tuple[str, Any]]:
     """Find what a name leads to: as a whole, within its class, within its class's module, or in Python itself."""
     name = node["reftarget"].strip(".").removesuffix("()").partition("[")[0]
     name = re.sub(r"^np\.", "numpy.", name)
-    described = looked_up(f"{node.get('py:module') or 'nnpipe'}.{node['py:class']}") if node.get("py:class") else None
+    described = (
+        looked_up(f"{node.get('py:module') or 'nnpipe'}.{node['py:class']}")
+        if node.get("py:class")
+        else None
+    )
     yield from with_path(name, looked_up(name))
     if described is not None:
         yield from with_path(name, within(described, name))
@@ -69,7 +75,11 @@ def with_path(name: str, found: Any) -> Iterator[tuple[str, Any]]:
     """Pass on what was found, with its path as the code has it."""
     if found is not None:
         owner, _, attribute = getattr(found, "__qualname__", "").rpartition(".")
-        home = looked_up(f"{found.__module__}.{owner}") if owner and getattr(found, "__module__", None) else None
+        home = (
+            looked_up(f"{found.__module__}.{owner}")
+            if owner and getattr(found, "__module__", None)
+            else None
+        )
         yield (f"{_PUBLIC[id(home)]}.{attribute}" if id(home) in _PUBLIC else name), found
 
 
@@ -88,7 +98,11 @@ def looked_up(path: str) -> Any:
 def within(thing: Any, path: str) -> Any:
     """Follow a dotted path from a class or module."""
     for name in path.split("."):
-        thing = getattr(thing, name, None) if hasattr(thing, name) else vars(thing).get("__annotations__", {}).get(name)
+        thing = (
+            getattr(thing, name, None)
+            if hasattr(thing, name)
+            else vars(thing).get("__annotations__", {}).get(name)
+        )
         if thing is None:
             return None
     return thing
@@ -97,4 +111,8 @@ def within(thing: Any, path: str) -> Any:
 def setup(app: Any) -> dict[str, Any]:
     """Join the build."""
     app.connect("missing-reference", resolve)
-    return {"version": metadata.version("sphinx"), "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": metadata.version("sphinx"),
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

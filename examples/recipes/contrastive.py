@@ -1,4 +1,5 @@
-"""Contrastive learning (SimCLR: Chen et al., 2020): embeddings of digits without labels, judged by search.
+"""Contrastive learning (SimCLR: Chen et al., 2020): embeddings of digits without labels, judged by
+search.
 
     python examples/recipes/contrastive.py runs/contrastive
 
@@ -30,7 +31,9 @@ def varied(images):
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 128), torch.nn.ReLU())
+        self.body = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(64, 128), torch.nn.ReLU()
+        )
         self.features = torch.nn.Linear(128, 32)
         self.head = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(32, 32))
 
@@ -44,9 +47,19 @@ class Net(torch.nn.Module):
 
 if __name__ == "__main__":
     trainer = Trainer(TrainerOptions(num_epochs=8, checkpoint_every=10), [EpochSummary()])
-    splits = {split: DatasetSequence(DigitsDataset(), split, batch=128, shuffle=True) for split in ("train", "test")}
+    splits = {
+        split: DatasetSequence(DigitsDataset(), split, batch=128, shuffle=True)
+        for split in ("train", "test")
+    }
     history = trainer.fit(
-        trainer.build(Net), splits, folder=sys.argv[1], optimiser=AdamW(rate=3e-3), schedule=Cosine(),
+        trainer.build(Net),
+        splits,
+        folder=sys.argv[1],
+        optimiser=AdamW(rate=3e-3),
+        schedule=Cosine(),
         metrics={"features": ["recall_at_1"]},
-    )  # fmt: skip
-    print(f"digits whose nearest one is the same digit: {history.last['data/test/features/recall_at_1']:.1%}")
+    )
+    print(
+        f"digits whose nearest one is the same digit: "
+        f"{history.last['data/test/features/recall_at_1']:.1%}"
+    )

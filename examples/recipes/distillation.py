@@ -23,7 +23,10 @@ class Net(torch.nn.Module):
     def __init__(self, width):
         super().__init__()
         self.layers = torch.nn.Sequential(
-            torch.nn.Flatten(), torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)
+            torch.nn.Flatten(),
+            torch.nn.Linear(64, width),
+            torch.nn.ReLU(),
+            torch.nn.Linear(width, 10),
         )
 
     def forward(self, batch):
@@ -39,7 +42,9 @@ class Learning:
     def __call__(self, fit, batch):
         with torch.no_grad():
             said = self.teacher.layers(batch["image"] / 16)
-        output = DistillationOutput(fit.model.layers(batch["image"] / 16), batch["label"], teacher=said)
+        output = DistillationOutput(
+            fit.model.layers(batch["image"] / 16), batch["label"], teacher=said
+        )
         fit.backward(output.loss())
         fit.update()
         return {"digit": output}
@@ -47,7 +52,10 @@ class Learning:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    splits = {split: DatasetSequence(DigitsDataset(), split, batch=64, shuffle=True) for split in ("train", "test")}
+    splits = {
+        split: DatasetSequence(DigitsDataset(), split, batch=64, shuffle=True)
+        for split in ("train", "test")
+    }
     trainer = Trainer(TrainerOptions(num_epochs=20, checkpoint_every=10), [EpochSummary()])
     how = {"optimiser": AdamW(rate=1e-2), "schedule": Cosine()}
     teacher, student = trainer.build(Net, 128), trainer.build(Net, 8)

@@ -1,4 +1,5 @@
-"""Fine-tuning in two phases: a network that knows the digits 0 to 4 learns 5 to 9, first by a new head alone.
+"""Fine-tuning in two phases: a network that knows the digits 0 to 4 learns 5 to 9, first by a new
+head alone.
 
     python examples/recipes/fine_tune.py runs/fine_tune
 
@@ -23,7 +24,9 @@ from nnpipe.training.trainer import Trainer
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = torch.nn.Sequential(torch.nn.Conv2d(1, 16, 3), torch.nn.ReLU(), torch.nn.Flatten())
+        self.body = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 16, 3), torch.nn.ReLU(), torch.nn.Flatten()
+        )
         self.head = torch.nn.Linear(576, 5)
 
     def forward(self, batch):
@@ -44,16 +47,29 @@ def splits_of(arrays, low):
     chosen = (arrays["label"] >= low) & (arrays["label"] < low + 5)
     cut = {"train": slice(0, 600), "test": slice(600, None)}
     arrays = {name: array[chosen] for name, array in arrays.items()}
-    return {name: ArraySequence({n: a[part] for n, a in arrays.items()}, batch=32) for name, part in cut.items()}
+    return {
+        name: ArraySequence({n: a[part] for n, a in arrays.items()}, batch=32)
+        for name, part in cut.items()
+    }
 
 
 if __name__ == "__main__":
     folder, samples = Path(sys.argv[1]), DigitsDataset().load()
     arrays = {"image": samples.inputs["image"].astype("float32"), "label": samples.targets["label"]}
     trainer = Trainer(TrainerOptions(num_epochs=6, checkpoint_every=10), [EpochSummary()])
-    trainer.fit(trainer.build(Net), splits_of(arrays, 0), folder=folder / "before", optimiser=AdamW(rate=3e-3))
+    trainer.fit(
+        trainer.build(Net),
+        splits_of(arrays, 0),
+        folder=folder / "before",
+        optimiser=AdamW(rate=3e-3),
+    )
     model = trainer.build(Net)
-    load_weights(folder / "before" / "checkpoints" / "last.state", model.body, names={"body.": ""}, partial=True)
+    load_weights(
+        folder / "before" / "checkpoints" / "last.state",
+        model.body,
+        names={"body.": ""},
+        partial=True,
+    )
     how = {"optimiser": {"head": AdamW(rate=3e-3), "body": AdamW(rate=3e-4)}, "step": step}
     history = trainer.fit(model, splits_of(arrays, 5), folder=folder / "after", **how)
     print(f"accuracy: {history.last['data/test/digit/accuracy']:.1%}")

@@ -1,4 +1,5 @@
-"""A generative adversarial network (Goodfellow et al., 2014) that draws digits: two optimisers and a step.
+"""A generative adversarial network (Goodfellow et al., 2014) that draws digits: two optimisers and
+a step.
 
     python examples/recipes/gan.py runs/gan
 
@@ -22,10 +23,16 @@ class GAN(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.generator = torch.nn.Sequential(
-            torch.nn.Linear(16, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 64)
+            torch.nn.Linear(16, 64),
+            torch.nn.BatchNorm1d(64),
+            torch.nn.ReLU(),
+            torch.nn.Linear(64, 64),
         )
         self.critic = torch.nn.Sequential(
-            torch.nn.Linear(64, 64), torch.nn.LeakyReLU(0.2), torch.nn.Dropout(0.3), torch.nn.Linear(64, 1)
+            torch.nn.Linear(64, 64),
+            torch.nn.LeakyReLU(0.2),
+            torch.nn.Dropout(0.3),
+            torch.nn.Linear(64, 1),
         )
 
 
@@ -45,9 +52,16 @@ def step(fit, batch):
 
 
 if __name__ == "__main__":
-    trainer = Trainer(TrainerOptions(num_epochs=20, checkpoint_every=10, ema_decay=0.99), [EpochSummary()])
+    trainer = Trainer(
+        TrainerOptions(num_epochs=20, checkpoint_every=10, ema_decay=0.99), [EpochSummary()]
+    )
     digits = DatasetSequence(DigitsDataset(), "train", batch=64, shuffle=True)
-    optimisers = {"critic": AdamW(rate=2e-3, betas=(0.5, 0.9)), "generator": AdamW(rate=2e-3, betas=(0.5, 0.9))}
+    optimisers = {
+        "critic": AdamW(rate=2e-3, betas=(0.5, 0.9)),
+        "generator": AdamW(rate=2e-3, betas=(0.5, 0.9)),
+    }
     model = trainer.build(GAN)
-    history = trainer.fit(model, {"train": digits}, folder=sys.argv[1], optimiser=optimisers, step=step)
+    history = trainer.fit(
+        model, {"train": digits}, folder=sys.argv[1], optimiser=optimisers, step=step
+    )
     print(f"drawings that the critic unmasks: {history.last['data/train/drawn/accuracy']:.0%}")

@@ -18,7 +18,10 @@ from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.samplers import RandomSampler
 from nnpipe.training.trainer import Trainer
 
-TEXT = "the quick brown fox jumps over the lazy dog while five wizards vex a jolly bold pack of quiet sphinxes. " * 40
+TEXT = (
+    "the quick brown fox jumps over the lazy dog while five wizards vex a jolly bold pack of "
+    "quiet sphinxes. " * 40
+)
 LETTERS = sorted(set(TEXT))
 LENGTH = 32
 
@@ -45,9 +48,14 @@ if __name__ == "__main__":
     windows = np.lib.stride_tricks.sliding_window_view(numbers, LENGTH + 1)[::3].copy()
     train = ArraySequence({"text": windows[:-200]}, batch=64, sampler=RandomSampler(), seed=1)
     test = ArraySequence({"text": windows[-200:]}, batch=64)
-    trainer = Trainer(TrainerOptions(num_epochs=8, checkpoint_every=10, clip_norm=1.0), [EpochSummary()])
+    trainer = Trainer(
+        TrainerOptions(num_epochs=8, checkpoint_every=10, clip_norm=1.0), [EpochSummary()]
+    )
     history = trainer.fit(
-        trainer.build(Net), {"train": train, "test": test}, folder=sys.argv[1], optimiser=AdamW(rate=1e-2),
+        trainer.build(Net),
+        {"train": train, "test": test},
+        folder=sys.argv[1],
+        optimiser=AdamW(rate=1e-2),
         schedule=Cosine(warmup=10),
-    )  # fmt: skip
+    )
     print(f"letters that were foretold: {history.last['data/test/next/accuracy']:.1%}")

@@ -1,8 +1,10 @@
-"""Training with rounded numbers: a network learns while weights and activations have 8 bits (Jacob et al., 2018).
+"""Training with rounded numbers: a network learns while weights and activations have 8 bits (Jacob
+et al., 2018).
 
     python examples/recipes/quantised.py runs/quantised
 
-It is trained with real numbers first.  Kill it and start it again: it goes on where it was, to the bit.
+It is trained with real numbers first.  Kill it and start it again: it goes on where it was, to the
+bit.
 """
 
 import sys
@@ -26,9 +28,13 @@ class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3), torch.nn.ReLU(),
-            torch.nn.Flatten(), torch.nn.Linear(256, 10),
-        )  # fmt: skip
+            torch.nn.Conv2d(1, 16, 3),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(16, 16, 3),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(256, 10),
+        )
 
     def forward(self, batch):
         scores = self.layers(batch["image"].permute(0, 3, 1, 2) / 16)
@@ -46,11 +52,20 @@ def rounding(layers):
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    splits = {split: DatasetSequence(DigitsDataset(), split, batch=64, shuffle=True) for split in ("train", "test")}
+    splits = {
+        split: DatasetSequence(DigitsDataset(), split, batch=64, shuffle=True)
+        for split in ("train", "test")
+    }
     trainer = Trainer(TrainerOptions(num_epochs=6, checkpoint_every=10), [EpochSummary()])
     model = trainer.build(Net)
-    trainer.fit(model, splits, folder=folder / "real", optimiser=AdamW(rate=5e-3), schedule=Cosine())
+    trainer.fit(
+        model, splits, folder=folder / "real", optimiser=AdamW(rate=5e-3), schedule=Cosine()
+    )
     model.layers = rounding(model.layers)
-    trainer.fit(model, splits, folder=folder / "rounded", optimiser=AdamW(rate=3e-4), schedule=Cosine())
+    trainer.fit(
+        model, splits, folder=folder / "rounded", optimiser=AdamW(rate=3e-4), schedule=Cosine()
+    )
     model.layers = allow_exported_model_train_eval(convert_pt2e(model.layers))
-    print(f"accuracy in integers: {trainer.evaluate(model, splits)['data/test/digit/accuracy']:.1%}")
+    print(
+        f"accuracy in integers: {trainer.evaluate(model, splits)['data/test/digit/accuracy']:.1%}"
+    )

@@ -1,4 +1,5 @@
-"""Segmentation: which pixels of a noisy picture belong to a digit, by a small U-Net (Ronneberger et al., 2015).
+"""Segmentation: which pixels of a noisy picture belong to a digit, by a small U-Net (Ronneberger et
+al., 2015).
 
     python examples/recipes/segmentation.py runs/segmentation
 
@@ -38,14 +39,27 @@ class Net(torch.nn.Module):
         wide = torch.nn.functional.interpolate(coarse, scale_factor=2)
         scores = self.head(self.up(torch.cat([fine, wide], 1)))
         # Ink covers a quarter of a picture.
-        return {"ink": SegmentationOutput(scores, (images > 0.5).long(), class_weights=(0.7, 1.3), focal=1.0)}
+        return {
+            "ink": SegmentationOutput(
+                scores, (images > 0.5).long(), class_weights=(0.7, 1.3), focal=1.0
+            )
+        }
 
 
 if __name__ == "__main__":
-    trainer = Trainer(TrainerOptions(num_epochs=4, checkpoint_every=10, ema_decay=0.98), [EpochSummary()])
-    splits = {split: DatasetSequence(DigitsDataset(), split, batch=64, shuffle=True) for split in ("train", "test")}
+    trainer = Trainer(
+        TrainerOptions(num_epochs=4, checkpoint_every=10, ema_decay=0.98), [EpochSummary()]
+    )
+    splits = {
+        split: DatasetSequence(DigitsDataset(), split, batch=64, shuffle=True)
+        for split in ("train", "test")
+    }
     history = trainer.fit(
-        trainer.build(Net), splits, folder=sys.argv[1], optimiser=AdamW(rate=1e-2), schedule=Cosine(),
+        trainer.build(Net),
+        splits,
+        folder=sys.argv[1],
+        optimiser=AdamW(rate=1e-2),
+        schedule=Cosine(),
         metrics={"ink": ["mean_iou"]},
-    )  # fmt: skip
+    )
     print(f"mean IoU: {history.last['data/test/ink/mean_iou']:.1%}")

@@ -1,4 +1,5 @@
-"""Rows of a table with gaps and categories: a small network with balanced classes, and its area under the ROC curve.
+"""Rows of a table with gaps and categories: a small network with balanced classes, and its area
+under the ROC curve.
 
     python examples/recipes/tabular.py runs/tabular [TABLE.csv]
 
@@ -26,9 +27,13 @@ class Net(torch.nn.Module):
         super().__init__()
         self.register_buffer("weights", weights)
         self.layers = torch.nn.Sequential(
-            torch.nn.Linear(columns, width), torch.nn.ReLU(), torch.nn.Dropout(0.1),
-            torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, len(weights)),
-        )  # fmt: skip
+            torch.nn.Linear(columns, width),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(0.1),
+            torch.nn.Linear(width, width),
+            torch.nn.ReLU(),
+            torch.nn.Linear(width, len(weights)),
+        )
 
     def forward(self, batch):
         scores = self.layers(batch["features"])
@@ -43,12 +48,17 @@ if __name__ == "__main__":
     def encoded(inputs):
         return {"features": encoding.apply(inputs["features"])}
 
-    splits = {s: DatasetSequence(data, s, batch=32, shuffle=True, prepare=encoded) for s in ("train", "test")}
+    splits = {
+        s: DatasetSequence(data, s, batch=32, shuffle=True, prepare=encoded)
+        for s in ("train", "test")
+    }
     rows, truth = data.read(data.split("train"))
     columns = encoded(rows)["features"].shape[1]
     weights = balanced_weights(truth["label"], len(data.spec.class_names))
     options = {"num_epochs": 20, "monitor": "data/test/label/roc_auc", "patience": 5}
-    trainer = Trainer(TrainerOptions(**options, weights="best", checkpoint_every=10), [EpochSummary()])
+    trainer = Trainer(
+        TrainerOptions(**options, weights="best", checkpoint_every=10), [EpochSummary()]
+    )
     how = {"optimiser": AdamW(rate=3e-3), "metrics": {"label": ["roc_auc"]}}
     history = trainer.fit(trainer.build(Net, columns, weights), splits, folder=sys.argv[1], **how)
     print(f"area under the ROC curve: {history.about['data/test/label/roc_auc']:.1%}")

@@ -29,12 +29,16 @@ _ROUNDS, _SECONDS = 100, 2.0
 
 
 def make(row: Row, folder: Path) -> Row:
-    """Train a model, and write it with its samples to a folder, unless that has been done; return where all is."""
+    """Train a model, and write it with its samples to a folder, unless that has been done;
+    return where all is.
+    """
     if row.path is not None:
         return row
     if not (folder / "done").exists():
         module, function = row.make.rsplit(".", 1)
-        network, test, calibration, score = getattr(importlib.import_module(f"zoo.{module}"), function)()
+        network, test, calibration, score = getattr(
+            importlib.import_module(f"zoo.{module}"), function
+        )()
         path = given(network, test, folder, calibration=calibration).models[0][1]
         if row.format == "onnx":
             _write_onnx(path, folder / "model.onnx")
@@ -44,18 +48,27 @@ def make(row: Row, folder: Path) -> Row:
         (folder / "done").touch()
     names = ("model.onnx", "model.pt2", "model.keras")
     path = next(folder / name for name in names if (folder / name).exists())
-    return Row(path=path, test=folder / "test.npz", calibration=folder / "calibration.npz", preparation=AS_GIVEN)
+    return Row(
+        path=path,
+        test=folder / "test.npz",
+        calibration=folder / "calibration.npz",
+        preparation=AS_GIVEN,
+    )
 
 
 def _write_onnx(program: Path, path: Path) -> None:
     """Write a program as PyTorch's own exporter does, since most ONNX files come from it."""
     import torch
 
-    torch.onnx.export(torch.export.load(program), f=str(path), dynamo=True, external_data=False, verbose=False)
+    torch.onnx.export(
+        torch.export.load(program), f=str(path), dynamo=True, external_data=False, verbose=False
+    )
 
 
 def cell(row: Row, way: str, folder: Path, samples: int) -> dict[str, Any]:
-    """Return the verdict of a model that was compiled in one way, the reason, and its time relative to ONNX Runtime."""
+    """Return the verdict of a model that was compiled in one way, the reason, and its time
+    relative to ONNX Runtime.
+    """
     row = make(row, folder)
     assert row.path is not None
     test, calibration = _samples(row.test), _samples(row.calibration)
@@ -63,20 +76,34 @@ def cell(row: Row, way: str, folder: Path, samples: int) -> dict[str, Any]:
     try:
         plan, made = _compiled(row.path, way, folder, test, more)
         found = nnpipe.verify(
-            row.path, made, data=test, samples=samples, runtime=plan.runtime, preparation=row.preparation
+            row.path,
+            made,
+            data=test,
+            samples=samples,
+            runtime=plan.runtime,
+            preparation=row.preparation,
         )
     except Died as error:
         return {"verdict": "unclear", "reason": str(error)}
     except NNPipeError as error:
         # An error that is no subclass was raised by a framework, and only passed on.
-        return {"verdict": "unclear" if type(error) is NNPipeError else "refused", "reason": str(error)}
+        return {
+            "verdict": "unclear" if type(error) is NNPipeError else "refused",
+            "reason": str(error),
+        }
     worst = max(found.agreement.tensors, key=lambda tensor: tensor.mean_relative)
     outcome = {
-        "verdict": found.verdict, "reason": found.reason, "error": worst.mean_relative, "samples": samples,
-        "same_class": found.agreement.same_class, "slow": [*made.handicaps(), *made.outcome.get(SLOW_PARTS, ())],
-    }  # fmt: skip
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "error": worst.mean_relative,
+        "samples": samples,
+        "same_class": found.agreement.same_class,
+        "slow": [*made.handicaps(), *made.outcome.get(SLOW_PARTS, ())],
+    }
     try:
-        reference = _compiled(row.path, REFERENCE, folder, test, more) if way != REFERENCE else (plan, made)
+        reference = (
+            _compiled(row.path, REFERENCE, folder, test, more) if way != REFERENCE else (plan, made)
+        )
         outcome["time"] = _relative(made, plan, *reversed(reference), test[0])
     except NNPipeError as error:
         outcome["untimed"] = str(error)
@@ -90,8 +117,12 @@ def _samples(path: Path | None) -> Any:
     return arrays, arrays.pop("labels")
 
 
-def _compiled(source: Path, way: str, folder: Path, test: Any, more: Mapping[str, Any]) -> tuple[Planned, Artifact]:
-    """Return a model compiled in one way, from an earlier cell where that made it, and how it is run."""
+def _compiled(
+    source: Path, way: str, folder: Path, test: Any, more: Mapping[str, Any]
+) -> tuple[Planned, Artifact]:
+    """Return a model compiled in one way, from an earlier cell where that made it, and how it is
+    run.
+    """
     plan = planned(way, given(source, test, folder / way).models)
     to = folder / way / f"compiled{suffix(plan.plan, plan.compilers) if plan.plan else ''}"
     if to.exists():
@@ -99,8 +130,12 @@ def _compiled(source: Path, way: str, folder: Path, test: Any, more: Mapping[str
     return plan, nnpipe.compile(source, way, to, **more)
 
 
-def _relative(made: Artifact, plan: Planned, reference: Artifact, base: Planned, inputs: Mapping[str, Any]) -> float:
-    """Return the median time of one sample on one thread relative to the reference, both measured in turn."""
+def _relative(
+    made: Artifact, plan: Planned, reference: Artifact, base: Planned, inputs: Mapping[str, Any]
+) -> float:
+    """Return the median time of one sample on one thread relative to the reference, both
+    measured in turn.
+    """
     assert plan.runtime is not None
     assert base.runtime is not None
     one = [array[:1] for array in inputs.values()]
@@ -118,11 +153,17 @@ def _relative(made: Artifact, plan: Planned, reference: Artifact, base: Planned,
 
 
 def _fed(session: InferenceSession, arrays: list[np.ndarray]) -> Batch:
-    return {spec.name: _shaped(array, spec) for spec, array in zip(session.io.inputs, arrays, strict=True)}
+    return {
+        spec.name: _shaped(array, spec)
+        for spec, array in zip(session.io.inputs, arrays, strict=True)
+    }
 
 
 def _shaped(array: np.ndarray, spec: TensorSpec) -> np.ndarray:
-    wanted = tuple(have if length is None else length for have, length in zip(array.shape, spec.shape, strict=True))
+    wanted = tuple(
+        have if length is None else length
+        for have, length in zip(array.shape, spec.shape, strict=True)
+    )
     if array.shape != wanted:
         array = np.moveaxis(array, 1, -1)  # pictures with channels last
     return np.ascontiguousarray(array, spec.dtype)

@@ -27,13 +27,17 @@ log = logging.getLogger("nnpipe")
 
 @dataclass(frozen=True)
 class Task:
-    """Inputs by name and targets ``(n, ...)``; the first ``TEST`` samples are for judging, the next for calibration."""
+    """Inputs by name and targets ``(n, ...)``; the first ``TEST`` samples are for judging, the
+    next for calibration.
+    """
 
     inputs: dict[str, np.ndarray]
     targets: np.ndarray
 
     def part(self, start: int, stop: int | None) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Return some samples, with the class of each: that of the first target if there are several."""
+        """Return some samples, with the class of each: that of the first target if there are
+        several.
+        """
         targets = self.targets[start:stop]
         return {name: array[start:stop] for name, array in self.inputs.items()}, targets
 
@@ -60,20 +64,25 @@ def _classes(targets: np.ndarray) -> np.ndarray:
 
 
 def digits() -> Task:
-    """Return pictures of a light digit on dark, noisy ground, float32 ``(n, 3, 64, 64)``, with ten classes."""
+    """Return pictures of a light digit on dark, noisy ground, float32 ``(n, 3, 64, 64)``, with
+    ten classes.
+    """
     random = np.random.default_rng(0)
     grey, labels = _grey(random)
     ink = random.uniform(0.7, 1.0, (len(grey), 3, 1, 1))
     ground = random.uniform(-1.0, -0.5, (len(grey), 3, 1, 1))
-    images = ground + (ink - ground) * grey[:, None] + random.normal(0, 0.05, (len(grey), 3, SIDE, SIDE))
+    images = (
+        ground + (ink - ground) * grey[:, None] + random.normal(0, 0.05, (len(grey), 3, SIDE, SIDE))
+    )
     return Task({"image": images.astype(np.float32)}, labels)
 
 
 def scenes(*strides: int) -> Task:
     """Return pictures of one small digit somewhere, and where it is.
 
-    The targets are ``(n, cells, 5)`` for the cells of a grid for each stride, one grid after the other: class of each
-    cell (0: none, 1: the centre of a digit), then the box as left, top, right, bottom relative to the cell, in cells.
+    The targets are ``(n, cells, 5)`` for the cells of a grid for each stride, one grid after the
+    other: class of each cell (0: none, 1: the centre of a digit), then the box as left, top, right,
+    bottom relative to the cell, in cells.
     """
     random = np.random.default_rng(1)
     grey, _ = _grey(random)
@@ -101,7 +110,9 @@ def outlines() -> Task:
 
 
 def sentences(*, mask: bool = False) -> Task:
-    """Return tokens ``(n, 32)`` int64 on one of four topics; with a mask, sentences end early and 0 follows."""
+    """Return tokens ``(n, 32)`` int64 on one of four topics; with a mask, sentences end early
+    and 0 follows.
+    """
     random = np.random.default_rng(2)
     count = TRAINING + TEST
     labels = random.integers(0, TOPICS, count)
@@ -130,14 +141,19 @@ def spectrograms(bands: int = 16, frames: int = 64) -> Task:
     task = sounds(frames * 32)
     pieces = task.inputs["sound"].reshape(-1, frames, 32) * np.hanning(32).astype(np.float32)
     power = np.abs(np.fft.rfft(pieces, axis=2))[:, :, :bands]
-    return Task({"features": np.log(power + 1e-2).transpose(0, 2, 1).astype(np.float32)}, task.targets)
+    return Task(
+        {"features": np.log(power + 1e-2).transpose(0, 2, 1).astype(np.float32)}, task.targets
+    )
 
 
 def _grey(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return pictures of digits ``(n, 64, 64)`` from 0 to 1, and their classes."""
     dataset: Dataset = MNISTDataset(dataset_root=SHARED) if SHARED.is_dir() else DigitsDataset()
     if not SHARED.is_dir():
-        log.warning("%s: no such folder, so that the zoo trains on the scans that are part of nnpipe", SHARED)
+        log.warning(
+            "%s: no such folder, so that the zoo trains on the scans that are part of nnpipe",
+            SHARED,
+        )
     dataset.prepare()
     chosen = random.permutation(dataset.split("train"))[: TRAINING + TEST]
     inputs, truth = dataset.read(chosen)

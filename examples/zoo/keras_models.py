@@ -7,7 +7,9 @@ from zoo.training import Trained, accuracy
 
 
 def mobilenet_v3() -> Trained:
-    """MobileNetV3-Small of Keras with half its channels; images have channels last and pixels from 0 to 255."""
+    """MobileNetV3-Small of Keras with half its channels; images have channels last and pixels
+    from 0 to 255.
+    """
     import keras
 
     keras.utils.set_random_seed(0)
@@ -19,10 +21,15 @@ def mobilenet_v3() -> Trained:
     )
     for layer in model.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
-            layer.momentum = 0.9  # with the usual 0.999, the averages would still be those of the first weights
+            # with the usual 0.999, the averages would still be those of the first weights
+            layer.momentum = 0.9
     inputs, labels = task.training
     rates = keras.optimizers.schedules.CosineDecay(3e-3, 6 * len(labels) // 32)
-    model.compile(keras.optimizers.Adam(rates), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.Adam(rates), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
     model.fit(inputs["image"], labels, batch_size=32, epochs=6, verbose=2)
     pictures, wanted = task.part(0, TEST)
-    return Trained(model, task.test, task.calibration, accuracy(model.predict(pictures["image"]), wanted))
+    return Trained(
+        model, task.test, task.calibration, accuracy(model.predict(pictures["image"]), wanted)
+    )

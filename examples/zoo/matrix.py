@@ -1,4 +1,5 @@
-"""Real architectures through every usual way: train each briefly, compile it, and compare it with its source.
+"""Real architectures through every usual way: train each briefly, compile it, and compare it with
+its source.
 
     python examples/zoo/matrix.py                              all of examples/zoo.yaml, in some hours
     python examples/zoo/matrix.py --models bert vit --ways onnx onnx-int8
@@ -8,8 +9,8 @@ Each cell runs in a process of its own with a time limit.  Finished cells are ke
 in the output folder and not repeated; delete a cell's file to try it again.  The
 table is written to ``matrix.md`` there.
 
-"same", "close" and "different" are the verdicts of ``nnpipe verify``; "refused" is an
-error of nnpipe that says why, and "unclear" a crash, an error of a framework as it is, or too long a time.
+"same", "close" and "different" are the verdicts of ``nnpipe verify``; "refused" is an error of
+nnpipe that says why, and "unclear" a crash, an error of a framework as it is, or too long a time.
 """
 
 from __future__ import annotations
@@ -34,8 +35,12 @@ _FILE = Path(__file__).resolve().parents[1] / "zoo.yaml"
 
 def main() -> int:
     """Carry out the cells that have not been done yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, nargs="?", default=_FILE, help="rows and columns (default: zoo.yaml)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "file", type=Path, nargs="?", default=_FILE, help="rows and columns (default: zoo.yaml)"
+    )
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="some rows only")
     parser.add_argument("--ways", nargs="+", metavar="WAY", help="some columns only")
     parser.add_argument("--output", type=Path, help="another folder than the file's")
@@ -45,7 +50,10 @@ def main() -> int:
         matrix = read(options.file)
         models, ways = (
             _chosen(kind, names, known)
-            for kind, names, known in (("model", options.models, matrix.models), ("way", options.ways, matrix.ways))
+            for kind, names, known in (
+                ("model", options.models, matrix.models),
+                ("way", options.ways, matrix.ways),
+            )
         )
     except NNPipeError as error:
         parser.error(str(error))
@@ -80,10 +88,23 @@ def _apart(file: Path, model: str, way: str, output: Path, matrix: MatrixFile) -
     """Carry out a cell in a new process, and return what it wrote."""
     path = output / model / f"{way}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, __file__, str(file), "--cell", "--models", model, "--ways", way, "--output", str(output)]
+    command = [
+        sys.executable,
+        __file__,
+        str(file),
+        "--cell",
+        "--models",
+        model,
+        "--ways",
+        way,
+        "--output",
+        str(output),
+    ]
     try:
         with open(path.with_suffix(".log"), "wb") as log:
-            ended = subprocess.run(command, timeout=matrix.time_limit, stdout=log, stderr=log, check=False)
+            ended = subprocess.run(
+                command, timeout=matrix.time_limit, stdout=log, stderr=log, check=False
+            )
     except subprocess.TimeoutExpired:
         return {"verdict": "unclear", "reason": f"did not end within {matrix.time_limit:g} s"}
     if ended.returncode or not path.exists():

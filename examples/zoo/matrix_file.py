@@ -19,7 +19,8 @@ class Row:
     Parameters
     ----------
     make
-        ``MODULE.FUNCTION`` of this folder, which returns a network, and samples for test and calibration.
+        ``MODULE.FUNCTION`` of this folder, which returns a network, and samples for test and
+        calibration.
     format
         ``"onnx"`` to write the network as ONNX instead of as a program.
     path, test, calibration
@@ -64,14 +65,21 @@ def read(path: Path) -> MatrixFile:
     rows = {}
     for name, row in content["models"].items():
         _check(path, row, set(Row.__dataclass_fields__), f"model {name!r}")
-        files = {key: path.parent / row[key] for key in ("path", "test", "calibration") if key in row}
+        files = {
+            key: path.parent / row[key] for key in ("path", "test", "calibration") if key in row
+        }
         if not row.get("make") and len(files) < 3:
-            raise ConfigError(f"{path}: model {name!r} needs make:, or path:, test: and calibration:")
+            raise ConfigError(
+                f"{path}: model {name!r} needs make:, or path:, test: and calibration:"
+            )
         rows[name] = Row(**{**row, **files})
     return MatrixFile(
-        rows, tuple(content["ways"]), Path(content.get("output", "build/zoo")),
-        content.get("samples", 128), content.get("time_limit", 600),
-    )  # fmt: skip
+        rows,
+        tuple(content["ways"]),
+        Path(content.get("output", "build/zoo")),
+        content.get("samples", 128),
+        content.get("time_limit", 600),
+    )
 
 
 def _check(path: Path, content: Any, known: set[str], what: str) -> None:

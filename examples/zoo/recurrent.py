@@ -9,11 +9,17 @@ from zoo.training import Trained, trained
 
 
 class Text(nn.Module):
-    """Words to vectors, through a recurrent layer in both directions, to scores from the mean over all words."""
+    """Words to vectors, through a recurrent layer in both directions, to scores from the mean
+    over all words.
+    """
 
     def __init__(self, layer: nn.Module, width: int) -> None:
         super().__init__()
-        self.words, self.layer, self.head = nn.Embedding(VOCABULARY, 32), layer, nn.Linear(width, TOPICS)
+        self.words, self.layer, self.head = (
+            nn.Embedding(VOCABULARY, 32),
+            layer,
+            nn.Linear(width, TOPICS),
+        )
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Return the scores of classes, ``(n, 4)``."""
@@ -23,14 +29,18 @@ class Text(nn.Module):
 def lstm() -> Trained:
     """Two layers of LSTM in both directions."""
     return trained(
-        lambda: Text(nn.LSTM(32, 32, num_layers=2, batch_first=True, bidirectional=True), 64), sentences(), rate=5e-3
+        lambda: Text(nn.LSTM(32, 32, num_layers=2, batch_first=True, bidirectional=True), 64),
+        sentences(),
+        rate=5e-3,
     )
 
 
 def gru() -> Trained:
     """Two layers of GRU in both directions."""
     return trained(
-        lambda: Text(nn.GRU(32, 32, num_layers=2, batch_first=True, bidirectional=True), 64), sentences(), rate=5e-3
+        lambda: Text(nn.GRU(32, 32, num_layers=2, batch_first=True, bidirectional=True), 64),
+        sentences(),
+        rate=5e-3,
     )
 
 
@@ -41,9 +51,15 @@ class Causal(nn.Module):
         super().__init__()
         before = nn.ConstantPad1d((2 * dilation, 0), 0.0)
         self.path = nn.Sequential(
-            before, nn.Conv1d(given, made, 3, dilation=dilation), nn.BatchNorm1d(made), nn.ReLU(),
-            before, nn.Conv1d(made, made, 3, dilation=dilation), nn.BatchNorm1d(made), nn.ReLU(),
-        )  # fmt: skip
+            before,
+            nn.Conv1d(given, made, 3, dilation=dilation),
+            nn.BatchNorm1d(made),
+            nn.ReLU(),
+            before,
+            nn.Conv1d(made, made, 3, dilation=dilation),
+            nn.BatchNorm1d(made),
+            nn.ReLU(),
+        )
         self.direct = nn.Conv1d(given, made, 1) if given != made else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:

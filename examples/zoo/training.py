@@ -1,4 +1,6 @@
-"""A short training, after which a network has learned its task: 8-bit integers are judged on such networks only."""
+"""A short training, after which a network has learned its task: 8-bit integers are judged on
+such networks only.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SETTLING = 1024
 
 
 class Trained(NamedTuple):
-    """A network after its training, the samples to judge it on and to calibrate on, and how well it does its task."""
+    """A network after its training, the samples to judge it on and to calibrate on, and how well
+    it does its task.
+    """
 
     network: Any
     test: tuple[dict[str, np.ndarray], np.ndarray]
@@ -46,11 +50,13 @@ def trained(
     Parameters
     ----------
     network
-        Builds the network, with the random numbers of a fixed seed; it takes the inputs of the task in order.
+        Builds the network, with the random numbers of a fixed seed; it takes the inputs of the task
+        in order.
     epochs, rate, batch
         How long and how fast it learns, by AdamW with one cycle of rates.
     moved
-        How many pixels the pictures of a batch are moved by at most, lest few of them be learned by heart.
+        How many pixels the pictures of a batch are moved by at most, lest few of them be learned by
+        heart.
     loss
         The loss of outputs and targets.
     measure
@@ -71,7 +77,10 @@ def trained(
             optimizer.zero_grad()
             taken = [tensor[chosen] for tensor in tensors]
             if moved:
-                taken = [tensor.roll(tuple(random.integers(-moved, moved + 1, 2)), (2, 3)) for tensor in taken]
+                taken = [
+                    tensor.roll(tuple(random.integers(-moved, moved + 1, 2)), (2, 3))
+                    for tensor in taken
+                ]
             loss(model(*taken), wanted[chosen]).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -86,10 +95,12 @@ def trained(
 def settle(model: nn.Module, *inputs: Tensor, batch: int = 64) -> None:
     """Replace the running averages of batch normalisation by means over samples.
 
-    After some hundred steps they are still those of earlier weights, or, with the momentum that transformers gives
-    MobileNetV2 and EfficientNet, those of the last batch alone.
+    After some hundred steps they are still those of earlier weights, or, with the momentum that
+    transformers gives MobileNetV2 and EfficientNet, those of the last batch alone.
     """
-    layers = [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    layers = [
+        layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)
+    ]
     if not layers:
         return
     model.eval()  # without dropout, which would widen what the layers behind it see

@@ -1,9 +1,8 @@
 """nnpipe: which model, compiled how, on which runtime and device, and can you trust the numbers?
 
-    import nnpipe as nnp
-    result = nnp.compare("model.onnx", data=(images, labels), ways=["onnx", "onnx-int8", "openvino-int8"])
-    result.show()
-    result.best(accuracy_loss=0.01, by="latency_p90").save("ship/")
+    import nnpipe as nnp result = nnp.compare("model.onnx", data=(images, labels), ways=["onnx",
+    "onnx-int8", "openvino-int8"]) result.show() result.best(accuracy_loss=0.01,
+    by="latency_p90").save("ship/")
 
 Every name of ``__all__`` is imported when it is first used, so that importing nnpipe costs nothing.
 """
@@ -13,11 +12,13 @@ import sys as _sys
 
 from nnpipe.core.telemetry import switch_off_telemetry as _switch_off_telemetry
 
-_switch_off_telemetry(_os.environ, _sys.modules)  # here, before any import of the packages that it is about
+# here, before any import of the packages that it is about
+_switch_off_telemetry(_os.environ, _sys.modules)
 
 __version__ = "0.1.0"
 
-# Where each name is at home.  ``__init__.pyi`` says the same to type checkers; a test holds the two together.
+# Where each name is at home.  ``__init__.pyi`` says the same to type checkers; a test holds the two
+# together.
 _HOMES = {
     "analysis.agreement": ("Tolerances",),
     "analysis.kernel_table": ("KernelTable",),

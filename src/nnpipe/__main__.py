@@ -26,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _stop_at_once(number: int, _: FrameType | None) -> None:
-    """End the process; while modules are imported an exception might be taken for an error of theirs."""
+    """End the process; while modules are imported an exception might be taken for an error of
+    theirs.
+    """
     os.write(2, b"nnpipe: stopped\n")
     os._exit(128 + number)
 
@@ -38,7 +40,8 @@ def _run(argv: Sequence[str]) -> int:
 
     prepare_standard_streams()
     given = list(argv)
-    hide_in_process_list(given, shown_command(given, OPTIONS))  # before anything that takes time is imported
+    # before anything that takes time is imported
+    hide_in_process_list(given, shown_command(given, OPTIONS))
     known = scenarios()
     if not given or given[0] in ("-h", "--help"):
         print(_help())

@@ -44,8 +44,9 @@ def test_what_is_not_finite_in_both_is_counted_and_gets_no_class(number: float) 
     found = against(ours, ours)
     assert (found.not_finite, found.same_class) == (20, 30)
     assert found.verdict(Tolerances()) == (
-        "same", "no relative error is above 0.0001; outputs for 20 of 50 samples are NaN or infinite"
-    )  # fmt: skip
+        "same",
+        "no relative error is above 0.0001; outputs for 20 of 50 samples are NaN or infinite",
+    )
     assert Agreement.from_json(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
     rounded = ours * np.linspace(1, 1.001, 10, dtype=np.float32)
     assert against(ours, rounded).verdict(Tolerances())[0] == "close"
@@ -91,9 +92,17 @@ def test_small_errors_that_change_classes_are_different() -> None:
 
 @pytest.mark.parametrize(
     ("samples", "kept", "expected"),
-    [(8, 6, "close"), (32, 29, "close"), (64, 57, "close"), (64, 54, "different"), (320, 290, "different")],
+    [
+        (8, 6, "close"),
+        (32, 29, "close"),
+        (64, 57, "close"),
+        (64, 54, "different"),
+        (320, 290, "different"),
+    ],
 )
-def test_classes_decide_only_where_there_are_samples_enough_to_tell(samples: int, kept: int, expected: str) -> None:
+def test_classes_decide_only_where_there_are_samples_enough_to_tell(
+    samples: int, kept: int, expected: str
+) -> None:
     ours = np.full((samples, 10), 1.0)
     ours[:, 2] += 1e-2
     theirs = ours.copy()
@@ -105,7 +114,9 @@ def test_classes_decide_only_where_there_are_samples_enough_to_tell(samples: int
 
 
 def test_a_model_that_keeps_just_enough_classes_is_rarely_called_different() -> None:
-    """However few samples there are: of 8 that each keep their class in 95 of 100 cases, 6 do in 6 of 100 times."""
+    """However few samples there are: of 8 that each keep their class in 95 of 100 cases, 6 do in
+    6 of 100 times.
+    """
     for samples in (4, 8, 16, 60, 500):
         kept = np.random.default_rng(samples).binomial(samples, 0.95, 4000)
         rare = [probability_of_at_most(int(each), samples, 0.95) for each in kept]
@@ -193,7 +204,9 @@ def test_outputs_are_bound_by_name() -> None:
     ("shape", "counted"),
     [((5, 7), True), ((5, 7, 1, 1), True), ((5, 1, 1, 7), True), ((5, 7, 2), False), ((5,), False)],
 )
-def test_classes_are_counted_where_samples_have_one_row_of_scores(shape: tuple[int, ...], counted: bool) -> None:
+def test_classes_are_counted_where_samples_have_one_row_of_scores(
+    shape: tuple[int, ...], counted: bool
+) -> None:
     ours = np.random.default_rng(0).random(shape)
     assert against(ours, ours).same_class == (5 if counted else None)
 
@@ -229,9 +242,12 @@ def test_batches_add_up_to_the_whole(cuts: list[int], seed: int) -> None:
     ours, noise = scores(30, 6, seed), scores(30, 6, seed + 1)
     theirs = ours + np.float32(0.1) * noise
     parts = compare(
-        [{"y": part} for part in np.split(ours, sorted(cuts))], [{"y": part} for part in np.split(theirs, sorted(cuts))]
+        [{"y": part} for part in np.split(ours, sorted(cuts))],
+        [{"y": part} for part in np.split(theirs, sorted(cuts))],
     )
     whole = against(ours, theirs)
-    assert parts.same_class == whole.same_class == np.count_nonzero(ours.argmax(1) == theirs.argmax(1))
+    assert (
+        parts.same_class == whole.same_class == np.count_nonzero(ours.argmax(1) == theirs.argmax(1))
+    )
     assert parts.tensors[0].max_relative == whole.tensors[0].max_relative
     assert parts.tensors[0].mean_absolute == pytest.approx(whole.tensors[0].mean_absolute)

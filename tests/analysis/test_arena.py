@@ -16,7 +16,9 @@ from nnpipe.core.discoverable import C
 from nnpipe.core.errors import ConfigError
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "memory" / "minimalloc"
-needs_c = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
+needs_c = pytest.mark.skipif(
+    C.find() is None, reason="no C compiler is installed (apt install gcc)"
+)
 
 
 def check(buffers: Sequence[Buffer], plan: ArenaPlan, alignment: int = 1) -> None:
@@ -36,7 +38,11 @@ def least_by_trying(buffers: Sequence[Buffer]) -> int:
     def height(order: Sequence[int]) -> int:
         places: dict[int, int] = {}
         for n in order:
-            beside = [m for m in places if buffers[m].lower < buffers[n].upper and buffers[n].lower < buffers[m].upper]
+            beside = [
+                m
+                for m in places
+                if buffers[m].lower < buffers[n].upper and buffers[n].lower < buffers[m].upper
+            ]
             places[n] = max((places[m] + buffers[m].size for m in beside), default=0)
         return max(at + buffers[n].size for n, at in places.items())
 
@@ -69,7 +75,14 @@ def test_the_plan_is_as_small_as_the_best_of_all(buffers: list[Buffer]) -> None:
 @needs_c
 def test_a_bound_that_cannot_be_reached_is_proven() -> None:
     # Two steps are full with five bytes, but no placement fits all of them below six.
-    buffers = [Buffer(0, 2, 2), Buffer(1, 4, 2), Buffer(3, 5, 3), Buffer(0, 1, 3), Buffer(4, 6, 2), Buffer(5, 7, 3)]
+    buffers = [
+        Buffer(0, 2, 2),
+        Buffer(1, 4, 2),
+        Buffer(3, 5, 3),
+        Buffer(0, 1, 3),
+        Buffer(4, 6, 2),
+        Buffer(5, 7, 3),
+    ]
     plan = plan_arena(buffers)
     check(buffers, plan)
     assert plan.least

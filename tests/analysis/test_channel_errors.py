@@ -1,4 +1,6 @@
-"""Errors are those of channels: a large channel does not hide the others, and sound models have no outliers."""
+"""Errors are those of channels: a large channel does not hide the others, and sound models have
+no outliers.
+"""
 
 from __future__ import annotations
 

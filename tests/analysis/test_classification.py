@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.analysis.classification import ClassificationMetrics, confusion_matrix, true_class_rank, wilson_interval
+from nnpipe.analysis.classification import (
+    ClassificationMetrics,
+    confusion_matrix,
+    true_class_rank,
+    wilson_interval,
+)
 from nnpipe.core.errors import ConfigError, NNPipeError, SpecMismatch
 
 
@@ -22,14 +27,24 @@ def names(count):
 
 @st.composite
 def predictions(draw):
-    """(truth, predicted, number of classes) in which whole classes may lack samples, predictions or both."""
+    """(truth, predicted, number of classes) in which whole classes may lack samples, predictions
+    or both.
+    """
     classes = draw(st.integers(1, 12))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     samples = draw(st.integers(1, 300))
-    true_ones = draw(st.lists(st.integers(0, classes - 1), min_size=1, max_size=classes, unique=True))
-    claimed_ones = draw(st.lists(st.integers(0, classes - 1), min_size=1, max_size=classes, unique=True))
+    true_ones = draw(
+        st.lists(st.integers(0, classes - 1), min_size=1, max_size=classes, unique=True)
+    )
+    claimed_ones = draw(
+        st.lists(st.integers(0, classes - 1), min_size=1, max_size=classes, unique=True)
+    )
     truth, guess = random.choice(true_ones, samples), random.choice(claimed_ones, samples)
-    predicted = np.where((random.random(samples) < draw(st.floats(0, 1))) & np.isin(truth, claimed_ones), truth, guess)
+    predicted = np.where(
+        (random.random(samples) < draw(st.floats(0, 1))) & np.isin(truth, claimed_ones),
+        truth,
+        guess,
+    )
     dtype = draw(st.sampled_from(["int8", "uint8", "uint16", "int32", "int64", "uint64"]))
     return truth.astype(dtype), predicted.astype(dtype), classes
 
@@ -45,17 +60,27 @@ def test_every_number_equals_scikit_learn(case):
     truth, predicted = truth.astype(np.int64), predicted.astype(np.int64)
     if classes > 1:  # of a single label it warns
         np.testing.assert_array_equal(
-            ours.confusion_matrix, metrics.confusion_matrix(truth, predicted, labels=every), strict=True
+            ours.confusion_matrix,
+            metrics.confusion_matrix(truth, predicted, labels=every),
+            strict=True,
         )
-    each = metrics.precision_recall_fscore_support(truth, predicted, labels=every, zero_division=np.nan)
-    for mine, theirs in zip((ours.precision, ours.sensitivity, ours.f1, ours.support), each, strict=True):
+    each = metrics.precision_recall_fscore_support(
+        truth, predicted, labels=every, zero_division=np.nan
+    )
+    for mine, theirs in zip(
+        (ours.precision, ours.sensitivity, ours.f1, ours.support), each, strict=True
+    ):
         np.testing.assert_allclose(mine, theirs, rtol=1e-14)
     means = metrics.precision_recall_fscore_support(
         truth, predicted, labels=occurring, average="macro", zero_division=0
     )
-    assert (ours.mean_precision, ours.mean_sensitivity, ours.macro_f1) == pytest.approx(means[:3], rel=1e-14)
+    assert (ours.mean_precision, ours.mean_sensitivity, ours.macro_f1) == pytest.approx(
+        means[:3], rel=1e-14
+    )
     assert ours.accuracy == metrics.accuracy_score(truth, predicted)
-    recalls = metrics.recall_score(truth, predicted, labels=occurring, average=None, zero_division=0)
+    recalls = metrics.recall_score(
+        truth, predicted, labels=occurring, average=None, zero_division=0
+    )
     assert ours.g_mean == pytest.approx(np.prod(recalls) ** (1 / len(recalls)), rel=1e-12)
 
 
@@ -63,7 +88,9 @@ def test_mean_sensitivity_is_the_balanced_accuracy():
     metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn gives the right answer")
     truth, predicted = np.array([0, 0, 1, 1, 1, 2]), np.array([0, 1, 1, 1, 0, 2])
     ours = ClassificationMetrics.from_predictions(truth, predicted, names(5))
-    assert ours.mean_sensitivity == pytest.approx(metrics.balanced_accuracy_score(truth, predicted), rel=1e-15)
+    assert ours.mean_sensitivity == pytest.approx(
+        metrics.balanced_accuracy_score(truth, predicted), rel=1e-15
+    )
 
 
 def test_numbers_of_a_case_worked_out_by_hand():
@@ -94,7 +121,9 @@ def test_g_mean_of_two_classes_is_the_root_of_the_product():
 def test_g_mean_of_many_classes_does_not_underflow():
     truth = np.repeat(np.arange(1000), 10)
     predicted = np.where(np.arange(10_000) % 10 < 2, truth, (truth + 1) % 1000)
-    assert ClassificationMetrics.from_predictions(truth, predicted, names(1000)).g_mean == pytest.approx(0.2)
+    assert ClassificationMetrics.from_predictions(
+        truth, predicted, names(1000)
+    ).g_mean == pytest.approx(0.2)
 
 
 def test_top_k_comes_from_ranks_and_is_absent_where_it_says_nothing():
@@ -105,8 +134,14 @@ def test_top_k_comes_from_ranks_and_is_absent_where_it_says_nothing():
     ours = ClassificationMetrics.from_predictions(truth, predicted, names(8), rank)
     assert ours.k == 5
     assert ours.top_k_accuracy == np.mean(rank < 5)
-    assert ClassificationMetrics.from_predictions(truth, predicted, names(8), rank, k=1).top_k_accuracy == ours.accuracy
-    assert ClassificationMetrics.from_predictions(truth, predicted, names(8), rank, k=8).top_k_accuracy is None
+    assert (
+        ClassificationMetrics.from_predictions(truth, predicted, names(8), rank, k=1).top_k_accuracy
+        == ours.accuracy
+    )
+    assert (
+        ClassificationMetrics.from_predictions(truth, predicted, names(8), rank, k=8).top_k_accuracy
+        is None
+    )
     assert ClassificationMetrics.from_predictions(truth, predicted, names(8)).top_k_accuracy is None
 
 
@@ -131,7 +166,11 @@ def test_metrics_cannot_be_changed():
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(data=st.data(), trials=st.integers(1, 10**7), confidence=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
+@given(
+    data=st.data(),
+    trials=st.integers(1, 10**7),
+    confidence=st.sampled_from([0.5, 0.9, 0.95, 0.999]),
+)
 def test_wilson_interval_equals_scipy(data, trials, confidence):
     stats = pytest.importorskip("scipy.stats", reason="SciPy gives the right answer")
     successes = data.draw(st.one_of(st.integers(0, trials), st.sampled_from([0, trials])))
@@ -141,7 +180,9 @@ def test_wilson_interval_equals_scipy(data, trials, confidence):
     assert 0 <= low <= successes / trials <= high <= 1
 
 
-@pytest.mark.parametrize("arguments", [(1, 0), (0, 0), (-1, 5), (6, 5), (1, 2, 0.0), (1, 2, 1.0), (1, 2, math.nan)])
+@pytest.mark.parametrize(
+    "arguments", [(1, 0), (0, 0), (-1, 5), (6, 5), (1, 2, 0.0), (1, 2, 1.0), (1, 2, math.nan)]
+)
 def test_impossible_counts_have_no_interval(arguments):
     with pytest.raises(ConfigError, match="confidence"):
         wilson_interval(*arguments)
@@ -164,7 +205,14 @@ def test_no_samples_give_an_empty_matrix():
     [
         ([0, 1], [0, 2], 2, None, SpecMismatch, r"predicted\[1\] is 2, but with 2 classes"),
         ([0, -1], [0, 1], 2, None, SpecMismatch, r"truth\[1\] is -1"),
-        (np.array([2**63], np.uint64), [0], 2, None, SpecMismatch, r"truth\[0\] is 9223372036854775808"),
+        (
+            np.array([2**63], np.uint64),
+            [0],
+            2,
+            None,
+            SpecMismatch,
+            r"truth\[0\] is 9223372036854775808",
+        ),
         ([0, 1], [0], 2, None, SpecMismatch, "truth has 2, predicted has 1"),
         ([0, 1], [0.0, 1.0], 2, None, SpecMismatch, "predicted must hold integer class numbers"),
         (["cat"], [0], 2, None, SpecMismatch, "truth must hold integer class numbers"),

@@ -12,16 +12,27 @@ ADD, RELU = PlainPrimitive("elementwise", "add"), PlainPrimitive("elementwise", 
 
 
 def graph_of(*operations: tuple[str, object, tuple[str, ...]], outputs: tuple[str, ...]) -> Graph:
-    """Return a graph of operations, each with the name of its only result, what it computes, and what it reads."""
-    found = tuple(Operation(name, name, reads, (name,), primitives=(what,)) for name, what, reads in operations)
+    """Return a graph of operations, each with the name of its only result, what it computes, and
+    what it reads.
+    """
+    found = tuple(
+        Operation(name, name, reads, (name,), primitives=(what,))
+        for name, what, reads in operations
+    )
     names = {"x", *(name for name, _, _ in operations)}
-    return Graph(found, {name: TensorSpec(name, (1, 4, 4, 4), "float32") for name in names}, ("x",), outputs)
+    return Graph(
+        found, {name: TensorSpec(name, (1, 4, 4, 4), "float32") for name in names}, ("x",), outputs
+    )
 
 
 BLOCK = graph_of(
-    ("conv1", CONVOLUTION, ("x",)), ("relu1", RELU, ("conv1",)), ("conv2", CONVOLUTION, ("relu1",)),
-    ("add", ADD, ("conv2", "x")), ("relu2", RELU, ("add",)), outputs=("relu2",),
-)  # fmt: skip
+    ("conv1", CONVOLUTION, ("x",)),
+    ("relu1", RELU, ("conv1",)),
+    ("conv2", CONVOLUTION, ("relu1",)),
+    ("add", ADD, ("conv2", "x")),
+    ("relu2", RELU, ("add",)),
+    outputs=("relu2",),
+)
 STEPS = [("conv1", "relu1"), ("add", "conv2", "relu2")]
 
 
@@ -33,19 +44,27 @@ def test_chains_that_were_fused_are_fused_in_other_graphs() -> None:
     }
     assert [FusionPattern.from_json(each.to_json()) for each in patterns] == list(patterns)
     other = graph_of(
-        ("a", CONVOLUTION, ("x",)), ("b", CONVOLUTION, ("x",)), ("sum", ADD, ("a", "b")), ("end", RELU, ("sum",)),
+        ("a", CONVOLUTION, ("x",)),
+        ("b", CONVOLUTION, ("x",)),
+        ("sum", ADD, ("a", "b")),
+        ("end", RELU, ("sum",)),
         outputs=("end",),
-    )  # fmt: skip
+    )
     assert grouped(other, patterns) == (("a", "sum", "end"), ("b",))
 
 
 def test_what_others_read_as_well_is_not_fused() -> None:
     patterns = fusion_patterns([(BLOCK, STEPS, ())])
     shared = graph_of(
-        ("conv", CONVOLUTION, ("x",)), ("relu", RELU, ("conv",)), ("again", ADD, ("relu", "conv")), outputs=("again",)
+        ("conv", CONVOLUTION, ("x",)),
+        ("relu", RELU, ("conv",)),
+        ("again", ADD, ("relu", "conv")),
+        outputs=("again",),
     )
     assert grouped(shared, patterns) == (("conv",), ("relu",), ("again",))
-    leaving = graph_of(("conv", CONVOLUTION, ("x",)), ("relu", RELU, ("conv",)), outputs=("conv", "relu"))
+    leaving = graph_of(
+        ("conv", CONVOLUTION, ("x",)), ("relu", RELU, ("conv",)), outputs=("conv", "relu")
+    )
     assert grouped(leaving, patterns) == (("conv",), ("relu",))
 
 
@@ -55,7 +74,12 @@ def test_what_is_mostly_not_fused_is_no_pattern() -> None:
 
 
 def test_words_are_those_of_all_frameworks() -> None:
-    operation = Operation("a", "A", (), (), primitives=(CONVOLUTION, PlainPrimitive("elementwise", "RELU6")))
+    operation = Operation(
+        "a", "A", (), (), primitives=(CONVOLUTION, PlainPrimitive("elementwise", "RELU6"))
+    )
     assert word_of(operation) == "convolution + clip"
-    assert word_of(Operation("a", "A", (), (), primitives=(PoolingPrimitive("max"),))) == "max over all"
+    assert (
+        word_of(Operation("a", "A", (), (), primitives=(PoolingPrimitive("max"),)))
+        == "max over all"
+    )
     assert word_of(Operation("a", "A", (), ())) == ""

@@ -50,11 +50,22 @@ def test_a_table_is_the_same_after_a_file() -> None:
 
 
 DAMAGED: list[tuple[str, Any]] = [
-    ("kind", "other"), ("schema", 9), ("kernels", []), ("kernels", [[1, 2]]), ("kernels", {}), ("sizes", ["macs"]),
-    ("networks", [[[10**9], 1.0, 0.0]]), ("networks", [[[0], float("nan"), 0.0]]), ("patterns", [[["relu", ["x"]]]]),
-    ("call_ns", -1), ("threads", "many"), ("kernel_errors", [1]), ("kernels", [["", [], [1e400] * 17, 1.0]] * 2),
-    ("kernels", [0] * 30_000), ("doubts", 3),
-]  # fmt: skip
+    ("kind", "other"),
+    ("schema", 9),
+    ("kernels", []),
+    ("kernels", [[1, 2]]),
+    ("kernels", {}),
+    ("sizes", ["macs"]),
+    ("networks", [[[10**9], 1.0, 0.0]]),
+    ("networks", [[[0], float("nan"), 0.0]]),
+    ("patterns", [[["relu", ["x"]]]]),
+    ("call_ns", -1),
+    ("threads", "many"),
+    ("kernel_errors", [1]),
+    ("kernels", [["", [], [1e400] * 17, 1.0]] * 2),
+    ("kernels", [0] * 30_000),
+    ("doubts", 3),
+]
 
 
 @pytest.mark.parametrize(("name", "value"), DAMAGED)

@@ -1,4 +1,6 @@
-"""The shares of factors with known effects, on samples that are spread evenly and on samples that crowd together."""
+"""The shares of factors with known effects, on samples that are spread evenly and on samples
+that crowd together.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def factors(table):
 def test_the_shares_of_a_sum_are_its_terms_variances(samples, crowded):
     random = np.random.default_rng(3)
     table = random.uniform(size=(samples, 4))
-    if crowded:  # As an adaptive search does: nearly all samples where the greatest term is greatest.
+    # As an adaptive search does: nearly all samples where the greatest term is greatest.
+    if crowded:
         table[samples // 5 :, 0] = 1 - table[samples // 5 :, 0] / 20
     found = main_effects(factors(table), table @ WEIGHTS + random.normal(scale=0.05, size=samples))
     assert [effect.name for effect in found.effects] == ["a", "b", "c", "d"]
@@ -50,7 +53,10 @@ def test_a_factor_that_does_not_always_exist_counts_with_whether_it_exists():
     random = np.random.default_rng(0)
     momentum = np.where(random.uniform(size=400) < 0.5, np.nan, random.uniform(size=400))
     noise = random.uniform(size=400)
-    found = main_effects([Factor("noise", noise), Factor("momentum", momentum)], np.where(np.isnan(momentum), 0.0, 5.0))
+    found = main_effects(
+        [Factor("noise", noise), Factor("momentum", momentum)],
+        np.where(np.isnan(momentum), 0.0, 5.0),
+    )
     assert found.effects[0].name == "momentum"
     assert found.effects[0].share > 0.99
 
@@ -67,8 +73,13 @@ def test_noise_alone_is_not_explained():
 def test_shares_are_of_the_whole_variance_with_noise_and_joint_effects(noise):
     random = np.random.default_rng(1)
     table = random.uniform(size=(2000, 4))
-    joint = noise * (np.sign(table[:, 2] - 0.5) * np.sign(table[:, 3] - 0.5) + random.normal(size=2000))
-    found = {effect.name: effect.share for effect in main_effects(factors(table), table[:, 0] + joint).effects}
+    joint = noise * (
+        np.sign(table[:, 2] - 0.5) * np.sign(table[:, 3] - 0.5) + random.normal(size=2000)
+    )
+    found = {
+        effect.name: effect.share
+        for effect in main_effects(factors(table), table[:, 0] + joint).effects
+    }
     assert found["a"] == pytest.approx((1 / 12) / (1 / 12 + 2 * noise**2), abs=0.03)
     assert found["b"] + found["c"] + found["d"] < 0.02
 
@@ -82,8 +93,12 @@ def test_joint_effects_are_left_unexplained():
 
 @pytest.mark.parametrize("samples", [0, 1, 3])
 def test_few_samples_say_nothing(samples):
-    found = main_effects(factors(np.random.default_rng(0).uniform(size=(samples, 4))), np.arange(samples))
-    assert {(effect.share, effect.low, effect.high) for effect in found.effects} == {(0.0, 0.0, 0.0)}
+    found = main_effects(
+        factors(np.random.default_rng(0).uniform(size=(samples, 4))), np.arange(samples)
+    )
+    assert {(effect.share, effect.low, effect.high) for effect in found.effects} == {
+        (0.0, 0.0, 0.0)
+    }
 
 
 def test_a_factor_or_a_value_that_never_varies_explains_nothing():

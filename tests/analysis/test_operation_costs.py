@@ -67,25 +67,47 @@ def plain(kind: PlainKind, function: str) -> tuple[Primitive, ...]:
 
 
 def network(*, last: tuple[Primitive, ...] = ()) -> Graph:
-    """Return a graph: a dequantised kernel, a convolution, a view, an addition of an older value, and ``last``."""
+    """Return a graph: a dequantised kernel, a convolution, a view, an addition of an older
+    value, and ``last``.
+    """
     shapes = {
-        "image": ((1, 4, 4, 2), "float32"), "stored": ((3, 3, 2, 8), "int8"), "scale": ((8,), "float32"),
-        "kernel": ((3, 3, 2, 8), "float32"), "bias": ((8,), "float32"), "features": ((1, 4, 4, 8), "float32"),
-        "flat": ((1, 128), "float32"), "shape": ((2,), "int64"), "active": ((1, 128), "float32"),
-        "sum": ((1, 128), "float32"), "result": ((1, 128), "float32"),
-    }  # fmt: skip
+        "image": ((1, 4, 4, 2), "float32"),
+        "stored": ((3, 3, 2, 8), "int8"),
+        "scale": ((8,), "float32"),
+        "kernel": ((3, 3, 2, 8), "float32"),
+        "bias": ((8,), "float32"),
+        "features": ((1, 4, 4, 8), "float32"),
+        "flat": ((1, 128), "float32"),
+        "shape": ((2,), "int64"),
+        "active": ((1, 128), "float32"),
+        "sum": ((1, 128), "float32"),
+        "result": ((1, 128), "float32"),
+    }
     tensors = {name: TensorSpec(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
     operations = (
-        Operation("dq", "DequantizeLinear", ("stored", "scale"), ("kernel",), primitives=plain("quantisation", "dq")),
         Operation(
-            "conv", "Conv", ("image", "kernel", "bias"), ("features",),
+            "dq",
+            "DequantizeLinear",
+            ("stored", "scale"),
+            ("kernel",),
+            primitives=plain("quantisation", "dq"),
+        ),
+        Operation(
+            "conv",
+            "Conv",
+            ("image", "kernel", "bias"),
+            ("features",),
             primitives=(ConvolutionPrimitive(16, (3, 3), 2, 8), *plain("elementwise", "relu")),
         ),
-        Operation("flat", "Reshape", ("features", "shape"), ("flat",), primitives=plain("view", "reshape")),
+        Operation(
+            "flat", "Reshape", ("features", "shape"), ("flat",), primitives=plain("view", "reshape")
+        ),
         Operation("relu", "Relu", ("flat",), ("active",), primitives=plain("elementwise", "relu")),
-        Operation("add", "Add", ("flat", "active"), ("sum",), primitives=plain("elementwise", "add")),
+        Operation(
+            "add", "Add", ("flat", "active"), ("sum",), primitives=plain("elementwise", "add")
+        ),
         Operation("last", "Odd", ("sum",), ("result",), primitives=last),
-    )  # fmt: skip
+    )
     return Graph(operations, tensors, ("image",), ("result",))
 
 
@@ -97,7 +119,11 @@ def test_a_graph_has_the_figures_that_follow_by_hand() -> None:
     assert rows["conv"].parameters == 144 + 8 == cost.parameters
     # The picture, the kernel as the file stores it in 8 bits, and the bias.
     assert (rows["conv"].bytes_read, rows["conv"].bytes_written) == (4 * 32 + 144 + 4 * 8, 512)
-    assert (rows["flat"].bytes_read, rows["flat"].bytes_written, rows["flat"].intensity) == (0, 0, None)
+    assert (rows["flat"].bytes_read, rows["flat"].bytes_written, rows["flat"].intensity) == (
+        0,
+        0,
+        None,
+    )
     assert rows["add"].intensity == pytest.approx(128 / (3 * 512))
     assert not cost.unknown
 
@@ -114,21 +140,38 @@ def test_a_value_is_live_from_its_operation_to_its_last_use() -> None:
 def test_an_operation_without_a_rule_is_named() -> None:
     cost = graph_cost(network())
     (unknown,) = cost.unknown
-    assert (unknown.kind, unknown.primitive, unknown.arithmetic, unknown.traffic) == ("Odd", UNKNOWN_KIND, None, None)
+    assert (unknown.kind, unknown.primitive, unknown.arithmetic, unknown.traffic) == (
+        "Odd",
+        UNKNOWN_KIND,
+        None,
+        None,
+    )
 
 
 def test_a_hidden_tensor_leaves_the_traffic_unknown() -> None:
     tensors = {name: TensorSpec(name, (2,), "float32") for name in "xy"}
-    operation = Operation("a", "Add", ("x",), ("y",), primitives=plain("elementwise", "add"), unlisted=1)
+    operation = Operation(
+        "a", "Add", ("x",), ("y",), primitives=plain("elementwise", "add"), unlisted=1
+    )
     (found,) = graph_cost(Graph((operation,), tensors, ("x",), ("y",))).operations
     assert found.traffic is None
 
 
 def test_scales_beside_quantised_weights_are_no_parameters() -> None:
-    shapes = {"x": ((1, 3), "uint8"), "s": ((), "float32"), "z": ((), "uint8"), "w": ((3, 4), "int8"),
-              "ws": ((4,), "float32"), "wz": ((4,), "int8"), "b": ((4,), "int32"), "y": ((1, 4), "uint8")}  # fmt: skip
+    shapes = {
+        "x": ((1, 3), "uint8"),
+        "s": ((), "float32"),
+        "z": ((), "uint8"),
+        "w": ((3, 4), "int8"),
+        "ws": ((4,), "float32"),
+        "wz": ((4,), "int8"),
+        "b": ((4,), "int32"),
+        "y": ((1, 4), "uint8"),
+    }
     tensors = {name: TensorSpec(name, shape, dtype) for name, (shape, dtype) in shapes.items()}
-    operation = Operation("q", "QGemm", (*tuple("xszwb"), "ws", "wz"), ("y",), primitives=(MatrixProduct(1, 1, 3, 4),))
+    operation = Operation(
+        "q", "QGemm", (*tuple("xszwb"), "ws", "wz"), ("y",), primitives=(MatrixProduct(1, 1, 3, 4),)
+    )
     assert graph_cost(Graph((operation,), tensors, ("x",), ("y",))).parameters == 12 + 4
 
 

@@ -12,7 +12,19 @@ from nnpipe.report.layer_tables import side_by_side_table
 def run_of(runtime: str, *steps: tuple[str, float, str]) -> LayerTimes:
     """Return a run of ``(operations, time, precision)``; a tenth belongs to no step."""
     layers = tuple(
-        LayerTime(f"{runtime}{n}", "convolution", tuple(names.split()), "Conv", "", kind, ns, ns, ns, 0.0, 1)
+        LayerTime(
+            f"{runtime}{n}",
+            "convolution",
+            tuple(names.split()),
+            "Conv",
+            "",
+            kind,
+            ns,
+            ns,
+            ns,
+            0.0,
+            1,
+        )
         for n, (names, ns, kind) in enumerate(steps)
     )
     whole = sum(each.time_ns for each in layers) / 0.9
@@ -21,8 +33,12 @@ def run_of(runtime: str, *steps: tuple[str, float, str]) -> LayerTimes:
 
 
 def test_steps_that_share_an_operation_are_put_together() -> None:
-    first = run_of("A", ("conv1 relu1", 10.0, "float32"), ("conv2", 20.0, "float32"), ("relu2", 5.0, ""))
-    second = run_of("B", ("conv1", 4.0, "int8"), ("relu1", 1.0, ""), ("conv2 relu2", 6.0, "int8"), ("", 3.0, ""))
+    first = run_of(
+        "A", ("conv1 relu1", 10.0, "float32"), ("conv2", 20.0, "float32"), ("relu2", 5.0, "")
+    )
+    second = run_of(
+        "B", ("conv1", 4.0, "int8"), ("relu1", 1.0, ""), ("conv2 relu2", 6.0, "int8"), ("", 3.0, "")
+    )
     pairs = side_by_side(first, second)
     assert [each.operations for each in pairs] == [("conv1", "relu1"), ("conv2", "relu2"), (), ()]
     assert [(each.first_ns, each.second_ns) for each in pairs[:3]] == [(10, 5), (25, 6), (0, 3)]

@@ -13,7 +13,9 @@ from nnpipe.analysis.quality_intervals import mcnemar, paired_difference
 stats = ImportedWhenUsed("scipy.stats")
 
 
-@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (0, 1), (5, 5), (3, 14), (120, 80), (2000, 2100)])
+@pytest.mark.parametrize(
+    ("gained", "lost"), [(0, 0), (0, 1), (5, 5), (3, 14), (120, 80), (2000, 2100)]
+)
 def test_mcnemar_is_the_binomial_test_on_the_samples_that_differ(gained, lost):
     expected = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
     assert mcnemar(gained, lost) == pytest.approx(expected)
@@ -45,5 +47,7 @@ def test_the_interval_of_a_paired_difference_holds_the_true_one_about_95_times_i
                 )
                 chances = ((gained, gain), (lost, loss), (samples - gained - lost, 1 - gain - loss))
                 if all(chance > 0 or not count for count, chance in chances):
-                    held += math.exp(ways + sum(count * log(chance) for count, chance in chances if count))
+                    held += math.exp(
+                        ways + sum(count * log(chance) for count, chance in chances if count)
+                    )
     assert held > 0.93

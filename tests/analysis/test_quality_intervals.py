@@ -38,7 +38,9 @@ def test_few_differing_samples_are_not_taken_for_certainty() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("population", POPULATIONS, ids=lambda each: each.task)
-def test_paired_intervals_of_every_task_hold_the_truth_as_often_as_they_say(population: Population) -> None:
+def test_paired_intervals_of_every_task_hold_the_truth_as_often_as_they_say(
+    population: Population,
+) -> None:
     missed = [found for found in judged(population, 150) if not found["holds"]]
     assert missed == []
 
@@ -65,7 +67,9 @@ def test_the_interval_turns_with_the_sign_of_the_values() -> None:
 
 
 def test_differences_are_uncertain_if_few_samples_carry_the_metric() -> None:
-    """As where one sample in 25 has one of the few things of a class, and the models differ on a tenth of all."""
+    """As where one sample in 25 has one of the few things of a class, and the models differ on a
+    tenth of all.
+    """
     random, truth, held = np.random.default_rng(6), -0.1, {True: 0, False: 0}
     for _ in range(400):
         carried = np.where(random.random(200) < 0.04, 20.0, 0.2 / 0.96) * random.exponential(1, 200)
@@ -101,7 +105,10 @@ def test_shares_of_right_samples_are_compared_sample_by_sample() -> None:
     second[:4] = 2
     second[50] = 1
     names = ("a", "b", "c")
-    pair = [Evaluation("classification", {"truth": truth, "predicted": each}, names) for each in (first, second)]
+    pair = [
+        Evaluation("classification", {"truth": truth, "predicted": each}, names)
+        for each in (first, second)
+    ]
     accuracy = task_named("classification").primary
     found = quality_difference(accuracy, pair[0], pair[1], 0.9)
     assert (found.gained, found.lost, found.samples) == (6, 1, 100)
@@ -116,8 +123,14 @@ def test_a_model_with_many_kinds_of_mistakes_is_compared_with_one_with_few() -> 
     truth = random.integers(0, 25, 2000).astype(np.int32)
     pair = []
     for share in (0.02, 0.6):  # the second one confuses nearly all of the 600 pairs of classes
-        predicted = np.where(random.random(2000) < share, random.integers(0, 25, 2000), truth).astype(np.int32)
-        arrays = {"truth": truth, "predicted": predicted, "rank": (predicted != truth).astype(np.int32)}
+        predicted = np.where(
+            random.random(2000) < share, random.integers(0, 25, 2000), truth
+        ).astype(np.int32)
+        arrays = {
+            "truth": truth,
+            "predicted": predicted,
+            "rank": (predicted != truth).astype(np.int32),
+        }
         pair.append(Evaluation("classification", arrays, tuple(map(str, range(25)))))
     found = quality_difference(task_named("classification").metric("macro_f1"), *pair)
     assert -0.62 < found.low < found.value < found.high < -0.5
@@ -126,7 +139,9 @@ def test_a_model_with_many_kinds_of_mistakes_is_compared_with_one_with_few() -> 
 def test_no_interval_leaves_what_a_metric_can_be() -> None:
     truth = np.repeat([0, 1], [40, 6])
     score = np.concatenate([np.linspace(0, 0.6, 40), [0.55, 0.7, 0.8, 0.9, 0.95, 1.0]])
-    found = quality_estimate(task_named("anomaly").primary, Evaluation("anomaly", {"truth": truth, "score": score}))
+    found = quality_estimate(
+        task_named("anomaly").primary, Evaluation("anomaly", {"truth": truth, "score": score})
+    )
     assert 0.85 < found.low < found.value < found.high == 1
 
 
@@ -136,9 +151,15 @@ def test_clusters_are_counted_and_not_their_samples() -> None:
 
     alone = QualityMetric("error", "Error", "Error", "the error", "ratio", True, values=errors)
     grouped = QualityMetric(
-        "error", "Error", "Error", "the error", "ratio", True, values=errors,
+        "error",
+        "Error",
+        "Error",
+        "the error",
+        "ratio",
+        True,
+        values=errors,
         clusters=lambda found: found.arrays["group"],
-    )  # fmt: skip
+    )
     error = np.repeat(np.random.default_rng(4).normal(size=30), 10)
     evaluation = Evaluation("any", {"error": error, "group": np.repeat(np.arange(30), 10)})
     one, other = quality_estimate(alone, evaluation), quality_estimate(grouped, evaluation)
@@ -156,7 +177,9 @@ def test_a_metric_is_computed_without_each_sample_only_once() -> None:
 
         return statistic
 
-    metric = QualityMetric("error", "Error", "Error", "the error", "ratio", False, statistic=counted)
+    metric = QualityMetric(
+        "error", "Error", "Error", "the error", "ratio", False, statistic=counted
+    )
     evaluation = Evaluation("any", {"error": np.arange(20.0)})
     first = quality_estimate(metric, evaluation)
     taken = len(calls)
@@ -167,7 +190,9 @@ def test_a_metric_is_computed_without_each_sample_only_once() -> None:
 
 
 def test_draws_are_of_the_same_samples_for_all() -> None:
-    pairs: Iterator[Pair] = (make(np.random.default_rng(5), 80) for make in (regressions, anomalies))
+    pairs: Iterator[Pair] = (
+        make(np.random.default_rng(5), 80) for make in (regressions, anomalies)
+    )
     for one, other in pairs:
         metric = task_named(one.task).primary
         drawn = drawn_metrics(metric, (one, one, other), 100)

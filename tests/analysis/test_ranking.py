@@ -67,7 +67,10 @@ def test_infinite_scores_are_the_greatest_and_the_least():
 
 def test_a_true_class_with_nan_is_last_and_other_nans_are_behind():
     nan = np.nan
-    scores = np.array([[nan, 1.0, 2.0], [nan, 1.0, 2.0], [nan, nan, nan], [nan, nan, 1.0], [1.0, 1.0, 1.0]], np.float32)
+    scores = np.array(
+        [[nan, 1.0, 2.0], [nan, 1.0, 2.0], [nan, nan, nan], [nan, nan, 1.0], [1.0, 1.0, 1.0]],
+        np.float32,
+    )
     truth = [0, 1, 0, 2, 1]
     np.testing.assert_array_equal(true_class_rank(scores, truth), [2, 1, 2, 0, 1])
 
@@ -76,7 +79,9 @@ def test_scores_in_any_memory_layout_give_the_same_ranks():
     scores, truth = random_scores(5, 500, 30, "float32", 50)
     expected = true_class_rank(scores, truth)
     np.testing.assert_array_equal(true_class_rank(np.asfortranarray(scores), truth), expected)
-    np.testing.assert_array_equal(true_class_rank(np.repeat(scores, 2, axis=0)[::2], truth), expected)
+    np.testing.assert_array_equal(
+        true_class_rank(np.repeat(scores, 2, axis=0)[::2], truth), expected
+    )
     np.testing.assert_array_equal(true_class_rank(scores.tolist(), truth.tolist()), expected)
 
 
@@ -95,7 +100,8 @@ def test_ranking_needs_little_memory_beside_the_scores():
 def test_top_k_accuracy_equals_scikit_learn(k):
     metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn gives the right answer")
     scores, truth = random_scores(7, 400, 10, "float32", 20)
-    # Of equal scores scikit-learn takes the last class first; turned round it takes the first, as we do.
+    # Of equal scores scikit-learn takes the last class first; turned round it takes the first, as
+    # we do.
     theirs = metrics.top_k_accuracy_score(9 - truth, scores[:, ::-1], k=k, labels=np.arange(10))
     assert top_k_accuracy(true_class_rank(scores, truth), k) == theirs
 

@@ -1,4 +1,6 @@
-"""The roofline model: shares of the roof, borders between levels of memory, and what is not known."""
+"""The roofline model: shares of the roof, borders between levels of memory, and what is not
+known.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,14 @@ from nnpipe.core.errors import ArtifactError
 MACHINE = Ceilings(
     "a board",
     1,
-    {"float32": Ceiling((9e9, 10e9, 9.5e9), "product"), "int8": Ceiling((10e9, 40e9, 40e9), "product")},
-    (MemoryLevel(1000, Ceiling((100e9,), "reading")), MemoryLevel(None, Ceiling((10e9,), "reading"))),
+    {
+        "float32": Ceiling((9e9, 10e9, 9.5e9), "product"),
+        "int8": Ceiling((10e9, 40e9, 40e9), "product"),
+    },
+    (
+        MemoryLevel(1000, Ceiling((100e9,), "reading")),
+        MemoryLevel(None, Ceiling((10e9,), "reading")),
+    ),
     {"bfloat16": "no instructions"},
     "2026-11-24",
 )
@@ -36,7 +44,9 @@ def test_a_ceiling_whose_repeats_differ_by_more_than_a_tenth_is_not_known() -> N
         ((10.4e9, 0, 1.0), 1.04, "arithmetic"),
     ],
 )
-def test_the_least_time_follows_from_arithmetic_or_memory(work: Any, share: float, limit: str) -> None:
+def test_the_least_time_follows_from_arithmetic_or_memory(
+    work: Any, share: float, limit: str
+) -> None:
     found = share_of_roof(*work, MACHINE)
     assert found is not None
     assert found.share == pytest.approx(share)
@@ -54,10 +64,18 @@ def test_nothing_is_above_the_roof_without_a_doubt() -> None:
 
 @pytest.mark.parametrize(
     ("operations", "traffic", "seconds", "precision"),
-    [(None, 1, 1, "float32"), (1, None, 1, "float32"), (1, 1, 0, "float32"), (0, 0, 1, "float32"),
-     (1e9, 1, 1, "int8"), (1e9, 1, 1, "bfloat16")],
-)  # fmt: skip
-def test_what_has_no_ceiling_has_no_share(operations: Any, traffic: Any, seconds: float, precision: str) -> None:
+    [
+        (None, 1, 1, "float32"),
+        (1, None, 1, "float32"),
+        (1, 1, 0, "float32"),
+        (0, 0, 1, "float32"),
+        (1e9, 1, 1, "int8"),
+        (1e9, 1, 1, "bfloat16"),
+    ],
+)
+def test_what_has_no_ceiling_has_no_share(
+    operations: Any, traffic: Any, seconds: float, precision: str
+) -> None:
     assert share_of_roof(operations, traffic, seconds, MACHINE, precision) is None
 
 
@@ -74,7 +92,13 @@ def test_levels_of_memory_begin_where_the_bandwidth_falls() -> None:
 def test_ceilings_survive_json_and_others_are_refused() -> None:
     told = json.loads(json.dumps(MACHINE.to_json()))
     assert Ceilings.from_json(told) == MACHINE
-    for wrong in ([], {}, {**told, "kind": "x"}, {**told, "memory": [{}]}, {**told, "compute": {"float32": 3}}):
+    for wrong in (
+        [],
+        {},
+        {**told, "kind": "x"},
+        {**told, "memory": [{}]},
+        {**told, "compute": {"float32": 3}},
+    ):
         with pytest.raises(ArtifactError, match="not a"):
             Ceilings.from_json(wrong)
     for rates in ((), (0.0,), (float("nan"),)):

@@ -26,7 +26,9 @@ def test_a_large_channel_leaves_nothing_of_the_others() -> None:
 
 def test_the_noise_of_an_even_tensor_is_that_of_its_step() -> None:
     values = np.random.default_rng(0).uniform(0, 1, (2, 4, 4000))
-    assert ranking(x=values)["x"] == pytest.approx(10 * np.log10((1 / 3) / ((1 / 255) ** 2 / 12)), abs=0.1)
+    assert ranking(x=values)["x"] == pytest.approx(
+        10 * np.log10((1 / 3) / ((1 / 255) ** 2 / 12)), abs=0.1
+    )
 
 
 def test_channels_without_signal_and_tensors_without_range_do_not_count() -> None:

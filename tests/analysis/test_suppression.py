@@ -8,7 +8,9 @@ import pytest
 from nnpipe.analysis.suppression import kept
 
 
-def plainly(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, overlap: float) -> list[int]:
+def plainly(
+    boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, overlap: float
+) -> list[int]:
     """Return the boxes that stay, one by one, the most certain first."""
     staying: list[int] = []
     for box in sorted(range(len(boxes)), key=lambda number: (-scores[number], number)):

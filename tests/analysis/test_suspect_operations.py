@@ -32,7 +32,8 @@ def test_few_values_beyond_the_range_of_the_calibration_are_no_fault() -> None:
     found = with_integers(expected, 3.0)
     assert level_of(pair(expected, found), 1, ("int8",)).over < 0
     assert level_of(pair(expected, found), 1, ("float",)).over > 0
-    assert level_of(pair(expected, expected.clip(-3, 3)), 1, ("int8",)).over > 0  # no integers: nothing cuts there
+    # no integers: nothing cuts there
+    assert level_of(pair(expected, expected.clip(-3, 3)), 1, ("int8",)).over > 0
 
 
 def test_of_few_values_some_may_lie_beyond_the_range_by_chance() -> None:
@@ -69,7 +70,10 @@ def test_wrong_values_within_the_range_are_a_fault() -> None:
 
 def suspects_of(found: np.ndarray, expected: np.ndarray, bias: np.ndarray) -> list[str]:
     rest, only = {"t": np.broadcast_to(bias, expected.shape)}, pair(expected, found)
-    return [s.told for s in suspects_among([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], rest)[1]]
+    return [
+        s.told
+        for s in suspects_among([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], rest)[1]
+    ]
 
 
 def test_biases_of_a_matrix_that_takes_sequences_are_on_the_last_axis() -> None:
@@ -80,7 +84,9 @@ def test_biases_of_a_matrix_that_takes_sequences_are_on_the_last_axis() -> None:
     assert suspects_of(rounded + 0.02, expected, np.full(CHANNELS, 0.02)) == []
     assert suspects_of(rounded, expected, bias) == []
     assert suspects_of(rounded - bias, expected, bias)[0].startswith("as if its bias were missing")
-    assert suspects_of(rounded + bias, expected, bias)[0].startswith("as if its bias were added once too often")
+    assert suspects_of(rounded + bias, expected, bias)[0].startswith(
+        "as if its bias were added once too often"
+    )
 
 
 def test_an_error_much_larger_than_a_bias_is_not_that_bias() -> None:
@@ -90,7 +96,9 @@ def test_an_error_much_larger_than_a_bias_is_not_that_bias() -> None:
 
 
 def test_a_constant_row_is_no_bias() -> None:
-    """The token that a transformer puts before the others differs from element to element, and is rounded once."""
+    """The token that a transformer puts before the others differs from element to element, and
+    is rounded once.
+    """
     random = np.random.default_rng(3)
     expected, token = random.normal(size=(40, 5, CHANNELS)), random.normal(size=CHANNELS)
     token += 0.1 - np.median(token)
@@ -100,14 +108,22 @@ def test_a_constant_row_is_no_bias() -> None:
     found = expected.copy()
     found[:, 0] = token - 0.6 * np.median(token)
     only = pair(expected, found)
-    assert suspects_among([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], {"t": rest})[1] == ()
+    assert (
+        suspects_among([only], 1, ("int8",), {"t": ("x",)}, {}, [only.other], {"t": rest})[1] == ()
+    )
 
 
-@pytest.mark.parametrize(("kind", "wrong"), [("aten.adaptive_avg_pool2d.default", False), ("Conv", True)])
+@pytest.mark.parametrize(
+    ("kind", "wrong"), [("aten.adaptive_avg_pool2d.default", False), ("Conv", True)]
+)
 def test_an_average_of_integers_may_be_off_by_a_step_more(kind: str, wrong: bool) -> None:
-    """Kernels of LiteRT truncate the zero point before they add it, and round the result besides."""
+    """Kernels of LiteRT truncate the zero point before they add it, and round the result
+    besides.
+    """
     random, step = np.random.default_rng(4), 0.1
-    expected = random.normal(size=(VALUES, CHANNELS)) * np.where(np.arange(CHANNELS) == 5, 3 * step, 20 * step)
+    expected = random.normal(size=(VALUES, CHANNELS)) * np.where(
+        np.arange(CHANNELS) == 5, 3 * step, 20 * step
+    )
     found = (np.rint(expected / step) + 1) * step
     place = ComputedTensor("t", "operation", kind, "layer", ("x",))
     one = Pair(place, place, expected, found, True)
@@ -128,9 +144,13 @@ def test_a_bias_that_is_missing_is_missing_in_the_operations_before_too() -> Non
     bias, expected = np.linspace(1, 2, CHANNELS), signal()
     conv = ComputedTensor("c", "conv", "Conv", "", ("x",))
     relu = ComputedTensor("r", "relu", "Relu", "", ("c",))
-    only = Pair(ComputedTensor("t", "sum", "Add", "", ("x",)), relu, expected + bias, expected, True)
+    only = Pair(
+        ComputedTensor("t", "sum", "Add", "", ("x",)), relu, expected + bias, expected, True
+    )
     rest = {"t": np.broadcast_to(bias, expected.shape)}
     before = Pair(conv, conv, expected, expected, True)
-    (suspect,) = suspects_among([before, only], 1, ("float",), {"t": ("c",)}, {}, [conv, relu], rest)[1]
+    (suspect,) = suspects_among(
+        [before, only], 1, ("float",), {"t": ("c",)}, {}, [conv, relu], rest
+    )[1]
     assert "its bias were missing" in suspect.told
     assert suspect.there == ("relu", "conv")

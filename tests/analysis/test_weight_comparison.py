@@ -1,4 +1,6 @@
-"""Weights find each other through names, layouts and folded normalisations, and are judged by what is claimed."""
+"""Weights find each other through names, layouts and folded normalisations, and are judged by
+what is claimed.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +17,70 @@ from nnpipe.core.artifact import Claim, checked
 
 RANDOM = np.random.default_rng(0)
 KERNELS = {
-    n: RANDOM.standard_normal(shape) for n, shape in (("a", (6, 4, 3, 3)), ("b", (6, 6, 3, 3)), ("c", (6, 6, 3, 3)))
+    n: RANDOM.standard_normal(shape)
+    for n, shape in (("a", (6, 4, 3, 3)), ("b", (6, 6, 3, 3)), ("c", (6, 6, 3, 3)))
 }
 DENSE = RANDOM.standard_normal((10, 6))
 BIASES = {name: RANDOM.standard_normal(6) for name in "abc"}
-TURNS: dict[Layout, tuple[int, ...]] = {"OIHW": (0, 1, 2, 3), "HWIO": (2, 3, 1, 0), "OHWI": (0, 2, 3, 1)}
+TURNS: dict[Layout, tuple[int, ...]] = {
+    "OIHW": (0, 1, 2, 3),
+    "HWIO": (2, 3, 1, 0),
+    "OHWI": (0, 2, 3, 1),
+}
 NORM = Normalisation(
-    "norm_b", RANDOM.uniform(0.5, 2, 6), RANDOM.standard_normal(6), RANDOM.standard_normal(6),
-    RANDOM.uniform(0.1, 3, 6), 1e-5, "norm_b.beta",
-)  # fmt: skip
+    "norm_b",
+    RANDOM.uniform(0.5, 2, 6),
+    RANDOM.standard_normal(6),
+    RANDOM.standard_normal(6),
+    RANDOM.uniform(0.1, 3, 6),
+    1e-5,
+    "norm_b.beta",
+)
 
 
-def model(layout: Layout = "OIHW", prefix: str = "", norm: bool = False, steps: Any = None, **changed: Any) -> Weights:
+def model(
+    layout: Layout = "OIHW", prefix: str = "", norm: bool = False, steps: Any = None, **changed: Any
+) -> Weights:
     """Three convolutions and a dense layer; ``b`` is normalised where that is asked for."""
     found = []
     for name in "abc":
         kernel = changed.get(name, KERNELS[name]).transpose(TURNS[layout])
         step = None
         if steps is not None:
-            step = np.abs(kernel).max(tuple(n for n in range(4) if TURNS[layout][n] != 0), keepdims=True) / 127
+            step = (
+                np.abs(kernel).max(
+                    tuple(n for n in range(4) if TURNS[layout][n] != 0), keepdims=True
+                )
+                / 127
+            )
             kernel = np.rint(kernel / step) * step
         bias = changed.get(f"bias_{name}", BIASES[name])
         found += [
-            Weight(f"{prefix}{name}.weight", kernel, f"{prefix}conv_{name}", "Conv", 1, step, f"out_{name}"),
-            Weight(f"{prefix}{name}.bias", bias, f"{prefix}conv_{name}", "Conv", 2, None, f"out_{name}"),
+            Weight(
+                f"{prefix}{name}.weight",
+                kernel,
+                f"{prefix}conv_{name}",
+                "Conv",
+                1,
+                step,
+                f"out_{name}",
+            ),
+            Weight(
+                f"{prefix}{name}.bias", bias, f"{prefix}conv_{name}", "Conv", 2, None, f"out_{name}"
+            ),
         ]
     dense = DENSE if layout == "OIHW" else DENSE.T
-    found.append(Weight(f"{prefix}dense", changed.get("dense", dense), f"{prefix}dense", "Gemm", 1, None, "scores"))
+    found.append(
+        Weight(
+            f"{prefix}dense",
+            changed.get("dense", dense),
+            f"{prefix}dense",
+            "Gemm",
+            1,
+            None,
+            "scores",
+        )
+    )
     return Weights(tuple(found), layout, {"out_b": NORM} if norm else {})
 
 
@@ -87,7 +126,7 @@ def test_tensors_find_each_other_in_any_layout_without_names(layout: Layout) -> 
         (("pruned", "clustered"), lambda k: np.where(pruned(k) == 0, 0.0, clustered(k))),
         (("fine-tuned",), lambda k: k * 1.3 + 0.1),
     ],
-)  # fmt: skip
+)
 def test_what_is_claimed_is_not_wrong(claims: tuple[str, ...], change: Any) -> None:
     found = judged(model("HWIO", "x/", b=change(KERNELS["b"])), *claims)
     assert not found.wrong
@@ -107,12 +146,17 @@ def test_a_swap_is_told_on_top_of_what_is_claimed(claim: Claim) -> None:
 def test_integers_are_the_nearest_of_their_channel_and_no_others() -> None:
     sound = judged(model("OHWI", "x/", steps=True), "int8")
     assert not sound.wrong
-    assert max(t.steps for t in sound.tensors if t.steps is not None) == pytest.approx(0.5, abs=0.01)
+    assert max(t.steps for t in sound.tensors if t.steps is not None) == pytest.approx(
+        0.5, abs=0.01
+    )
     noisy = KERNELS["c"] + 0.3 * RANDOM.standard_normal(KERNELS["c"].shape)
-    assert [t.name for t in judged(model("OHWI", "x/", steps=True, c=noisy), "int8").wrong] == ["c.weight"]
-    assert [t.name for t in judged(model("OHWI", "x/", steps=True, c=swapped(KERNELS["c"])), "int8").wrong] == [
+    assert [t.name for t in judged(model("OHWI", "x/", steps=True, c=noisy), "int8").wrong] == [
         "c.weight"
     ]
+    assert [
+        t.name
+        for t in judged(model("OHWI", "x/", steps=True, c=swapped(KERNELS["c"])), "int8").wrong
+    ] == ["c.weight"]
 
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 0.0153])
@@ -151,12 +195,16 @@ def test_a_normalisation_with_scales_of_zero_makes_zeros(zeros: slice) -> None:
 
 @pytest.mark.parametrize("layout", ["OIHW", "OHWI"])
 def test_a_normalisation_with_negative_factors_is_accounted_for(layout: Layout) -> None:
-    """Along the outputs, the median of the channels' cosines is then -1, and along the inputs it is near 0."""
+    """Along the outputs, the median of the channels' cosines is then -1, and along the inputs it
+    is near 0.
+    """
     norm = replace(NORM, gamma=NORM.gamma * np.array([-1.0, 1.0, -1.0, -1.0, 1.0, -1.0]))
     source = replace(model(), normalised={"out_b": norm})
     factor = norm.factor
     bias = norm.beta + factor * (BIASES["b"] - norm.mean)
-    found = judged(model(layout, b=KERNELS["b"] * factor[:, None, None, None], bias_b=bias), source=source)
+    found = judged(
+        model(layout, b=KERNELS["b"] * factor[:, None, None, None], bias_b=bias), source=source
+    )
     assert not found.wrong
     assert {t.name: t.folded for t in found.tensors}["b.weight"] == "norm_b"
 
@@ -166,7 +214,9 @@ def test_weights_that_a_source_takes_over_are_those_before_folding() -> None:
     bias = NORM.beta + NORM.factor * (BIASES["b"] - NORM.mean)
     norm = Weight("norm_b.beta", NORM.beta, "norm_b", "BatchNorm", 2)
     source = Weights((*model(norm=True).tensors, norm), "OIHW", {"out_b": NORM})
-    found = adopted_weights(source, model("HWIO", "x/", b=pruned(KERNELS["b"]) * factor, bias_b=bias))
+    found = adopted_weights(
+        source, model("HWIO", "x/", b=pruned(KERNELS["b"]) * factor, bias_b=bias)
+    )
     np.testing.assert_allclose(found["b.weight"], pruned(KERNELS["b"]), atol=1e-12)
     np.testing.assert_allclose(found["norm_b.beta"], NORM.beta, atol=1e-12)
     without = tuple(weight for weight in model().tensors if weight.name != "dense")
@@ -194,7 +244,9 @@ def test_a_pruned_model_may_lose_a_bias_only_with_its_channel() -> None:
 
 
 def test_more_different_numbers_than_clusters_are_told() -> None:
-    (wrong,) = judged(model(c=KERNELS["c"] + 0.1 * RANDOM.standard_normal(KERNELS["c"].shape)), "clustered").wrong
+    (wrong,) = judged(
+        model(c=KERNELS["c"] + 0.1 * RANDOM.standard_normal(KERNELS["c"].shape)), "clustered"
+    ).wrong
     assert "it takes 324 different values" in wrong.wrong
 
 
@@ -211,7 +263,9 @@ def test_channels_that_were_taken_away_are_found_in_the_kept_ones() -> None:
     found = judged(model(**fewer), "pruned")
     assert not found.wrong
     assert not found.left
-    assert found.taken == pytest.approx((324 - 108 + 3) / sum(w.values.size for w in model().tensors))
+    assert found.taken == pytest.approx(
+        (324 - 108 + 3) / sum(w.values.size for w in model().tensors)
+    )
     (wrong,) = judged(model(**{**fewer, "b": fewer["b"][[1, 0, 2]]}), "pruned").wrong
     assert wrong.channels == (0, 1)
 
@@ -228,11 +282,15 @@ def test_numbers_that_a_file_computes_in_half_precision_are_rounded_more_than_on
     """As weights of a convolution with weight normalisation are."""
     kernel = KERNELS["a"] * (1 + 0.003 * RANDOM.uniform(-1, 1, KERNELS["a"].shape))
     once = model("OHWI", "x/", a=kernel)
-    computed = replace(once, tensors=tuple(replace(w, computed=w.values.ndim == 4) for w in once.tensors))
+    computed = replace(
+        once, tensors=tuple(replace(w, computed=w.values.ndim == 4) for w in once.tensors)
+    )
     assert [t.name for t in judged(once, "float16").wrong] == ["a.weight"]
     assert not judged(computed, "float16").wrong
     swapped_there = model("OHWI", "x/", a=swapped(kernel))
-    there = replace(swapped_there, tensors=tuple(replace(w, computed=True) for w in swapped_there.tensors))
+    there = replace(
+        swapped_there, tensors=tuple(replace(w, computed=True) for w in swapped_there.tensors)
+    )
     (wrong,) = judged(there, "float16").wrong
     assert wrong.channels == (1, 4)
 
@@ -246,12 +304,16 @@ def test_a_bias_may_be_multiplied_as_its_kernel_is(claim: str) -> None:
     assert not found.wrong
     assert [t.name for t in found.tensors if t.remark] == ["c.weight", "c.bias"]
     for other in (BIASES["c"], 0.5 * BIASES["c"], 0 * BIASES["c"]):
-        (wrong,) = judged(model("HWIO", "x/", steps=steps, c=0.25 * KERNELS["c"], bias_c=-0.25 * other), claim).wrong
+        (wrong,) = judged(
+            model("HWIO", "x/", steps=steps, c=0.25 * KERNELS["c"], bias_c=-0.25 * other), claim
+        ).wrong
         assert wrong.name == "c.bias"
 
 
 def folded_by(**factors: float) -> tuple[Weights, Weights]:
-    """A source whose ``b`` and ``c`` are normalised, and a file with these folded, kernels multiplied once more."""
+    """A source whose ``b`` and ``c`` are normalised, and a file with these folded, kernels
+    multiplied once more.
+    """
     made = {}
     for name in "bc":
         factor = NORM.factor

@@ -19,7 +19,8 @@ def test_only_the_result_of_the_source_says_that_a_kernel_has_no_effect() -> Non
     adopted = INPUTS @ (KERNEL * RANDOM.uniform(0.95, 1.05, (12, 1)))
     assert has_no_effect(EXPECTED, adopted, EXPECTED + NOISE, 1)
     assert not has_no_effect(EXPECTED, adopted, adopted + NOISE, 1)
-    assert not has_no_effect(EXPECTED, EXPECTED, EXPECTED + NOISE, 1)  # without an effect, nothing is known
+    # without an effect, nothing is known
+    assert not has_no_effect(EXPECTED, EXPECTED, EXPECTED + NOISE, 1)
     one = np.where(np.arange(7) == 3, adopted, EXPECTED)
     assert not has_no_effect(EXPECTED, adopted, one, 1)
 
@@ -35,7 +36,8 @@ def test_each_number_of_a_vector_must_be_seen() -> None:
 @pytest.mark.parametrize(("size", "lost"), [(1e-5, True), (1e-2, False)])
 def test_a_bias_is_lost_only_in_rounding(size: float, lost: bool) -> None:
     assert is_lost(EXPECTED, EXPECTED + size, EVERYWHERE, 7) is lost
-    assert not is_lost(EXPECTED, EXPECTED * (1 + size), EVERYWHERE, 7)  # a factor might be seen on other samples
+    # a factor might be seen on other samples
+    assert not is_lost(EXPECTED, EXPECTED * (1 + size), EVERYWHERE, 7)
 
 
 def test_factors_and_constants_of_one_axis_are_told_from_other_changes() -> None:
@@ -43,6 +45,9 @@ def test_factors_and_constants_of_one_axis_are_told_from_other_changes() -> None
     for factor in (RANDOM.uniform(0.5, 2, (12, 1)), RANDOM.uniform(0.5, 2, 7)):
         assert is_rescaled(KERNEL, KERNEL * factor, rounding)
         assert is_rescaled(KERNEL, KERNEL + factor, rounding)
-        assert not is_rescaled(KERNEL, KERNEL * factor + 1e-4 * RANDOM.standard_normal(KERNEL.shape), rounding)
+        assert not is_rescaled(
+            KERNEL, KERNEL * factor + 1e-4 * RANDOM.standard_normal(KERNEL.shape), rounding
+        )
     assert not is_rescaled(KERNEL, KERNEL[::-1], rounding)
-    assert not is_rescaled(KERNEL, np.where(np.arange(12)[:, None] == 5, 0, KERNEL), rounding)  # nothing is left of it
+    # nothing is left of it
+    assert not is_rescaled(KERNEL, np.where(np.arange(12)[:, None] == 5, 0, KERNEL), rounding)

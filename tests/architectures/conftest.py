@@ -10,8 +10,12 @@ from nnpipe.architectures.training import Features
 
 SMALL = {
     "cell": {"operations": ["none", "skip_connect", "nor_conv_3x3"], "nodes": 2},
-    "input": [8, 8, 1], "classes": 2, "channels": 4, "cells": 1, "stages": 1,
-}  # fmt: skip
+    "input": [8, 8, 1],
+    "classes": 2,
+    "channels": 4,
+    "cells": 1,
+    "stages": 1,
+}
 
 
 def stripes(count: int, seed: int) -> Features:

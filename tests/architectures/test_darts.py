@@ -1,4 +1,6 @@
-"""Differentiable search: shares that follow the validation loss, both orders, resuming, and collapse."""
+"""Differentiable search: shares that follow the validation loss, both orders, resuming, and
+collapse.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from tests.architectures.conftest import SMALL, stripes
 
 from nnpipe.architectures.architecture_space import ArchitectureSpace
 from nnpipe.architectures.cell_space import CellSpace
-from nnpipe.architectures.darts import CollapseSigns, darts, dominant_eigenvalue, strongest, unrolled_gradient
+from nnpipe.architectures.darts import (
+    CollapseSigns,
+    darts,
+    dominant_eigenvalue,
+    strongest,
+    unrolled_gradient,
+)
 from nnpipe.architectures.training import TrainingRecipe, train_network
 from nnpipe.core.errors import ConfigError, TrainingError
 
@@ -22,7 +30,9 @@ TRAIN, VALIDATION = stripes(64, 0), stripes(64, 1)
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_a_search_finds_the_operation_that_sees_the_classes(space: ArchitectureSpace, order: Literal[1, 2]) -> None:
+def test_a_search_finds_the_operation_that_sees_the_classes(
+    space: ArchitectureSpace, order: Literal[1, 2]
+) -> None:
     found = darts(space, TRAIN, VALIDATION, order=order, recipe=RECIPE, architecture_rate=0.05)
     assert found.shares.shape == (3, 3, 3)
     assert np.allclose(found.shares.sum(2), 1)
@@ -37,7 +47,9 @@ def test_a_search_finds_the_operation_that_sees_the_classes(space: ArchitectureS
     assert trained.accuracy(VALIDATION) > 0.8
 
 
-def test_an_interrupted_search_goes_on_and_ends_the_same(space: ArchitectureSpace, tmp_path: Path) -> None:
+def test_an_interrupted_search_goes_on_and_ends_the_same(
+    space: ArchitectureSpace, tmp_path: Path
+) -> None:
     whole = darts(space, TRAIN, VALIDATION, recipe=RECIPE)
     seen: list[int] = []
 
@@ -69,7 +81,11 @@ class Curve(torch.nn.Module):
         return [self.w]
 
     def forward(self, batch: dict[str, bool]) -> dict[str, Any]:
-        loss = (self.w - self.alpha).square() / 2 if batch["train"] else self.w.square() + self.alpha * self.w
+        loss = (
+            (self.w - self.alpha).square() / 2
+            if batch["train"]
+            else self.w.square() + self.alpha * self.w
+        )
         return {"loss": type("Loss", (), {"loss": staticmethod(loss.sum)})()}
 
 
@@ -92,9 +108,15 @@ def test_the_dominant_eigenvalue_is_that_of_the_hessian() -> None:
 
 
 def test_the_strongest_edges_are_kept_with_their_strongest_operations() -> None:
-    cell = CellSpace.from_json({"operations": ["skip_connect", "nor_conv_3x3"], "nodes": 3, "keep": 1})
+    cell = CellSpace.from_json(
+        {"operations": ["skip_connect", "nor_conv_3x3"], "nodes": 3, "keep": 1}
+    )
     shares = np.array([[0.6, 0.4], [0.3, 0.7], [0.55, 0.45], [0.9, 0.1], [0.1, 0.9], [0.5, 0.5]])
-    assert strongest(cell, shares) == {(0, 1): "skip_connect", (0, 2): "nor_conv_3x3", (0, 3): "skip_connect"}
+    assert strongest(cell, shares) == {
+        (0, 1): "skip_connect",
+        (0, 2): "nor_conv_3x3",
+        (0, 3): "skip_connect",
+    }
 
 
 def test_a_cell_of_skip_connections_is_called_collapsed() -> None:
@@ -105,17 +127,27 @@ def test_a_cell_of_skip_connections_is_called_collapsed() -> None:
         "collapsed: 4 of 6 edges are skip connections, and 2 have weights; "
         "the dominant eigenvalue went from 0.1 to 0.4 (4.0 times)"
     )
-    assert not CollapseSigns.of(cell, ["skip_connect"] * 3 + ["nor_conv_3x3"] * 3, [0.1, 0.4]).collapsed
+    assert not CollapseSigns.of(
+        cell, ["skip_connect"] * 3 + ["nor_conv_3x3"] * 3, [0.1, 0.4]
+    ).collapsed
     assert CollapseSigns.of(cell, ["avg_pool_3x3"] * 6, [0.1, 0.4]).collapsed
 
 
 @pytest.mark.parametrize(
     ("changes", "arguments", "said"),
     [
-        ({"channels": [4, 8]}, {}, "channels: a differentiable search chooses operations only; give one number"),
+        (
+            {"channels": [4, 8]},
+            {},
+            "channels: a differentiable search chooses operations only; give one number",
+        ),
         ({"target": "kind"}, {}, "train: there is no 'kind'; there are: image, label"),
         ({}, {"architecture_rate": 0.0}, "architecture_rate must be positive"),
-        ({}, {"recipe": TrainingRecipe(batch=65)}, "batches of 65 samples need at least as many samples"),
+        (
+            {},
+            {"recipe": TrainingRecipe(batch=65)},
+            "batches of 65 samples need at least as many samples",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(changes: Any, arguments: Any, said: str) -> None:

@@ -1,4 +1,6 @@
-"""Supernets: shared weights, the sandwich rule, inherited networks, and how well they are ranked."""
+"""Supernets: shared weights, the sandwich rule, inherited networks, and how well they are
+ranked.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ import pytest
 from tests.architectures.conftest import SMALL, stripes
 
 from nnpipe.architectures.architecture_space import ArchitectureSpace
-from nnpipe.architectures.supernet import SupernetRanking, kendall_tau, shared_weights, train_supernet
+from nnpipe.architectures.supernet import (
+    SupernetRanking,
+    kendall_tau,
+    shared_weights,
+    train_supernet,
+)
 from nnpipe.architectures.training import TrainingRecipe
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers import to_torch
@@ -55,7 +62,9 @@ def test_every_network_of_a_supernet_learns_and_inherits(tmp_path: Path) -> None
     one, other = (each.network(configuration).weights for each in (found, again))
     assert all(np.array_equal(one[name], other[name]) for name in one)
     resumed = train_supernet(ELASTIC, TRAIN, recipe=RECIPE, folder=tmp_path)
-    assert resumed.network(configuration).accuracy(VALIDATION) == found.network(configuration).accuracy(VALIDATION)
+    assert resumed.network(configuration).accuracy(VALIDATION) == found.network(
+        configuration
+    ).accuracy(VALIDATION)
 
 
 def test_the_quality_of_its_ranking_is_told() -> None:
@@ -78,12 +87,16 @@ def test_the_rank_correlation_is_kendalls() -> None:
 @pytest.mark.parametrize(
     ("changes", "arguments", "said"),
     [
-        ({"cell": {"operations": ["skip_connect"], "output": "concatenate"}, "channels": [4, 8]}, {},
-         "channels: with the output concatenate, networks of different channels cannot share weights"),
+        (
+            {"cell": {"operations": ["skip_connect"], "output": "concatenate"}, "channels": [4, 8]},
+            {},
+            "channels: with the output concatenate, networks of different channels cannot share "
+            "weights",
+        ),
         ({}, {"random_networks": -1}, "random_networks: expected 0 to 64, found -1"),
         ({"input_name": "picture"}, {}, "train: there is no 'picture'; there are: image, label"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused(changes: Any, arguments: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         train_supernet(ArchitectureSpace.from_json({**SMALL, **changes}), TRAIN, **arguments)

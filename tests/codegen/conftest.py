@@ -39,14 +39,25 @@ def every_layer() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def ruff_finds_nothing() -> Callable[[Path], None]:
-    """Check the scripts of a folder with ruff: nothing to mend in them, and laid out as ruff lays out."""
+    """Check the scripts of a folder with ruff: nothing to mend in them, and laid out as ruff
+    lays out.
+    """
     pytest.importorskip("ruff", reason="ruff is not installed")
 
     def check(folder: Path) -> None:
         assert list(folder.glob("*.py"))  # or there is nothing to be found
         for command in (["check", "--extend-select=I"], ["format", "--check", "--diff"]):
             # As a module: the program need not be on the path.
-            given = [sys.executable, "-m", "ruff", *command, "--quiet", "--isolated", "--no-cache", "."]
+            given = [
+                sys.executable,
+                "-m",
+                "ruff",
+                *command,
+                "--quiet",
+                "--isolated",
+                "--no-cache",
+                ".",
+            ]
             ran = subprocess.run(given, cwd=folder, capture_output=True, text=True, check=False)
             assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
 
@@ -54,8 +65,12 @@ def ruff_finds_nothing() -> Callable[[Path], None]:
 
 
 @pytest.fixture
-def run_script(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Run a script in its folder as Python runs it, but in this process: starting frameworks takes seconds."""
+def run_script(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Run a script in its folder as Python runs it, but in this process: starting frameworks
+    takes seconds.
+    """
 
     def ran(script: Path, *arguments: str) -> str:
         monkeypatch.chdir(script.parent)
@@ -80,7 +95,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., dict[str, Any]]:
-    """Run what a script defines, in a namespace of its own, with functions that are copied into scripts."""
+    """Run what a script defines, in a namespace of its own, with functions that are copied into
+    scripts.
+    """
     return _run
 
 
@@ -92,7 +109,9 @@ def helpers() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def built() -> Callable[[NetworkGraph, Weights], tuple[Any, Written]]:
-    """Run a network's code for PyTorch; give the module with its weights, and what is known of the code."""
+    """Run a network's code for PyTorch; give the module with its weights, and what is known of
+    the code.
+    """
     return _built
 
 
@@ -102,10 +121,13 @@ def _built(graph: NetworkGraph, weights: Weights) -> tuple[Any, Written]:
     script = Script()
     written = network_class(graph, script)
     module = _run("pytorch", script)[written.title]()
-    state = {name: torch.from_numpy(value) for name, value in state_of(written, graph, weights).items()}
+    state = {
+        name: torch.from_numpy(value) for name, value in state_of(written, graph, weights).items()
+    }
     missing, unknown = module.load_state_dict(state, strict=False)
     assert not unknown
-    neutral = {"weight", "bias", "num_batches_tracked"}  # what a normalisation without scale or offset has in PyTorch
+    # what a normalisation without scale or offset has in PyTorch
+    neutral = {"weight", "bias", "num_batches_tracked"}
     assert all(name.rpartition(".")[2] in neutral for name in missing)
     return module, written
 

@@ -13,15 +13,40 @@ from nnpipe.codegen.description import task_classes
 from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.testing.script_task import ScriptTaskContract
 
-NETWORK = [{"class": "Input", "name": "row", "shape": [4]}, {"class": "Dense", "units": 3, "name": "answer"}]
-PLUGIN = "def process_dataset(x, y):\n    return x, y\n\n\ndef load_test_data(path):\n    return path, None, 1\n"
+NETWORK = [
+    {"class": "Input", "name": "row", "shape": [4]},
+    {"class": "Dense", "units": 3, "name": "answer"},
+]
+PLUGIN = (
+    "def process_dataset(x, y):\n    return x, y\n\n\ndef load_test_data(path):\n    return path, "
+    "None, 1\n"
+)
 PLUGIN += "\n\ndef process_model_output(model_input, model_output):\n    return None\n"
 BEGIN, SAVE = (MODEL, READ, READY), {"task": "save", "model": "net", "path": "same"}
 RAW = {"task": "process_dataset", "plugin": "mine.py", "samples": "raw", "data": "data"}
 SEEN = {"task": "load_test_data", "plugin": "mine.py", "path": "rows.npz", "samples": "seen"}
-GIVEN = {"task": "inference", "model": "net", "samples": "seen", "path": "given.csv", "outputs": "given"}
-SMALL = {"task": "quantise", "model": "net", "data": "data", "path": "rows.tflite", "file": "small8"}
-KINDS = {**VARIABLES, "raw": "data", "seen": "samples", "given": "outputs", "small8": "file", "edge": "file"}
+GIVEN = {
+    "task": "inference",
+    "model": "net",
+    "samples": "seen",
+    "path": "given.csv",
+    "outputs": "given",
+}
+SMALL = {
+    "task": "quantise",
+    "model": "net",
+    "data": "data",
+    "path": "rows.tflite",
+    "file": "small8",
+}
+KINDS = {
+    **VARIABLES,
+    "raw": "data",
+    "seen": "samples",
+    "given": "outputs",
+    "small8": "file",
+    "edge": "file",
+}
 KINDS |= {"watch": "callback", "bigger": "network"}
 
 
@@ -32,23 +57,40 @@ def watched(task: str, **more: Any) -> list[dict[str, Any]]:
 SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "load_model": [MODEL, SAVE],
     "load_npz": [*BEGIN, TRAIN],
-    "load_csv": [MODEL, {"task": "load_csv", "path": "rows.csv", "target": "kind", "data": "data"}, READY, TRAIN],
-    "load_sklearn": [MODEL, {"task": "load_sklearn", "dataset": "iris", "data": "data"}, READY, TRAIN],
+    "load_csv": [
+        MODEL,
+        {"task": "load_csv", "path": "rows.csv", "target": "kind", "data": "data"},
+        READY,
+        TRAIN,
+    ],
+    "load_sklearn": [
+        MODEL,
+        {"task": "load_sklearn", "dataset": "iris", "data": "data"},
+        READY,
+        TRAIN,
+    ],
     "load_images": [
-        MODEL, {"task": "load_images", "path": "pictures", "size": [2, 2], "data": "data"}, READY, TRAIN,
+        MODEL,
+        {"task": "load_images", "path": "pictures", "size": [2, 2], "data": "data"},
+        READY,
+        TRAIN,
     ],
     "process_dataset": [{**READ, "data": "raw"}, RAW, MODEL, READY, TRAIN],
     "load_test_data": [MODEL, SEEN, GIVEN],
     "inference": [MODEL, SEEN, GIVEN],
     "process_model_output": [
-        MODEL, SEEN, GIVEN, {"task": "process_model_output", "plugin": "mine.py", "outputs": "given"},
+        MODEL,
+        SEEN,
+        GIVEN,
+        {"task": "process_model_output", "plugin": "mine.py", "outputs": "given"},
     ],
     "compile": [*BEGIN, TRAIN],
     "train": [*BEGIN, TRAIN],
     "evaluate": [*BEGIN, {"task": "evaluate", "compiled": "ready", "data": "data"}],
     "save": [MODEL, SAVE],
     "apply_delta": [
-        MODEL, {"task": "apply_delta", "model": "net", "network": "small", "changed": "bigger"},
+        MODEL,
+        {"task": "apply_delta", "model": "net", "network": "small", "changed": "bigger"},
         {**SAVE, "model": "bigger"},
     ],
     "checkpoint": watched("checkpoint", path="best"),
@@ -57,13 +99,20 @@ SCRIPTS: dict[str, list[dict[str, Any]]] = {
     "tensorboard_logger": watched("tensorboard_logger", folder="board"),
     "progress": watched("progress"),
     "quantise": [MODEL, READ, SMALL],
-    "compile_edge_tpu": [MODEL, READ, SMALL, {"task": "compile_edge_tpu", "quantised": "small8", "file": "edge"}],
+    "compile_edge_tpu": [
+        MODEL,
+        READ,
+        SMALL,
+        {"task": "compile_edge_tpu", "quantised": "small8", "file": "edge"},
+    ],
     "call": [MODEL, {"task": "call", "function": "pprint:pprint", "arguments": ["net"]}],
-}  # fmt: skip
+}
 
 
 def own() -> dict[str, type[ScriptTask]]:
-    return {name: cls for name, cls in task_classes().items() if cls.__module__.startswith("nnpipe.")}
+    return {
+        name: cls for name, cls in task_classes().items() if cls.__module__.startswith("nnpipe.")
+    }
 
 
 class TestEveryTask(ScriptTaskContract):
@@ -72,7 +121,9 @@ class TestEveryTask(ScriptTaskContract):
         return task_classes()[request.param]
 
     @pytest.fixture
-    def script(self, task: type[ScriptTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    def script(
+        self, task: type[ScriptTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Mapping[str, Any]:
         monkeypatch.chdir(tmp_path)
         Path("mine.py").write_text(PLUGIN, "utf-8")
         steps = SCRIPTS[task.task]

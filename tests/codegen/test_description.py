@@ -38,13 +38,27 @@ last: keep
 
 def places(node, path=()):
     """List the ways to everything in a description."""
-    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    return [*([path] if path else []), *(place for key, item in inner for place in places(item, (*path, key)))]
+    inner = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
+    return [
+        *([path] if path else []),
+        *(place for key, item in inner for place in places(item, (*path, key))),
+    ]
 
 
 @pytest.mark.parametrize(
     "value",
-    [None, "\0", "out", *(pytest.param(each, marks=pytest.mark.slow) for each in (3, "x", [1], [], {"a": [1]}))],
+    [
+        None,
+        "\0",
+        "out",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (3, "x", [1], [], {"a": [1]})),
+    ],
     ids=repr,
 )
 def test_anything_in_any_place_is_told_or_harmless(value):
@@ -97,7 +111,10 @@ def test_a_task_of_ones_own_is_named_by_its_dotted_path(tmp_path, monkeypatch):
         "framework": "pytorch",
         "networks": BASE["networks"],
         "variables": {"a": "network"},
-        "tasks": [BASE["tasks"][0], {"task": "told_by_me.Tell", "line": "built", "after": ["load_model"]}],
+        "tasks": [
+            BASE["tasks"][0],
+            {"task": "told_by_me.Tell", "line": "built", "after": ["load_model"]},
+        ],
     }
     checked = check_script(data)
     assert checked.problems == ()

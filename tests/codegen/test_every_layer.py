@@ -1,4 +1,6 @@
-"""Every layer of the vocabulary as code: it computes what the layer computes, in PyTorch and in Keras."""
+"""Every layer of the vocabulary as code: it computes what the layer computes, in PyTorch and in
+Keras.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("keras", "tensorflow")
 
 
-def test_the_code_for_pytorch_computes_what_the_layer_computes(cls, make, shapes, every_layer, built):
+def test_the_code_for_pytorch_computes_what_the_layer_computes(
+    cls, make, shapes, every_layer, built
+):
     graph = every_layer.declared(cls, make, shapes)
     weights = initial_weights(graph, 3)
     module, _ = built(graph, weights)
     reference = to_torch(graph, weights)
     inputs = [torch.from_numpy(x) for x in batch_for(graph)]
     with torch.no_grad():
-        torch.testing.assert_close(module.eval()(*inputs), reference.eval()(*inputs), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            module.eval()(*inputs), reference.eval()(*inputs), rtol=1e-5, atol=1e-5
+        )
 
 
 def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_layer, built):
@@ -43,7 +49,9 @@ def test_the_code_for_pytorch_trains_as_the_layer_does(cls, make, shapes, every_
         loss = loss + penalty() if penalty is not None else loss
         if loss.requires_grad:
             loss.backward()
-        found.append(sorted(p.grad.abs().sum().item() for p in network.parameters() if p.grad is not None))
+        found.append(
+            sorted(p.grad.abs().sum().item() for p in network.parameters() if p.grad is not None)
+        )
         found.append(loss.item())
     np.testing.assert_allclose(found[0], found[2], rtol=2e-4, atol=1e-5)
     assert found[1] == pytest.approx(found[3], rel=1e-4)

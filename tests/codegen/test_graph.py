@@ -20,8 +20,11 @@ from nnpipe.codegen.tasks.training import Compile, Train
 IMAGE = nn.Input((8, 8, 1), name="image")
 GRAPH = nn.network(IMAGE, nn.Dense(nn.Flatten(IMAGE), 10, name="digit"), "digits")
 VARIABLES = {
-    "network": "network", "samples": "data", "compiled": "compiled", "trained": "network",
-}  # fmt: skip
+    "network": "network",
+    "samples": "data",
+    "compiled": "compiled",
+    "trained": "network",
+}
 TASKS = (
     LoadModel(name="load", network="digits", model="network"),
     LoadArrays(name="read", path="digits.npz", data="samples"),
@@ -34,21 +37,31 @@ TASKS = (
 def script(tasks=TASKS, variables=VARIABLES, **more):
     given = {"name": "digits", "framework": "pytorch", "networks": {"digits": GRAPH}}
     return ScriptGenerator(
-        variables=tuple(Variable(*item) for item in variables.items()), tasks=tuple(tasks), **{**given, **more}
+        variables=tuple(Variable(*item) for item in variables.items()),
+        tasks=tuple(tasks),
+        **{**given, **more},
     )
 
 
 def told(made: ScriptGenerator) -> Counter[tuple[str, str]]:
     checked = made.check()
     assert (checked.graph is None) == bool(checked.problems)
-    assert all(problem.code in CODES and "\n" not in problem.message for problem in checked.problems)
+    assert all(
+        problem.code in CODES and "\n" not in problem.message for problem in checked.problems
+    )
     return Counter((problem.code, problem.where) for problem in checked.problems)
 
 
 def test_a_script_in_order_becomes_a_graph():
     checked = script(reversed(TASKS), last="keep").check()
     assert checked.problems == ()
-    assert [task.name for task in checked.graph.order] == ["read", "load", "choose", "learn", "keep"]
+    assert [task.name for task in checked.graph.order] == [
+        "read",
+        "load",
+        "choose",
+        "learn",
+        "keep",
+    ]
     assert ("choose", "learn", "compiled") in checked.graph.edges
 
 
@@ -60,7 +73,10 @@ def test_a_named_task_comes_before():
 
 # Each fault is put into a script of its own corner, so that several can be there at once.
 def _cycle(tasks, variables):
-    tasks += [Call(name="one", function="a:b", after=("two", "load")), Call(name="two", function="a:b", after=("one",))]
+    tasks += [
+        Call(name="one", function="a:b", after=("two", "load")),
+        Call(name="two", function="a:b", after=("one",)),
+    ]
     tasks[4] = dataclasses.replace(tasks[4], after=(*tasks[4].after, "two"))
     return ("cycle", "one")
 
@@ -96,7 +112,10 @@ def _unused(tasks, variables):
 
 
 def _duplicate_task(tasks, variables):
-    tasks += [Call(name="twin", function="a:b", after=("load",)), Call(name="twin", function="a:b", after=("load",))]
+    tasks += [
+        Call(name="twin", function="a:b", after=("load",)),
+        Call(name="twin", function="a:b", after=("load",)),
+    ]
     tasks[4] = dataclasses.replace(tasks[4], after=(*tasks[4].after, "twin"))
     return ("duplicate-name", "twin")
 
@@ -181,10 +200,26 @@ def _another_argument(tasks, variables):
 
 
 FAULTS = (
-    _cycle, _variable_cycle, _itself, _island, _unused, _duplicate_task, _undeclared, _undeclared_task, _follower,
-    _follower_by_variable, _never, _twice, _import, _keyword_import, _keyword_task, _keyword_variable, _kind, _argument,
+    _cycle,
+    _variable_cycle,
+    _itself,
+    _island,
+    _unused,
+    _duplicate_task,
+    _undeclared,
+    _undeclared_task,
+    _follower,
+    _follower_by_variable,
+    _never,
+    _twice,
+    _import,
+    _keyword_import,
+    _keyword_task,
+    _keyword_variable,
+    _kind,
+    _argument,
     _another_argument,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -223,11 +258,16 @@ def test_whatever_the_circle_is_made_of():
 
 def test_faults_of_names_and_networks_and_frameworks_are_told_together():
     wrong = nn.network(IMAGE, nn.Dense(nn.Flatten(IMAGE), 0, name="digit"), "digits")
-    made = script(name="two words", framework="caffe", networks={"digits": wrong, "../../up": GRAPH}, seed=-1)
+    made = script(
+        name="two words", framework="caffe", networks={"digits": wrong, "../../up": GRAPH}, seed=-1
+    )
     assert told(made).keys() >= {
-        ("name", "'two words'"), ("framework", "framework"), ("argument", "seed"),
-        ("network", "networks.digits.digit.units"), ("name", "'../../up'"),
-    }  # fmt: skip
+        ("name", "'two words'"),
+        ("framework", "framework"),
+        ("argument", "seed"),
+        ("network", "networks.digits.digit.units"),
+        ("name", "'../../up'"),
+    }
 
 
 def test_a_problem_has_a_code_that_is_explained():

@@ -12,7 +12,9 @@ edges = st.sets(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1)))
 
 
 def reachable(links):
-    """Close a relation by definition: a pair is in it if a third node leads from one to the other."""
+    """Close a relation by definition: a pair is in it if a third node leads from one to the
+    other.
+    """
     found = set(links)
     for middle in range(COUNT):
         found |= {(a, d) for a, b in found if b == middle for c, d in found if c == middle}

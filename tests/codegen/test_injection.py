@@ -42,13 +42,32 @@ tasks:
 TEXTS = ("IN", "OUT", "PATH", "INPUT", "TARGET", "BEST", "LOG", "PROGRESS", "CSV", "SAVED")
 PLAIN = {name: f"{name.lower()}x" for name in TEXTS}
 HOSTILE = (
-    '"); import os; os.system("touch canary"); ("', "'); __import__('os').system('touch canary') #",
-    '""" + open("canary", "w").write("x") + """', "\\", "\\'", '\\"', "\n    open('canary', 'w')\n",
+    '"); import os; os.system("touch canary"); ("',
+    "'); __import__('os').system('touch canary') #",
+    '""" + open("canary", "w").write("x") + """',
+    "\\",
+    "\\'",
+    '\\"',
+    "\n    open('canary', 'w')\n",
     "{open('canary', 'w')}",
-    "%(prog)s %s %", "{0.__class__}", "\u202eevil", "a\rb", "\x1b[2J", "𝒆𝒗𝒂𝒍", "é'\"", "$(touch canary)",
+    "%(prog)s %s %",
+    "{0.__class__}",
+    "\u202eevil",
+    "a\rb",
+    "\x1b[2J",
+    "𝒆𝒗𝒂𝒍",
+    "é'\"",
+    "$(touch canary)",
     "`touch canary`",
-    "a.b", "class", "__import__", "../../etc/passwd", "\N{FULLWIDTH QUOTATION MARK}); open", "\x0c", "\x85", "\u2028",
-)  # fmt: skip
+    "a.b",
+    "class",
+    "__import__",
+    "../../etc/passwd",
+    "\N{FULLWIDTH QUOTATION MARK}); open",
+    "\x0c",
+    "\x85",
+    "\u2028",
+)
 
 
 def filled(texts: dict[str, str], framework: str = "pytorch"):
@@ -64,7 +83,8 @@ def filled(texts: dict[str, str], framework: str = "pytorch"):
     return put(copy.deepcopy(BASE)) | {"framework": framework}
 
 
-_NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # which would take minutes, for each example is slow
+# which would take minutes, for each example is slow
+_NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 class Shape(ast.NodeVisitor):
@@ -103,7 +123,9 @@ def called(text: str) -> set[str]:
     names = {ast.unparse(node) for node in functions if isinstance(node, (ast.Name, ast.Attribute))}
     # The layers' own names are attributes of the network.
     return {name for name in names if not name.startswith("self.")} | {
-        ast.unparse(node) for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
     }
 
 
@@ -139,7 +161,9 @@ def test_texts_change_nothing_but_texts(texts, framework):
     assert called(made) == called(benign(framework))
     # A layer's name may be too long for a line that holds another's; all else leaves the same tree.
     layers = {name: texts[name] for name in ("IN", "OUT")}
-    assert shape(made) == shape(generate(check_script(filled(PLAIN | layers, framework)).graph).text)
+    assert shape(made) == shape(
+        generate(check_script(filled(PLAIN | layers, framework)).graph).text
+    )
     assert all(line.isprintable() for line in made.split("\n"))
     constants = {node.value for node in ast.walk(ast.parse(made)) if isinstance(node, ast.Constant)}
     assert {texts["PATH"], texts["INPUT"], texts["TARGET"]} <= constants
@@ -149,10 +173,13 @@ def test_texts_change_nothing_but_texts(texts, framework):
 @given(
     st.sampled_from("script task variable function after network framework last seed kind".split()),
     st.one_of(
-        hostile, st.integers(), st.none(), st.lists(hostile, max_size=2),
+        hostile,
+        st.integers(),
+        st.none(),
+        st.lists(hostile, max_size=2),
         st.dictionaries(hostile, hostile, max_size=2),
     ),
-)  # fmt: skip
+)
 def test_names_that_are_none_are_refused_or_harmless(place, value):
     data = filled({name: "plain" + name for name in TEXTS})
     match place:
@@ -163,14 +190,18 @@ def test_names_that_are_none_are_refused_or_harmless(place, value):
         case "variable":
             if not isinstance(value, str):
                 return
-            data["variables"] = {value if key == "b" else key: kind for key, kind in data["variables"].items()}
+            data["variables"] = {
+                value if key == "b" else key: kind for key, kind in data["variables"].items()
+            }
             for task in data["tasks"]:
                 task.update({key: value for key, item in task.items() if item == "b"})
         case "kind":
             data["variables"]["a"] = value
         case "function":
             data["variables"]["z"] = "any"
-            data["tasks"].insert(1, {"task": "call", "function": value, "arguments": ["a"], "result": "z"})
+            data["tasks"].insert(
+                1, {"task": "call", "function": value, "arguments": ["a"], "result": "z"}
+            )
         case "after":
             data["tasks"][3]["after"] = value
         case "network":
@@ -187,7 +218,8 @@ def test_a_canary_lives(run_script, tmp_path):
     """Run a script whose every text tries to break out."""
     texts = {name: HOSTILE[i % 3] for i, name in enumerate(TEXTS)} | {"IN": "image", "OUT": "digit"}
     texts |= {
-        name: texts[name].replace("/", "") + end for name, end in (("BEST", ".safetensors"), ("SAVED", ".safetensors"))
+        name: texts[name].replace("/", "") + end
+        for name, end in (("BEST", ".safetensors"), ("SAVED", ".safetensors"))
     }
     checked = check_script(filled(texts))
     assert checked.problems == ()
@@ -199,16 +231,21 @@ def test_a_canary_lives(run_script, tmp_path):
         run_script(tmp_path / "script.py", *arguments)
     # Every text was used, as what it is: the name of a file or of an array.
     assert {path.name for path in tmp_path.iterdir()} == {
-        "script.py", *(texts[name] for name in ("PATH", "BEST", "LOG", "PROGRESS", "CSV", "SAVED")),
-    }  # fmt: skip
+        "script.py",
+        *(texts[name] for name in ("PATH", "BEST", "LOG", "PROGRESS", "CSV", "SAVED")),
+    }
 
 
 @pytest.mark.slow
 def test_ruff_finds_nothing_whatever_the_texts_are(ruff_finds_nothing, tmp_path):
     draw = random.Random(5)
     for number in range(24):
-        # Wide characters take two columns, and each text is as long as to be near the end of some line.
-        texts = {name: "".join(draw.choices("a'\"\\日é\n {}0語\t𝒆_", k=draw.randint(1, 40))) for name in TEXTS}
+        # Wide characters take two columns, and each text is as long as to be near the end of some
+        # line.
+        texts = {
+            name: "".join(draw.choices("a'\"\\日é\n {}0語\t𝒆_", k=draw.randint(1, 40)))
+            for name in TEXTS
+        }
         texts |= {name: texts[name] + ".safetensors" for name in ("BEST", "SAVED")}
         text = generate(check_script(filled(texts | {"OUT": texts["OUT"] + "!"})).graph).text
         (tmp_path / f"script_{number}.py").write_text(text, "utf-8")

@@ -1,4 +1,6 @@
-"""Layers of other packages in scripts: written out where that is possible, and imported otherwise."""
+"""Layers of other packages in scripts: written out where that is possible, and imported
+otherwise.
+"""
 
 from __future__ import annotations
 

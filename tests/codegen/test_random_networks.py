@@ -1,4 +1,6 @@
-"""Any network, drawn at random, as code: it computes, penalises and constrains as the network does."""
+"""Any network, drawn at random, as code: it computes, penalises and constrains as the network
+does.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,31 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 _random = loaded("random_graphs", LAYERS / "test_random_graphs.py")
-PHASES = (Phase.explicit, Phase.reuse, Phase.generate)  # shrinking takes longer than looking at the network
+# shrinking takes longer than looking at the network
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 def inputs_of(graph):
     random = np.random.default_rng(1)
     shapes = [graph.layers[ref.layer].shape for ref in graph.inputs]
-    return [random.normal(size=(2, *(e or 16 for e in shape))).astype("float32") for shape in shapes]
+    return [
+        random.normal(size=(2, *(e or 16 for e in shape))).astype("float32") for shape in shapes
+    ]
 
 
 def close(one, two):
-    one, two = (x.detach() if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x)) for x in (one, two))
+    one, two = (
+        x.detach() if isinstance(x, torch.Tensor) else torch.from_numpy(np.array(x))
+        for x in (one, two)
+    )
     scale = max(float(two.abs().max()), 1.0)
     torch.testing.assert_close(one / scale, two / scale, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES
+)
 @given(graph=_random.graphs())
 def test_pytorch(graph, built):
     weights = initial_weights(graph)
@@ -55,7 +65,11 @@ def test_pytorch(graph, built):
     expected = reference.penalty()
     close(penalty() if penalty else torch.zeros(()), expected)
     trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
-    wanted = {written.parameters[name] for name, _, tensor in named_tensors(reference) if tensor.requires_grad}
+    wanted = {
+        written.parameters[name]
+        for name, _, tensor in named_tensors(reference)
+        if tensor.requires_grad
+    }
     assert trained & set(written.parameters.values()) == wanted
     try:
         reference.constrain()
@@ -69,7 +83,9 @@ def test_pytorch(graph, built):
 
 
 @pytest.mark.filterwarnings("ignore:.*You are using a softmax over axis")
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(
+    max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES
+)
 @given(graph=_random.graphs(names=False))
 def test_keras(graph, run):
     pytest.importorskip("keras", reason="Keras is not installed")
@@ -115,7 +131,8 @@ def test_what_is_frozen_stays_as_in_inference_while_the_rest_is_trained(built):
 
 
 @pytest.mark.parametrize(
-    "names", [("__in", "__mangled"), ("日", "本"), ("1", "self"), ("class", "forward"), ("x y", "F")]
+    "names",
+    [("__in", "__mangled"), ("日", "本"), ("1", "self"), ("class", "forward"), ("x y", "F")],
 )
 def test_layers_may_have_any_name(names, run, built):
     x = nn.Input((4,), name=names[0])
@@ -140,7 +157,9 @@ def test_real_files_of_keras_become_code(shared_data, built):
     count = 0
     for path in sorted((shared_data / "keras_files").glob("*.h5")):
         reading = read_keras(path)
-        if reading.graph is None or any(problem.code != "changed-meaning" for problem in reading.problems):
+        if reading.graph is None or any(
+            problem.code != "changed-meaning" for problem in reading.problems
+        ):
             continue
         module, _ = built(reading.graph, reading.weights)
         inputs = [torch.from_numpy(x) for x in inputs_of(reading.graph)]
@@ -168,7 +187,12 @@ def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, ruff_finds_not
             else:
                 network_function(graph, script, "network")
             used = used_names(script.definitions.values())
-            body = [*with_needed(framework, used & {"used_as"}).values(), *script.definitions.values()]
+            body = [
+                *with_needed(framework, used & {"used_as"}).values(),
+                *script.definitions.values(),
+            ]
             module = ast.Module([*imports_of(body), *body], [])
-            (tmp_path / f"{cls.__name__}_{number}_{framework}.py").write_text(source_of(module), "utf-8")
+            (tmp_path / f"{cls.__name__}_{number}_{framework}.py").write_text(
+                source_of(module), "utf-8"
+            )
     ruff_finds_nothing(tmp_path)

@@ -48,14 +48,18 @@ def alone(folder: Path, made, *arguments: str) -> subprocess.CompletedProcess[st
     with resources.as_file(resources.files("nnpipe.datasets") / "data" / "digits.npz") as digits:
         shutil.copy(digits, folder / "digits.npz")
     missing = (
-        "nnpipe,safetensors,jax,matplotlib,pandas,sklearn"  # the latter are what Keras looks for and can do without
+        # the latter are what Keras looks for and can do without
+        "nnpipe,safetensors,jax,matplotlib,pandas,sklearn"
     )
     missing += ",numpy" if "import torch" in made.text else ""
     command = [sys.executable, "-c", _ALONE, missing, str(script), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=280
+    )
 
 
-@pytest.mark.slow  # test_tasks.py and tasks/test_losses.py run scripts in processes that have the frameworks already
+# test_tasks.py and tasks/test_losses.py run scripts in processes that have the frameworks already
+@pytest.mark.slow
 @pytest.mark.parametrize(("framework", "needs"), [("pytorch", "torch"), ("keras", "keras")])
 def test_a_script_learns_digits_without_nnpipe(framework, needs, tmp_path):
     pytest.importorskip(needs, reason=f"{needs} is not installed")
@@ -74,16 +78,22 @@ def test_a_script_learns_digits_without_nnpipe(framework, needs, tmp_path):
 
 @pytest.fixture(scope="module")
 def written_with() -> Callable[[str], list[str]]:
-    """Return the scripts for both frameworks as a process writes them that draws hashes with a seed."""
+    """Return the scripts for both frameworks as a process writes them that draws hashes with a
+    seed.
+    """
     program = "import json, sys; from nnpipe.codegen import *; told = json.load(sys.stdin)\n"
     program += "json.dump([generate(check_script(data).graph).text for data in told], sys.stdout)"
 
     @cache
     def texts(seed: str) -> list[str]:
         ran = subprocess.run(
-            [sys.executable, "-c", program], input=json.dumps([described("pytorch"), described("keras")]),
-            capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-        )  # fmt: skip
+            [sys.executable, "-c", program],
+            input=json.dumps([described("pytorch"), described("keras")]),
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+        )
         return json.loads(ran.stdout)
 
     return texts
@@ -100,7 +110,9 @@ def test_the_same_description_gives_the_same_bytes(framework, written_with):
     assert written_with("1")[["pytorch", "keras"].index(framework)] == one.text
 
 
-@pytest.mark.parametrize(("framework", "allowed"), [("pytorch", {"torch"}), ("keras", {"keras", "numpy"})])
+@pytest.mark.parametrize(
+    ("framework", "allowed"), [("pytorch", {"torch"}), ("keras", {"keras", "numpy"})]
+)
 def test_a_script_imports_its_framework_and_what_comes_with_python(framework, allowed):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     found = set()
@@ -113,13 +125,20 @@ def test_a_script_imports_its_framework_and_what_comes_with_python(framework, al
 
 
 def test_a_script_for_keras_is_written_without_any_framework():
-    program = "import sys; sys.modules['torch'] = sys.modules['keras'] = sys.modules['tensorflow'] = None\n"
+    program = (
+        "import sys; sys.modules['torch'] = sys.modules['keras'] = sys.modules['tensorflow'] = "
+        "None\n"
+    )
     program += "import yaml; from nnpipe.codegen import *; data = yaml.safe_load(sys.stdin)\n"
     program += "print(generate(check_script(data).graph).text, end='')"
     ran = subprocess.run(
-        [sys.executable, "-c", program], input=yaml.safe_dump(described("keras"), sort_keys=False),
-        capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)},
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        input=yaml.safe_dump(described("keras"), sort_keys=False),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
     assert ran.stdout == generated("keras").text
 
 

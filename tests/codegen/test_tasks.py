@@ -27,13 +27,21 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Statistics for quantized inputs:UserWarning"),
 ]
 BOTH = pytest.mark.parametrize("framework", ["pytorch", "keras"])
-BOTH_SLOWLY = pytest.mark.parametrize("framework", ["pytorch", pytest.param("keras", marks=pytest.mark.slow)])
+BOTH_SLOWLY = pytest.mark.parametrize(
+    "framework", ["pytorch", pytest.param("keras", marks=pytest.mark.slow)]
+)
 NETWORK = [
     {"class": "Input", "name": "row", "shape": [4]},
-    {"class": "Dense", "units": 8, "activation": "relu", "name": "hidden", "kernel_regularizer": "l2",
-     "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 1.0}}},
+    {
+        "class": "Dense",
+        "units": 8,
+        "activation": "relu",
+        "name": "hidden",
+        "kernel_regularizer": "l2",
+        "kernel_constraint": {"class_name": "MaxNorm", "config": {"max_value": 1.0}},
+    },
     {"class": "Dense", "units": 3, "name": "answer"},
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -52,9 +60,13 @@ def here(tmp_path, monkeypatch):
 
 def described(framework, steps, variables=(), networks=None, **more):
     return {
-        "script": "tried", "framework": framework, "networks": networks or {"small": NETWORK},
-        "variables": {**VARIABLES, **dict(variables)}, "tasks": steps, **more,
-    }  # fmt: skip
+        "script": "tried",
+        "framework": framework,
+        "networks": networks or {"small": NETWORK},
+        "variables": {**VARIABLES, **dict(variables)},
+        "tasks": steps,
+        **more,
+    }
 
 
 def written(framework, steps, variables=(), networks=None, **more):
@@ -63,7 +75,10 @@ def written(framework, steps, variables=(), networks=None, **more):
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     data = described(framework, steps, variables, networks, **more)
     used = {
-        name for step in steps for value in step.values() for name in (value if isinstance(value, list) else [value])
+        name
+        for step in steps
+        for value in step.values()
+        for name in (value if isinstance(value, list) else [value])
     }
     data["variables"] = {name: kind for name, kind in data["variables"].items() if name in used}
     checked = check_script(data)
@@ -109,7 +124,14 @@ def test_a_table_is_learnt_and_judged(framework, here, monkeypatch, capsys):
 @BOTH
 def test_constraints_hold_and_regularisers_count(framework, here, monkeypatch):
     save = {"task": "save", "model": "done", "path": "out/trained"}
-    ran(framework, [MODEL, READ, READY, TRAIN, save], (), "--learning-rate", "0.5", monkeypatch=monkeypatch)
+    ran(
+        framework,
+        [MODEL, READ, READY, TRAIN, save],
+        (),
+        "--learning-rate",
+        "0.5",
+        monkeypatch=monkeypatch,
+    )
     if framework == "keras":
         kernel = read_keras(here / "out" / "trained.keras").weights["hidden/kernel"]
     else:
@@ -123,18 +145,31 @@ def test_constraints_hold_and_regularisers_count(framework, here, monkeypatch):
 
 @BOTH
 def test_the_loss_that_is_told_holds_what_regularisers_add(framework, here, monkeypatch, capsys):
-    weights, layer = np.full((4, 3), 0.5, np.float32), {"class": "Dense", "units": 3, "name": "answer"}
-    layer |= {"kernel_initializer": {"class_name": "Constant", "config": {"value": 0.5}}, "kernel_regularizer": "l2"}
+    weights, layer = (
+        np.full((4, 3), 0.5, np.float32),
+        {"class": "Dense", "units": 3, "name": "answer"},
+    )
+    layer |= {
+        "kernel_initializer": {"class_name": "Constant", "config": {"value": 0.5}},
+        "kernel_regularizer": "l2",
+    }
     judge = {"task": "evaluate", "compiled": "ready", "data": "data", "batch_size": 5}
-    network = [NETWORK[0], {**layer, "activity_regularizer": {"class_name": "L1", "config": {"l1": 0.1}}}]
+    network = [
+        NETWORK[0],
+        {**layer, "activity_regularizer": {"class_name": "L1", "config": {"l1": 0.1}}},
+    ]
     save = {"task": "save", "model": "net", "path": "net", "after": ["evaluate"]}
     steps = [MODEL, READ, READY, judge, save]
     namespace = ran(framework, steps, monkeypatch=monkeypatch, networks={"small": network})
     found = json.loads(capsys.readouterr().out.splitlines()[-1])["loss"]
-    (rows,), _ = namespace["data_of_arrays"](here / "rows.npz", ("x",), "y", None, 1.0, 0.2, 0)["test"]
+    (rows,), _ = namespace["data_of_arrays"](here / "rows.npz", ("x",), "y", None, 1.0, 0.2, 0)[
+        "test"
+    ]
     outputs = np.asarray(rows) @ weights
     # Classes are all as likely; a sample's outputs count in the mean over its batch.
-    assert found == pytest.approx(np.log(3) + 0.01 * (weights**2).sum() + 0.1 * np.abs(outputs).sum(1).mean(), rel=1e-3)
+    assert found == pytest.approx(
+        np.log(3) + 0.01 * (weights**2).sum() + 0.1 * np.abs(outputs).sum(1).mean(), rel=1e-3
+    )
 
 
 @BOTH
@@ -144,9 +179,14 @@ def test_images_are_read_by_class(framework, here, monkeypatch):
         (here / "pets" / name).mkdir(parents=True)
         for number in range(10):
             picture = image.new("RGB", (9, 7), (200 * place, number, 9))
-            picture.putpixel((4, 3), (255, 255, 255))  # by which ways to make an image smaller differ
+            # by which ways to make an image smaller differ
+            picture.putpixel((4, 3), (255, 255, 255))
             picture.save(here / "pets" / name / f"{number}.png")
-    net = [{"class": "Input", "shape": [6, 8, 3]}, {"class": "Flatten"}, {"class": "Dense", "units": 2}]
+    net = [
+        {"class": "Input", "shape": [6, 8, 3]},
+        {"class": "Flatten"},
+        {"class": "Dense", "units": 2},
+    ]
     images = {
         "task": "load_images",
         "path": "pets",
@@ -155,7 +195,9 @@ def test_images_are_read_by_class(framework, here, monkeypatch):
         "data": "data",
         "test_fraction": 0.5,
     }
-    namespace = ran(framework, [MODEL, images, READY, TRAIN], monkeypatch=monkeypatch, networks={"small": net})
+    namespace = ran(
+        framework, [MODEL, images, READY, TRAIN], monkeypatch=monkeypatch, networks={"small": net}
+    )
     data = namespace["data_of_images"]("pets", (6, 8), False, 1.0, 0.5, 0)
     inputs, targets = data["test"]
     assert tuple(inputs[0].shape) == (10, 6, 8, 3)
@@ -177,12 +219,20 @@ def test_images_of_more_than_eight_bits_keep_their_shades(framework, here, monke
             deep = np.rint(pixels * 65535).astype(np.uint16)
             path = here / "scans" / name / f"{number}.{('png', 'tif')[number % 2]}"
             image.fromarray(pixels.astype(np.float32) if number == 9 else deep).save(path)
-    net = [{"class": "Input", "shape": [6, 8, 1]}, {"class": "Flatten"}, {"class": "Dense", "units": 2}]
+    net = [
+        {"class": "Input", "shape": [6, 8, 1]},
+        {"class": "Flatten"},
+        {"class": "Dense", "units": 2},
+    ]
     images = {"task": "load_images", "path": "scans", "size": [6, 8], "grey": True, "data": "data"}
-    namespace = ran(framework, [MODEL, images, READY, TRAIN], monkeypatch=monkeypatch, networks={"small": net})
+    namespace = ran(
+        framework, [MODEL, images, READY, TRAIN], monkeypatch=monkeypatch, networks={"small": net}
+    )
     data = namespace["data_of_images"]("scans", (6, 8), True, 1.0, 0.5, 0)
     found = [float(x[0, 0, 0]) for part in data.values() for x in part[0][0]]
-    np.testing.assert_allclose(sorted(found), sorted(np.rint(np.outer([0.5, 1.0], shades * 255).ravel())), atol=1)
+    np.testing.assert_allclose(
+        sorted(found), sorted(np.rint(np.outer([0.5, 1.0], shades * 255).ravel())), atol=1
+    )
 
 
 @pytest.mark.slow
@@ -206,17 +256,27 @@ def test_plugins_take_part(framework, here, monkeypatch):
         "def process_dataset(x, y):\n    return x * 2, y\n"
         "def load_test_data(path):\n    return np.load(path)['x'][:5], np.load(path)['y'][:5], 5\n"
         "def process_model_output(model_input, expected_output, model_output):\n"
-        "    assert model_input.shape == (5, 4) and model_output.shape == (5, 3) and len(expected_output) == 5\n"
+        "    assert model_input.shape == (5, 4) and model_output.shape == (5, 3) and "
+        "len(expected_output) == 5\n"
         "    np.savetxt('output/seen.txt', model_output.argmax(-1))\n"
     )
     variables = {"raw": "data", "seen": "samples", "given": "outputs"}
     steps = [
-        MODEL, {**READ, "data": "raw"},
-        {"task": "process_dataset", "plugin": "mine.py", "samples": "raw", "data": "data"}, READY, TRAIN,
+        MODEL,
+        {**READ, "data": "raw"},
+        {"task": "process_dataset", "plugin": "mine.py", "samples": "raw", "data": "data"},
+        READY,
+        TRAIN,
         {"task": "load_test_data", "plugin": "mine.py", "path": "rows.npz", "samples": "seen"},
-        {"task": "inference", "model": "done", "samples": "seen", "path": "given.csv", "outputs": "given"},
+        {
+            "task": "inference",
+            "model": "done",
+            "samples": "seen",
+            "path": "given.csv",
+            "outputs": "given",
+        },
         {"task": "process_model_output", "plugin": "mine.py", "outputs": "given"},
-    ]  # fmt: skip
+    ]
     ran(framework, steps, variables, monkeypatch=monkeypatch)
     assert len((here / "output" / "seen.txt").read_text().splitlines()) == 5
     assert len((here / "given.csv").read_text().splitlines()) == 5
@@ -226,16 +286,30 @@ def test_plugins_take_part(framework, here, monkeypatch):
 def test_weights_of_a_keras_file_come_along(framework, here, monkeypatch):
     pytest.importorskip("h5py", reason="h5py is not installed")
     x = nn.Input((4,), name="row")
-    graph = nn.network(x, nn.Dense(nn.BatchNorm(nn.Dense(x, 5, name="hidden")), 3, name="answer"), "old")
+    graph = nn.network(
+        x, nn.Dense(nn.BatchNorm(nn.Dense(x, 5, name="hidden")), 3, name="answer"), "old"
+    )
     weights = initial_weights(graph, 4)
     write_keras("old.keras", graph, weights)
     variables = {"given": "outputs"}
     steps = [
         MODEL,
         READ,
-        {"task": "inference", "model": "net", "samples": "data", "path": "given.csv", "outputs": "given"},
+        {
+            "task": "inference",
+            "model": "net",
+            "samples": "data",
+            "path": "given.csv",
+            "outputs": "given",
+        },
     ]
-    ran(framework, steps, variables, monkeypatch=monkeypatch, networks={"small": {"file": "old.keras"}})
+    ran(
+        framework,
+        steps,
+        variables,
+        monkeypatch=monkeypatch,
+        networks={"small": {"file": "old.keras"}},
+    )
     given = np.loadtxt("given.csv", delimiter=",")
     assert (here / "tried.small.safetensors").is_file()
 
@@ -273,8 +347,9 @@ def test_one_network_is_there_twice_with_weights_of_its_own_each(framework, here
             kernel = load_file(here / f"{name}.safetensors")["answer.weight"].T
         np.testing.assert_array_equal(kernel, initial_weights(graph, number)["answer/kernel"])
     assert sorted(path.name for path in here.glob("tried.*")) == [
-        "tried.small.safetensors", "tried.small_2.safetensors",
-    ]  # fmt: skip
+        "tried.small.safetensors",
+        "tried.small_2.safetensors",
+    ]
 
 
 @pytest.mark.slow
@@ -289,7 +364,13 @@ def test_a_delta_keeps_what_stayed(framework, here, monkeypatch):
         {"task": "save", "name": "two", "model": "bigger", "path": "two", "after": ["one"]},
     ]
     steps = [MODEL, READ, READY, TRAIN, delta, *keep]
-    ran(framework, steps, {"bigger": "network"}, monkeypatch=monkeypatch, networks={"small": NETWORK, "large": after})
+    ran(
+        framework,
+        steps,
+        {"bigger": "network"},
+        monkeypatch=monkeypatch,
+        networks={"small": NETWORK, "large": after},
+    )
     if framework == "keras":
         one, two = read_keras(here / "one.keras").weights, read_keras(here / "two.keras").weights
         names = ("hidden/kernel", "hidden/bias", "answer/kernel")
@@ -310,28 +391,44 @@ def test_callbacks_look_on(framework, here):
         pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     else:
         pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
-    variables = {"stop": "callback", "board": "callback", "table": "callback", "best": "callback", "far": "callback"}
+    variables = {
+        "stop": "callback",
+        "board": "callback",
+        "table": "callback",
+        "best": "callback",
+        "far": "callback",
+    }
     steps = [
-        MODEL, READ, READY, {"task": "early_stopping", "patience": 1, "min_delta": 1000.0, "callback": "stop"},
+        MODEL,
+        READ,
+        READY,
+        {"task": "early_stopping", "patience": 1, "min_delta": 1000.0, "callback": "stop"},
         {"task": "tensorboard_logger", "folder": "board", "callback": "board"},
         {"task": "csv_logger", "path": "logs/table.csv", "callback": "table"},
         {"task": "checkpoint", "path": "best", "callback": "best"},
         {"task": "progress", "path": "logs/progress.jsonl", "callback": "far"},
         {**TRAIN, "epochs": 50, "callbacks": list(variables)},
-    ]  # fmt: skip
+    ]
     written(framework, steps, variables)
-    # In a process of its own: TensorBoard settles once for all where it finds TensorFlow.  What the frameworks look for
-    # and can do without is most of what they take to start.
-    missing = ["tensorflow"] if framework == "pytorch" else ["jax", "matplotlib", "pandas", "sklearn"]
+    # In a process of its own: TensorBoard settles once for all where it finds TensorFlow.  What the
+    # frameworks look for and can do without is most of what they take to start.
+    missing = (
+        ["tensorflow"] if framework == "pytorch" else ["jax", "matplotlib", "pandas", "sklearn"]
+    )
     start = f"import runpy, sys; sys.modules.update(dict.fromkeys({missing}))\n"
     start += "runpy.run_path('script.py', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", start], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (here / "logs" / "progress.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (here / "logs" / "progress.jsonl").read_text().splitlines()
+    ]
     assert lines[0] | {"time": 0} == {"fraction": 0.0, "metrics": {}, "time": 0}
     assert lines[1]["fraction"] == 0.02
     assert lines[-1]["fraction"] == 1.0  # ended early is ended
-    assert lines[-1]["metrics"].keys() >= {"loss", "test_loss", "test_accuracy"}  # by one name in both frameworks
+    # by one name in both frameworks
+    assert lines[-1]["metrics"].keys() >= {"loss", "test_loss", "test_accuracy"}
     assert len(lines) < 8
     assert len((here / "logs" / "table.csv").read_text().splitlines()) in (3, 4)
     assert list((here / "board").rglob("events*"))
@@ -341,10 +438,19 @@ def test_a_missing_compiler_for_the_edge_tpu_is_told_before_the_training(here, m
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     variables = {"small8": "file", "edge": "file"}
     steps = [
-        MODEL, READ, READY, TRAIN,
-        {"task": "quantise", "model": "done", "data": "data", "path": "rows.tflite", "file": "small8"},
+        MODEL,
+        READ,
+        READY,
+        TRAIN,
+        {
+            "task": "quantise",
+            "model": "done",
+            "data": "data",
+            "path": "rows.tflite",
+            "file": "small8",
+        },
         {"task": "compile_edge_tpu", "quantised": "small8", "file": "edge"},
-    ]  # fmt: skip
+    ]
     with pytest.raises(SystemExit, match="edgetpu_compiler is not installed"):
         ran("keras", steps, variables, monkeypatch=monkeypatch)
     assert not (here / "rows.tflite").exists()
@@ -358,10 +464,19 @@ def test_quantised_and_compiled_for_the_edge_tpu(here, monkeypatch):
     monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
     variables = {"small8": "file", "edge": "file"}
     steps = [
-        MODEL, READ, READY, TRAIN,
-        {"task": "quantise", "model": "done", "data": "data", "path": "rows.tflite", "file": "small8"},
+        MODEL,
+        READ,
+        READY,
+        TRAIN,
+        {
+            "task": "quantise",
+            "model": "done",
+            "data": "data",
+            "path": "rows.tflite",
+            "file": "small8",
+        },
         {"task": "compile_edge_tpu", "quantised": "small8", "file": "edge"},
-    ]  # fmt: skip
+    ]
     ran("keras", steps, variables, monkeypatch=monkeypatch)
     assert (here / "rows_edgetpu.tflite").read_bytes() == (here / "rows.tflite").read_bytes()
     assert (here / "rows.tflite").read_bytes()[4:8] == b"TFL3"
@@ -380,23 +495,36 @@ def test_a_function_of_an_installed_package_is_called(here, monkeypatch, capsys)
 
 
 def test_initialisers_that_have_no_code_lie_beside_as_numbers(here, monkeypatch):
-    network = [NETWORK[0], {"class": "Dense", "units": 4, "name": "same", "kernel_initializer": "identity"}]
+    network = [
+        NETWORK[0],
+        {"class": "Dense", "units": 4, "name": "same", "kernel_initializer": "identity"},
+    ]
     save = {"task": "save", "model": "net", "path": "same"}
     ran("pytorch", [MODEL, save], monkeypatch=monkeypatch, networks={"small": network})
     from safetensors.numpy import load_file
 
-    np.testing.assert_array_equal(load_file("same.safetensors")["same.weight"], np.eye(4, dtype=np.float32))
+    np.testing.assert_array_equal(
+        load_file("same.safetensors")["same.weight"], np.eye(4, dtype=np.float32)
+    )
     assert load_file("tried.small.safetensors").keys() == load_file("same.safetensors").keys()
 
 
 def test_names_of_variables_never_meet_those_of_the_script(here, monkeypatch):
-    names = {"train": "network", "_help": "data", "torch": "compiled", "Small": "network", "args": "callback"}
+    names = {
+        "train": "network",
+        "_help": "data",
+        "torch": "compiled",
+        "Small": "network",
+        "args": "callback",
+    }
     steps = [
-        {**MODEL, "model": "train"}, {**READ, "data": "_help"}, {**READY, "model": "train", "compiled": "torch"},
+        {**MODEL, "model": "train"},
+        {**READ, "data": "_help"},
+        {**READY, "model": "train", "compiled": "torch"},
         {"task": "progress", "callback": "args"},
         {**TRAIN, "compiled": "torch", "data": "_help", "callbacks": ["args"], "model": "Small"},
         {"task": "save", "model": "Small", "path": "small"},
-    ]  # fmt: skip
+    ]
     ran("pytorch", steps, names, monkeypatch=monkeypatch)
     assert (here / "small.safetensors").is_file()
 

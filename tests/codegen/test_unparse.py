@@ -1,4 +1,6 @@
-"""Code is the tree that it was made of, hides nothing, and has no parentheses that Python does not need."""
+"""Code is the tree that it was made of, hides nothing, and has no parentheses that Python does
+not need.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,21 @@ BINARY = ["|", "^", "&", "<<", ">>", "+", "-", "*", "/", "//", "%", "@", "**"]
 COMPARED = ["==", "!=", "<", "<=", ">", ">=", "is", "is not", "in", "not in"]
 UNARY = ["not {}", "-{}", "+{}", "~{}"]
 FORMS = [
-    *(f"{{}} {sign} {{}}" for sign in [*BINARY, *COMPARED]), *UNARY,
-    "{} and {}", "{} or {}", "{} if {} else {}", "lambda: {}",
-    "{}.b", "{}[0]", "{}()", "f({})", "[{}]", "f(*{})", "f(k={})", "a[{}:]",
-]  # fmt: skip
+    *(f"{{}} {sign} {{}}" for sign in [*BINARY, *COMPARED]),
+    *UNARY,
+    "{} and {}",
+    "{} or {}",
+    "{} if {} else {}",
+    "lambda: {}",
+    "{}.b",
+    "{}[0]",
+    "{}()",
+    "f({})",
+    "[{}]",
+    "f(*{})",
+    "f(k={})",
+    "a[{}:]",
+]
 
 
 @pytest.mark.parametrize("outer", FORMS)
@@ -43,7 +56,14 @@ def test_parentheses_stand_where_leaving_them_out_would_change_the_tree(outer):
 
 
 @pytest.mark.parametrize(
-    "text", ["x = (1,)", "a, b = c, d", "x = any(y for y in z)", "for a, b in c:\n    pass", "x = [(1, 2), f((3, 4))]"]
+    "text",
+    [
+        "x = (1,)",
+        "a, b = c, d",
+        "x = any(y for y in z)",
+        "for a, b in c:\n    pass",
+        "x = [(1, 2), f((3, 4))]",
+    ],
 )
 def test_tuples_and_generators_have_the_parentheses_that_they_need(text):
     assert source_of(ast.parse(text)) == f"{text}\n"
@@ -56,7 +76,9 @@ def test_text_that_looks_like_code_is_left_as_it_is():
 
 @given(st.one_of(st.text(), st.text("'\"\\\n\r\t{}\u202e𝒆\x00")))
 def test_a_literal_gives_its_text_and_hides_nothing(value):
-    found = source_of(ast.Module([ast.Assign([ast.Name("x", ast.Store())], ast.Constant(value))], []))
+    found = source_of(
+        ast.Module([ast.Assign([ast.Name("x", ast.Store())], ast.Constant(value))], [])
+    )
     assert ast.literal_eval(found.removeprefix("x = ")) == value
     assert found.removesuffix("\n").isprintable()
 
@@ -65,7 +87,10 @@ def test_comments_and_blocks_of_imports_stand_apart():
     body = ast.parse("import os\nimport torch\nx = 1\ndef f():\n    y = 2\n    return y").body
     body[-1].body.insert(1, remark("the answer"))
     found = source_of(ast.Module(body, []))
-    assert found == "import os\n\nimport torch\n\nx = 1\n\n\ndef f():\n    y = 2\n\n    # the answer\n    return y\n"
+    assert (
+        found
+        == "import os\n\nimport torch\n\nx = 1\n\n\ndef f():\n    y = 2\n\n    # the answer\n    return y\n"
+    )
 
 
 @pytest.mark.parametrize("text", ["one\ntwo", "a\u202eb"])

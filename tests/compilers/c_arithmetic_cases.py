@@ -1,4 +1,6 @@
-"""Functions of single elements and of two tensors that C is generated for, each as a few graphs of one operator."""
+"""Functions of single elements and of two tensors that C is generated for, each as a few graphs
+of one operator.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,15 @@ def functions_of_8_bits() -> Iterator[Case]:
         graph.add(name, ([1, 1000], dtype, scale, zero))
         yield Case(f"{name} {dtype}", graph)
     for name, (scale, zero), made in (
-        ("LOGISTIC", (1 / 256, -128), (1 / 256, -128)),  # a half after rounding to 32 bits, but not before
-        ("ELU", (0.031, 7), (0.017, -60)), ("LOG", (0.013, -128), (0.02, 40)), ("RSQRT", (0.013, -128), (0.03, -120)),
-        ("ABS", (0.03, 9), (0.02, -128)), ("ABS", (0.03, -9), (0.03, -120)), ("ELU", (0.5, 0), (0.4, 3)),
-    ):  # fmt: skip
+        # a half after rounding to 32 bits, but not before
+        ("LOGISTIC", (1 / 256, -128), (1 / 256, -128)),
+        ("ELU", (0.031, 7), (0.017, -60)),
+        ("LOG", (0.013, -128), (0.02, 40)),
+        ("RSQRT", (0.013, -128), (0.03, -120)),
+        ("ABS", (0.03, 9), (0.02, -128)),
+        ("ABS", (0.03, -9), (0.03, -120)),
+        ("ELU", (0.5, 0), (0.4, 3)),
+    ):
         graph = OneOperator([1, 1000], "int8", scale, zero)
         graph.add(name, ([1, 1000], "int8", *made), options={"ABS": "AbsOptions"}.get(name, ""))
         yield Case(f"{name} {scale}", graph, reference=name not in WITHOUT_REFERENCE)
@@ -31,15 +38,31 @@ def functions_of_8_bits() -> Iterator[Case]:
 def hard_swish_of_8_bits() -> Iterator[Case]:
     for (dtype, zero), scale in itertools.product((("int8", -3), ("uint8", 130)), (0.11, 0.005)):
         graph = OneOperator([1, 1500], dtype, scale, zero)
-        graph.add("HARD_SWISH", ([1, 1500], dtype, scale * 0.9, zero - 9), options="HardSwishOptions")
+        graph.add(
+            "HARD_SWISH", ([1, 1500], dtype, scale * 0.9, zero - 9), options="HardSwishOptions"
+        )
         yield Case(f"{dtype} {scale}", graph)
 
 
 def functions_of_real_numbers() -> Iterator[Case]:
     for name in (
-        "HARD_SWISH", "ABS", "NEG", "SQUARE", "EXP", "SQRT", "ELU", "LOG", "RSQRT", "SIN", "COS", "FLOOR", "CEIL",
-        "ROUND", "LOGISTIC", "TANH",
-    ):  # fmt: skip
+        "HARD_SWISH",
+        "ABS",
+        "NEG",
+        "SQUARE",
+        "EXP",
+        "SQRT",
+        "ELU",
+        "LOG",
+        "RSQRT",
+        "SIN",
+        "COS",
+        "FLOOR",
+        "CEIL",
+        "ROUND",
+        "LOGISTIC",
+        "TANH",
+    ):
         graph = OneOperator([3, 50], "float32")
         graph.add(name, ([3, 50], "float32"))
         yield Case(name, graph, 1e-6, reference=name not in WITHOUT_REFERENCE)
@@ -51,7 +74,14 @@ def functions_of_real_numbers() -> Iterator[Case]:
 
 def halves_and_large_angles() -> Iterator[Case]:
     # A product of constants and the input 8-bit numbers: halves, and angles of many turns.
-    for name, factor in (("ROUND", 0.5), ("FLOOR", 0.5), ("CEIL", 0.5), ("SIN", 1e5), ("COS", 1e5), ("LOG", 1e30)):
+    for name, factor in (
+        ("ROUND", 0.5),
+        ("FLOOR", 0.5),
+        ("CEIL", 0.5),
+        ("SIN", 1e5),
+        ("COS", 1e5),
+        ("LOG", 1e30),
+    ):
         graph = OneOperator([1, 300], "int8")
         graph.add("CAST", ([1, 300], "float32"))
         first, graph._values = graph._values[0], graph._values[-1:]
@@ -78,7 +108,9 @@ def squared_differences() -> Iterator[Case]:
     rng = np.random.default_rng(4)
     graph = OneOperator([2, 5, 4], "float32")
     other = graph._constant(rng.normal(size=(5, 1)).astype(np.float32))
-    graph.add("SQUARED_DIFFERENCE", ([2, 5, 4], "float32"), other, options="SquaredDifferenceOptions")
+    graph.add(
+        "SQUARED_DIFFERENCE", ([2, 5, 4], "float32"), other, options="SquaredDifferenceOptions"
+    )
     yield Case("float32", graph, 1e-6)
     for scales in ((0.03, 0.02, 0.1), (0.01, 0.05, 0.3)):
         graph = OneOperator([2, 50, 12], "int8", scales[0], 5)
@@ -125,19 +157,33 @@ def sums_of_many() -> Iterator[Case]:
 
 def slopes_for_negative_numbers() -> Iterator[Case]:
     rng = np.random.default_rng(2)
-    graph, slope = OneOperator([2, 3, 4, 5], "float32"), rng.normal(size=(1, 1, 5)).astype(np.float32)
+    graph, slope = (
+        OneOperator([2, 3, 4, 5], "float32"),
+        rng.normal(size=(1, 1, 5)).astype(np.float32),
+    )
     graph.add("PRELU", ([2, 3, 4, 5], "float32"), graph._constant(slope))
     yield Case("float32", graph, 1e-6)
     for dtype, zero in (("int8", 4), ("uint8", 130)):
         info = np.iinfo(dtype)
         weights = rng.integers(info.min, info.max, (1, 1, 5), dtype)
         graph = OneOperator([2, 3, 4, 5], dtype, 0.03, zero)
-        graph.add("PRELU", ([2, 3, 4, 5], dtype, 0.05, zero + 7), graph._constant(weights, 0.02, zero - 11))
+        graph.add(
+            "PRELU",
+            ([2, 3, 4, 5], dtype, 0.05, zero + 7),
+            graph._constant(weights, 0.02, zero - 11),
+        )
         yield Case(dtype, graph)
 
 
 ALL: tuple[Callable[[], Iterator[Case]], ...] = (
-    functions_of_8_bits, hard_swish_of_8_bits, functions_of_real_numbers, halves_and_large_angles,
-    whole_numbers_without_scales, squared_differences, comparisons, truth_values, sums_of_many,
+    functions_of_8_bits,
+    hard_swish_of_8_bits,
+    functions_of_real_numbers,
+    halves_and_large_angles,
+    whole_numbers_without_scales,
+    squared_differences,
+    comparisons,
+    truth_values,
+    sums_of_many,
     slopes_for_negative_numbers,
-)  # fmt: skip
+)

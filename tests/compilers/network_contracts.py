@@ -17,7 +17,12 @@ from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
-from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_onnx_network
+from nnpipe.testing.model_files import (
+    NETWORK_IO,
+    outputs_of_network,
+    torch_network,
+    write_onnx_network,
+)
 
 
 def onnx_reference(path: Path, batches: Sequence[Batch]) -> list[Batch]:
@@ -25,11 +30,16 @@ def onnx_reference(path: Path, batches: Sequence[Batch]) -> list[Batch]:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(str(path))
-    return [dict(zip(evaluator.output_names, evaluator.run(None, dict(batch)), strict=True)) for batch in batches]
+    return [
+        dict(zip(evaluator.output_names, evaluator.run(None, dict(batch)), strict=True))
+        for batch in batches
+    ]
 
 
 class _NetworkContract(ModelCompilerContract):
-    samples: ClassVar[Sequence[Batch]] = [random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)]
+    samples: ClassVar[Sequence[Batch]] = [
+        random_batch(NETWORK_IO, size, seed=size) for size in (1, 5)
+    ]
 
     @pytest.fixture
     def batches(self) -> Sequence[Batch]:
@@ -57,7 +67,9 @@ class ONNXNetworkContract(_NetworkContract):
 
 
 class TorchNetworkContract(_NetworkContract):
-    """From a small network that PyTorch exported; ``source`` has been made of what ``network`` gives."""
+    """From a small network that PyTorch exported; ``source`` has been made of what ``network``
+    gives.
+    """
 
     network: ClassVar[Callable[[], Any]] = staticmethod(torch_network)
 
@@ -78,13 +90,19 @@ class TorchNetworkContract(_NetworkContract):
 def trained_resnet(
     folder: Path, shared_data: Path
 ) -> tuple[Artifact, Callable[[], list[Batch]], Callable[[Artifact], float]]:
-    """Export the trained ResNet20; give it, images that it has seen, and its accuracy on 500 that it has not."""
+    """Export the trained ResNet20; give it, images that it has seen, and its accuracy on 500
+    that it has not.
+    """
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 
-    model = PyTorchCIFARResNet().open(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    model = PyTorchCIFARResNet().open(
+        shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th"
+    )
 
     def images(name: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-        records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / name).read_bytes()), "uint8")
+        records = np.frombuffer(
+            gzip.decompress((shared_data / "cifar10" / name).read_bytes()), "uint8"
+        )
         labels, pixels = np.split(records.reshape(-1, 3073)[:count], [1], axis=1)
         planes = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         return model.wrapper.preprocess({"image": planes})["image"], labels[:, 0]

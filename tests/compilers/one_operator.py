@@ -1,4 +1,6 @@
-"""Graphs of one operator, for tests of compilers that are held against LiteRT's reference kernels."""
+"""Graphs of one operator, for tests of compilers that are held against LiteRT's reference
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from nnpipe.testing.integer_graphs import IntegerGraph
 @dataclass(frozen=True)
 class Case:
     """A graph, what it shows, how far its floats may be from those expected, how often it is run,
-    whether LiteRT has a reference kernel, and whether many results differ."""
+    whether LiteRT has a reference kernel, and whether many results differ.
+    """
 
     name: str
     graph: OneOperator
@@ -31,7 +34,9 @@ class OneOperator(IntegerGraph):
         self._tensors.clear()
         self._values = [self._tensor(*given)]
 
-    def add(self, name: str, output: tuple[Any, ...], *constants: int, options: str = "", **fields: Any) -> None:
+    def add(
+        self, name: str, output: tuple[Any, ...], *constants: int, options: str = "", **fields: Any
+    ) -> None:
         """Add the operator; its output is the tensor that is described."""
         self._operator(name, [*self._values, *constants], self._tensor(*output), options, **fields)
 

@@ -1,4 +1,6 @@
-"""C sources compute what LiteRT's reference kernels compute: to the bit in 8-bit numbers, closely in floats."""
+"""C sources compute what LiteRT's reference kernels compute: to the bit in 8-bit numbers,
+closely in floats.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,19 @@ KERNELS = Path(catalogue.__file__).parents[1] / "kernels"
 MODELS = Path(__file__).resolve().parents[3] / "shared" / "data" / "models"
 REFERENCE = LiteRTRuntime(reference_kernels=True)
 INTEGER = [
-    "tflm/hello_world_int8", "mlperf_tiny_kws/kws_ref_model", "mlperf_tiny_ic/pretrainedResnet_quant",
-    "mlperf_tiny_ad/ad01_int8", "coral/mobilenet_v1_0.25_128_quant",
-]  # fmt: skip
+    "tflm/hello_world_int8",
+    "mlperf_tiny_kws/kws_ref_model",
+    "mlperf_tiny_ic/pretrainedResnet_quant",
+    "mlperf_tiny_ad/ad01_int8",
+    "coral/mobilenet_v1_0.25_128_quant",
+]
 LARGE = ["coral/movenet_single_pose_lightning_ptq", "coral/deeplabv3_mnv2_dm05_pascal_quant"]
 FLOAT = ["tflm/hello_world_float", "mlperf_tiny_ic/pretrainedResnet", "mlperf_tiny_ad/ad01_fp32"]
 
 
-pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
+pytestmark = pytest.mark.skipif(
+    C.find() is None, reason="no C compiler is installed (apt install gcc)"
+)
 
 
 def shared_model(name: str) -> Path:
@@ -68,7 +75,11 @@ def random_inputs(io: IOSpec, count: int) -> list[Batch]:
         for spec in io.inputs:
             shape = [length or 1 for length in spec.shape]
             kind = np.dtype(spec.dtype)
-            values = rng.normal(size=shape) if kind.kind == "f" else rng.integers(*_range(kind), shape, endpoint=True)
+            values = (
+                rng.normal(size=shape)
+                if kind.kind == "f"
+                else rng.integers(*_range(kind), shape, endpoint=True)
+            )
             batch[spec.name] = values.astype(kind)
         found.append(batch)
     return found
@@ -78,7 +89,9 @@ def _range(kind: np.dtype) -> tuple[int, int]:
     return int(np.iinfo(kind).min), int(np.iinfo(kind).max)
 
 
-@pytest.mark.parametrize("name", [*INTEGER, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)])
+@pytest.mark.parametrize(
+    "name", [*INTEGER, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
+)
 def test_integer_models_compute_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
     source = described(shared_model(name), tmp_path)
     made = CCompiler().compile(source, tmp_path / "model.c")
@@ -91,7 +104,9 @@ def test_integer_models_compute_the_same_to_the_bit(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", INTEGER[:3])
-def test_kernels_for_extensions_of_cortex_m_compute_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
+def test_kernels_for_extensions_of_cortex_m_compute_the_same_to_the_bit(
+    name: str, tmp_path: Path
+) -> None:
     source = described(shared_model(name), tmp_path)
     batches = random_inputs(source.io, 1)
     with REFERENCE.load(source) as reference:
@@ -115,19 +130,36 @@ def test_float_models_compute_nearly_the_same(name: str, tmp_path: Path) -> None
 def test_the_arena_of_image_classification_is_as_small_as_can_be(tmp_path: Path) -> None:
     source = described(shared_model("mlperf_tiny_ic/pretrainedResnet_quant"), tmp_path)
     made = CCompiler().compile(source, tmp_path / "model.c")
-    # The values need 49,152 bytes, and two pixels' windows of 3 x 3 x 16 numbers of 16 bits come to them.
+    # The values need 49,152 bytes, and two pixels' windows of 3 x 3 x 16 numbers of 16 bits come to
+    # them.
     assert made.outcome["arena_bytes"] == made.outcome["arena_lower_bound"] == 49152 + 2 * 144 * 2
     with CRuntime().load(made) as session:
         assert session.stats()["arena_bytes"] == made.outcome["arena_bytes"]
 
 
 @pytest.mark.parametrize("defines", [[], ["-DNN_DSP_IN_C"], ["-DNN_DSP_IN_C", "-DNN_MVE_IN_C"]])
-def test_the_source_needs_no_library_and_gives_no_warning(defines: list[str], tmp_path: Path) -> None:
+def test_the_source_needs_no_library_and_gives_no_warning(
+    defines: list[str], tmp_path: Path
+) -> None:
     source = described(shared_model("mlperf_tiny_kws/kws_ref_model"), tmp_path)
     made = CCompiler().compile(source, tmp_path / "model.c")
-    command = ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-builtin", "-O1"]
-    subprocess.run([*command, *defines, "-c", "-o", str(tmp_path / "model.o"), str(made.path)], check=True)
-    found = subprocess.run(["nm", "-u", str(tmp_path / "model.o")], capture_output=True, text=True, check=True)
+    command = [
+        "cc",
+        "-std=c99",
+        "-pedantic",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-ffreestanding",
+        "-fno-builtin",
+        "-O1",
+    ]
+    subprocess.run(
+        [*command, *defines, "-c", "-o", str(tmp_path / "model.o"), str(made.path)], check=True
+    )
+    found = subprocess.run(
+        ["nm", "-u", str(tmp_path / "model.o")], capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip().removeprefix("U ").strip() in ("", "_GLOBAL_OFFSET_TABLE_")
 
 
@@ -216,7 +248,9 @@ def test_a_recurrent_layer_goes_on_from_its_state(tmp_path: Path) -> None:
 def test_without_a_c_compiler_the_command_that_installs_one_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = CCompiler().compile(write_tflite_difference(tmp_path / "plain.tflite"), tmp_path / "plain.c")
+    made = CCompiler().compile(
+        write_tflite_difference(tmp_path / "plain.tflite"), tmp_path / "plain.c"
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingTool, match="apt install gcc") as caught:
         CRuntime().load(made)
@@ -258,15 +292,28 @@ def test_two_models_with_prefixes_make_one_program(tmp_path: Path) -> None:
     for prefix in ("first", "second"):
         made = CCompiler(prefix=prefix).compile(source, tmp_path / f"{prefix}.c")
         with CRuntime().load(made) as session:
-            found = session.infer({"first": np.full((1, 4), 3, np.float32), "second": np.ones((1, 4), np.float32)})
+            found = session.infer(
+                {"first": np.full((1, 4), 3, np.float32), "second": np.ones((1, 4), np.float32)}
+            )
         np.testing.assert_array_equal(found["difference"], np.full((1, 4), 2))
         parts.append(str(made.path))
     order = [spec.name for spec in CRuntime().io_of(parts[0]).inputs]
     main = tmp_path / "main.c"
     main.write_text(_BOTH)
-    command = ["cc", "-std=c99", f"-DFIRST={order.index('first')}", "-o", str(tmp_path / "both"), str(main), *parts]
+    command = [
+        "cc",
+        "-std=c99",
+        f"-DFIRST={order.index('first')}",
+        "-o",
+        str(tmp_path / "both"),
+        str(main),
+        *parts,
+    ]
     subprocess.run(command, check=True, capture_output=True)
-    assert subprocess.run([tmp_path / "both"], check=True, capture_output=True, text=True).stdout == "3 4 5 6 "
+    assert (
+        subprocess.run([tmp_path / "both"], check=True, capture_output=True, text=True).stdout
+        == "3 4 5 6 "
+    )
 
 
 @pytest.mark.parametrize("prefix", ["", "2nd", "a b", "a;", "é", "x" * 41])
@@ -277,7 +324,9 @@ def test_a_prefix_that_cannot_begin_a_name_is_refused(prefix: str) -> None:
 
 
 def test_damage_in_the_middle_is_noticed(tmp_path: Path) -> None:
-    made = CCompiler().compile(write_tflite_difference(tmp_path / "plain.tflite"), tmp_path / "plain.c")
+    made = CCompiler().compile(
+        write_tflite_difference(tmp_path / "plain.tflite"), tmp_path / "plain.c"
+    )
     text = made.path.read_text().replace("nn_run", "nn_ran", 1)
     made.path.write_text(text)
     with pytest.raises(Exception, match="damaged"):
@@ -291,5 +340,8 @@ def test_layers_of_16_bit_activations_are_those_of_the_vectors() -> None:
     path = MODELS.parent / "vectors" / "tflm_seanet_a.tar.gz"
     if not path.is_file():
         pytest.skip("the vectors of TensorFlow Lite Micro are not there")
-    found = [result.status for result in conformance(path, only=["CCompiler"]).found["tflite"]["CCompiler → CRuntime"]]
+    found = [
+        result.status
+        for result in conformance(path, only=["CCompiler"]).found["tflite"]["CCompiler → CRuntime"]
+    ]
     assert found == ["passed"] * 64

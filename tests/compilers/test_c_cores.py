@@ -1,4 +1,5 @@
-"""C on emulated Cortex-M computes what the reference kernels do, in the arena and the stack that were predicted.
+"""C on emulated Cortex-M computes what the reference kernels do, in the arena and the stack that
+were predicted.
 
 Instructions of the DSP extension that are written in assembly run nowhere else.
 """
@@ -19,13 +20,17 @@ from nnpipe.testing.integer_graphs import random_integer_graph
 
 needs("ai_edge_litert")
 REPOSITORY = Path(__file__).resolve().parents[2]
-KEYWORDS = REPOSITORY.parent / "shared" / "data" / "models" / "mlperf_tiny_kws" / "kws_ref_model.tflite"
+KEYWORDS = (
+    REPOSITORY.parent / "shared" / "data" / "models" / "mlperf_tiny_kws" / "kws_ref_model.tflite"
+)
 TOOLS = ("arm-none-eabi-gcc", "qemu-system-arm")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not all(map(shutil.which, TOOLS)),
-        reason=f"{' or '.join(TOOLS)} is not installed (apt install gcc-arm-none-eabi qemu-system-arm)",
+        reason=(
+            f"{' or '.join(TOOLS)} is not installed (apt install gcc-arm-none-eabi qemu-system-arm)"
+        ),
     ),
 ]
 ONE = argparse.Namespace(quick=True, optimise="-O2")
@@ -40,7 +45,8 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m55"])
-@pytest.mark.parametrize("seed", [165, 210])  # with convolutions, dense layers and sums, clamped and not
+# with convolutions, dense layers and sums, clamped and not
+@pytest.mark.parametrize("seed", [165, 210])
 def test_random_graphs_are_exact_on_emulated_cores(core: str, seed: int, cores: ModuleType) -> None:
     found = cores.measured(random_integer_graph(seed, 8), core, ONE)
     assert found["wrong elements"] == 0

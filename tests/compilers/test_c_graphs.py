@@ -1,4 +1,6 @@
-"""C of random graphs in 8-bit numbers computes what the reference kernels do, and no sanitiser finds a fault."""
+"""C of random graphs in 8-bit numbers computes what the reference kernels do, and no sanitiser
+finds a fault.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,11 @@ from nnpipe.testing.model_files import changed_graph
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")
-SEEDS = (*range(12), 4001194)  # the last one has a softmax that rounds in another way if it is computed in floats
-needs_c = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
+# the last one has a softmax that rounds in another way if it is computed in floats
+SEEDS = (*range(12), 4001194)
+needs_c = pytest.mark.skipif(
+    C.find() is None, reason="no C compiler is installed (apt install gcc)"
+)
 
 
 def prepared(folder: Path, seed: int) -> tuple[Source, list[Batch], Batch]:
@@ -38,15 +43,24 @@ def prepared(folder: Path, seed: int) -> tuple[Source, list[Batch], Batch]:
     path.write_bytes((wide_integer_graph if seed % 2 else random_integer_graph)(seed, 1 + seed % 6))
     source = source_of(read_program(path), 0)
     rng = np.random.default_rng(seed)
-    batch = {spec.name: rng.integers(0, 256, spec.shape, np.uint8).view(spec.dtype) for spec in source.io.inputs}
-    with LiteRTRuntime(reference_kernels=True).load(Artifact.of(path, "tflite", read_tflite(path).io)) as reference:
+    batch = {
+        spec.name: rng.integers(0, 256, spec.shape, np.uint8).view(spec.dtype)
+        for spec in source.io.inputs
+    }
+    with LiteRTRuntime(reference_kernels=True).load(
+        Artifact.of(path, "tflite", read_tflite(path).io)
+    ) as reference:
         return source, [batch], reference.infer(batch)
 
 
 @needs_c
-@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(range(12, 300), marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "seeds", [SEEDS, pytest.param(range(12, 300), marks=pytest.mark.slow)], ids=["few", "many"]
+)
 @pytest.mark.parametrize("defines", [[], ["NN_DSP_IN_C"], ["NN_DSP_IN_C", "NN_MVE_IN_C"]])
-def test_random_graphs_compute_the_same_to_the_bit(seeds: Sequence[int], defines: list[str], tmp_path: Path) -> None:
+def test_random_graphs_compute_the_same_to_the_bit(
+    seeds: Sequence[int], defines: list[str], tmp_path: Path
+) -> None:
     graphs = [prepared(tmp_path, seed) for seed in seeds]
     found = sanitised_outputs([(source, batches) for source, batches, _ in graphs], defines)
     for seed, (_, _, expected), (outputs,) in zip(seeds, graphs, found, strict=True):
@@ -54,10 +68,13 @@ def test_random_graphs_compute_the_same_to_the_bit(seeds: Sequence[int], defines
 
 
 @given(
-    seed=st.integers(0, 1 << 32), places=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=8)
+    seed=st.integers(0, 1 << 32),
+    places=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=8),
 )
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-def test_damaged_files_are_refused_or_compiled_but_never_crash(seed: int, places: list[tuple[int, int]]) -> None:
+def test_damaged_files_are_refused_or_compiled_but_never_crash(
+    seed: int, places: list[tuple[int, int]]
+) -> None:
     data = bytearray(random_integer_graph(seed, 3))
     for place, value in places:
         data[place % len(data)] = value
@@ -82,7 +99,12 @@ def test_graphs_that_say_something_else_are_refused_or_run_without_a_fault(tmp_p
         except NNPipeError as error:
             assert_one_line(error)
         else:
-            graphs.append((source, [{spec.name: np.ones(spec.shape, spec.dtype) for spec in source.io.inputs}]))
+            graphs.append(
+                (
+                    source,
+                    [{spec.name: np.ones(spec.shape, spec.dtype) for spec in source.io.inputs}],
+                )
+            )
     assert 5 < len(graphs) < 35
     sanitised_outputs(graphs)
 
@@ -91,7 +113,9 @@ def test_graphs_that_say_something_else_are_refused_or_run_without_a_fault(tmp_p
 def test_sanitisers_notice_a_fault(tmp_path: Path) -> None:
     graphs = [prepared(tmp_path, seed)[:2] for seed in (1, 2)]
     source, batches = graphs[1]
-    body = source.body.replace("void nn_run(void) {", "void nn_run(void) {\n    nn_arena.bytes[NN_ARENA_BYTES] = 1;")
+    body = source.body.replace(
+        "void nn_run(void) {", "void nn_run(void) {\n    nn_arena.bytes[NN_ARENA_BYTES] = 1;"
+    )
     graphs[1] = (dataclasses.replace(source, body=body), batches)
     with pytest.raises(SanitiserFinding, match=r"graph 1.*(out of bounds|overflow)") as caught:
         sanitised_outputs(graphs)

@@ -1,6 +1,8 @@
-"""Single operators as C compute what LiteRT's reference kernels compute: integers to the bit, floats closely.
+"""Single operators as C compute what LiteRT's reference kernels compute: integers to the bit,
+floats closely.
 
-All of them become one program with sanitisers, because a C compiler needs most of its time for kernels that they share.
+All of them become one program with sanitisers, because a C compiler needs most of its time for
+kernels that they share.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from nnpipe.frameworks.litert import open_interpreter
 from nnpipe.testing.c_operator import joined_source, sanitised_outputs
 
 needs("ai_edge_litert")
-pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
+pytestmark = pytest.mark.skipif(
+    C.find() is None, reason="no C compiler is installed (apt install gcc)"
+)
 MAKERS = (*c_operator_cases.ALL, *c_arithmetic_cases.ALL, *c_layer_cases.ALL)
 
 
@@ -56,9 +60,11 @@ def inputs(io: IOSpec, count: int) -> list[Batch]:
 
 
 def expected_of(case: Case, path: Path, batches: Sequence[Batch]) -> list[Batch]:
-    """Return what LiteRT computes, by its reference kernels, or without a delegate where it has none.
+    """Return what LiteRT computes, by its reference kernels, or without a delegate where it has
+    none.
 
-    Batches follow from one another, as the calls of the C program do: what one leaves behind, the next one finds.
+    Batches follow from one another, as the calls of the C program do: what one leaves behind, the
+    next one finds.
     """
     kernels = "BUILTIN_REF" if case.reference else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
     interpreter = open_interpreter(path, 1, (), kernels)
@@ -67,7 +73,9 @@ def expected_of(case: Case, path: Path, batches: Sequence[Batch]) -> list[Batch]
         for name, array in batch.items():
             interpreter.set_tensor(file.inputs[name], array)
         interpreter.invoke()
-        found.append({name: interpreter.get_tensor(number) for name, number in file.outputs.items()})
+        found.append(
+            {name: interpreter.get_tensor(number) for name, number in file.outputs.items()}
+        )
     return found
 
 
@@ -94,28 +102,51 @@ def computed(
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_operators_compute_what_the_reference_kernels_do(
-    make: Callable[[], Iterator[Case]], computed: Mapping[str, Sequence[tuple[Case, list[Batch], list[Batch]]]]
+    make: Callable[[], Iterator[Case]],
+    computed: Mapping[str, Sequence[tuple[Case, list[Batch], list[Batch]]]],
 ) -> None:
     for case, expected, found in computed[make.__name__]:
         for wanted, outputs in zip(expected, found, strict=True):
             for name, array in wanted.items():
                 if array.dtype.kind == "f":
                     np.testing.assert_allclose(
-                        outputs[name], array, rtol=case.tolerance, atol=case.tolerance, err_msg=case.name
+                        outputs[name],
+                        array,
+                        rtol=case.tolerance,
+                        atol=case.tolerance,
+                        err_msg=case.name,
                     )
                 else:
                     np.testing.assert_array_equal(outputs[name], array, case.name, strict=True)
-                    assert array.size < 1000 or not case.varied or len(np.unique(array)) > 20, case.name
+                    assert array.size < 1000 or not case.varied or len(np.unique(array)) > 20, (
+                        case.name
+                    )
 
 
 @pytest.mark.slow
 def test_no_operator_needs_a_library_or_gives_a_warning(tmp_path: Path) -> None:
-    sources = [source_of(read_program(written(case.graph, tmp_path)), 0) for make in MAKERS for case in make()]
+    sources = [
+        source_of(read_program(written(case.graph, tmp_path)), 0)
+        for make in MAKERS
+        for case in make()
+    ]
     path = tmp_path / "all.c"
     path.write_text(joined_source(sources))
-    command = ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-builtin", "-O1"]
+    command = [
+        "cc",
+        "-std=c99",
+        "-pedantic",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-ffreestanding",
+        "-fno-builtin",
+        "-O1",
+    ]
     subprocess.run([*command, "-c", "-o", str(tmp_path / "all.o"), str(path)], check=True)
-    needed = subprocess.run(["nm", "-u", str(tmp_path / "all.o")], capture_output=True, text=True, check=True).stdout
+    needed = subprocess.run(
+        ["nm", "-u", str(tmp_path / "all.o")], capture_output=True, text=True, check=True
+    ).stdout
     assert needed.split() in ([], ["U", "_GLOBAL_OFFSET_TABLE_"])
 
 
@@ -134,7 +165,12 @@ def test_places_outside_of_the_input_read_nothing_outside(tmp_path: Path) -> Non
 
 def test_a_resized_image_must_keep_its_scale(tmp_path: Path) -> None:
     graph = OneOperator([1, 2, 2, 1], "int8", 0.02, 0)
-    graph.add("RESIZE_BILINEAR", ([1, 4, 4, 1], "int8", 0.03, 0), graph.axes(4, 4), options="ResizeBilinearOptions")
+    graph.add(
+        "RESIZE_BILINEAR",
+        ([1, 4, 4, 1], "int8", 0.03, 0),
+        graph.axes(4, 4),
+        options="ResizeBilinearOptions",
+    )
     with pytest.raises(CompileError, match=r"RESIZE_BILINEAR .*input and output have other scales"):
         source_of(read_program(written(graph, tmp_path)), 0)
 
@@ -153,7 +189,9 @@ def test_a_bias_may_have_several_axes_and_scales_may_be_too_large(tmp_path: Path
     for bias in (np.array([5, -7, 9], np.int32), np.array([[5, -7, 9]], np.int32)):
         graph = OneOperator([1, 4], "int8", 0.02, 3)
         places = graph._constant(weights, 0.01, 0), graph._constant(bias, 0.0002, 0)
-        graph.add("FULLY_CONNECTED", ([1, 3], "int8", 0.04, 0), *places, options="FullyConnectedOptions")
+        graph.add(
+            "FULLY_CONNECTED", ([1, 3], "int8", 0.04, 0), *places, options="FullyConnectedOptions"
+        )
         bodies.append(source_of(read_program(written(graph, tmp_path)), 0).body)
     assert bodies[0] == bodies[1]
     graph = OneOperator([1, 4], "int8", 1e30, 3)

@@ -113,7 +113,9 @@ def test_integers_need_kernels_for_them() -> None:
 
 
 def free_length(path: Path, longest: int | None = None) -> Artifact:
-    """Return a program that takes any number of rows of any length, or of a length up to a stated one."""
+    """Return a program that takes any number of rows of any length, or of a length up to a
+    stated one.
+    """
 
     class Summed(torch.nn.Module):
         def forward(self, x: Any) -> Any:
@@ -127,7 +129,8 @@ def free_length(path: Path, longest: int | None = None) -> Artifact:
     path.write_bytes(saved.getvalue())
     found = PyTorchRuntime().io_of(path)
     assert found == IOSpec(
-        (TensorSpec("x", (None, None), "float32"),), (TensorSpec(found.outputs[0].name, (None, None), "float32"),)
+        (TensorSpec("x", (None, None), "float32"),),
+        (TensorSpec(found.outputs[0].name, (None, None), "float32"),),
     )
     return Artifact.of(path, "torch-export", found)
 
@@ -135,13 +138,17 @@ def free_length(path: Path, longest: int | None = None) -> Artifact:
 @pytest.mark.slow
 def test_free_axes_without_a_greatest_length_are_refused_by_name(tmp_path: Path) -> None:
     source = free_length(tmp_path / "m.pt2")
-    with pytest.raises(CompileError, match=r"m\.pt2: axis 1 of 'x' is free without .*; --max-length sets") as caught:
+    with pytest.raises(
+        CompileError, match=r"m\.pt2: axis 1 of 'x' is free without .*; --max-length sets"
+    ) as caught:
         ExecuTorchCompiler().compile(source, tmp_path / "made.pte")
     assert_one_line(caught.value)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stated", "asked", "longest"), [(None, 9, 9), (9, None, 9), (20, 9, 9), (9, 20, 9)])
+@pytest.mark.parametrize(
+    ("stated", "asked", "longest"), [(None, 9, 9), (9, None, 9), (20, 9, 9), (9, 20, 9)]
+)
 def test_free_axes_take_any_length_up_to_the_greatest(
     stated: int | None, asked: int | None, longest: int, tmp_path: Path
 ) -> None:
@@ -153,13 +160,17 @@ def test_free_axes_take_any_length_up_to_the_greatest(
         for shape in (4, longest), (1, 2), (3, 5):
             x = np.random.default_rng(0).random(shape, np.float32)
             assert session.infer({"x": x})[name] == pytest.approx(2 * x.cumsum(1), rel=1e-5)
-        with pytest.raises(SpecMismatch, match=f"for at most {longest}; compile it with --max-length 10") as caught:
+        with pytest.raises(
+            SpecMismatch, match=f"for at most {longest}; compile it with --max-length 10"
+        ) as caught:
             session.infer({"x": np.zeros((1, 10), np.float32)})
     assert_one_line(caught.value)
 
 
 @pytest.mark.slow
-def test_tensors_kept_in_floats_leave_the_rest_in_integers(network: Artifact, tmp_path: Path) -> None:
+def test_tensors_kept_in_floats_leave_the_rest_in_integers(
+    network: Artifact, tmp_path: Path
+) -> None:
     """What is computed in floats is nearer to the source."""
 
     def error(**arguments: Any) -> float:
@@ -168,7 +179,9 @@ def test_tensors_kept_in_floats_leave_the_rest_in_integers(network: Artifact, tm
         )
         with ExecuTorchRuntime().load(made) as session, PyTorchRuntime().load(network) as source:
             batches = samples(20)
-            differences = [session.infer(batch)["scores"] - source.infer(batch)["scores"] for batch in batches]
+            differences = [
+                session.infer(batch)["scores"] - source.infer(batch)["scores"] for batch in batches
+            ]
         return float(np.mean(np.abs(differences)))
 
     plain, mixed = error(), error(keep_float=("hardtanh*",))
@@ -181,7 +194,9 @@ def test_tensors_kept_in_floats_leave_the_rest_in_integers(network: Artifact, tm
 
 @pytest.mark.slow
 def test_integers_stay_integers(tmp_path: Path) -> None:
-    """XNNPACK's quantiser observes the places of a concatenation, and PyTorch computes no histogram of them."""
+    """XNNPACK's quantiser observes the places of a concatenation, and PyTorch computes no
+    histogram of them.
+    """
 
     class Looked(torch.nn.Module):
         def __init__(self) -> None:
@@ -194,7 +209,9 @@ def test_integers_stay_integers(tmp_path: Path) -> None:
 
     torch.manual_seed(0)
     saved = io.BytesIO()
-    torch.export.save(torch.export.export(Looked().eval(), (torch.zeros(1, 3, dtype=torch.int64),)), saved)
+    torch.export.save(
+        torch.export.export(Looked().eval(), (torch.zeros(1, 3, dtype=torch.int64),)), saved
+    )
     (tmp_path / "m.pt2").write_bytes(saved.getvalue())
     found = PyTorchRuntime().io_of(tmp_path / "m.pt2")
     source = Artifact.of(tmp_path / "m.pt2", "torch-export", found)
@@ -208,17 +225,25 @@ def test_integers_stay_integers(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["ExecuTorchCompiler", "TorchPT2EQuantizer"])
-def test_a_result_that_its_input_dwarfs_has_a_scale_that_xnnpack_loads(by: str, tmp_path: Path) -> None:
-    """Little is left but the bias: the weight of the large channel is rounded to 0, and so is the small channel."""
+def test_a_result_that_its_input_dwarfs_has_a_scale_that_xnnpack_loads(
+    by: str, tmp_path: Path
+) -> None:
+    """Little is left but the bias: the weight of the large channel is rounded to 0, and so is
+    the small channel.
+    """
 
     class Dwarfed(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = torch.nn.Linear(2, 1)
-            self.linear.weight.data, self.linear.bias.data = torch.tensor([[1e-6, 1.0]]), torch.tensor([20.0])
+            self.linear.weight.data, self.linear.bias.data = (
+                torch.tensor([[1e-6, 1.0]]),
+                torch.tensor([20.0]),
+            )
 
         def forward(self, x: Any) -> Any:
-            return torch.cat([self.linear(x).relu(), x[:, 1:]], 1)  # which shares the scale of the linear layer
+            # which shares the scale of the linear layer
+            return torch.cat([self.linear(x).relu(), x[:, 1:]], 1)
 
     saved = io.BytesIO()
     torch.export.save(torch.export.export(Dwarfed().eval(), (torch.zeros(1, 2),)), saved)
@@ -226,7 +251,10 @@ def test_a_result_that_its_input_dwarfs_has_a_scale_that_xnnpack_loads(by: str, 
     found = PyTorchRuntime().io_of(tmp_path / "m.pt2")
     source = Artifact.of(tmp_path / "m.pt2", "torch-export", found)
     random = np.random.default_rng(0)
-    data = [{found.inputs[0].name: (random.random((1, 2)) * [1e6, 1]).astype(np.float32)} for _ in range(20)]
+    data = [
+        {found.inputs[0].name: (random.random((1, 2)) * [1e6, 1]).astype(np.float32)}
+        for _ in range(20)
+    ]
     if by == "TorchPT2EQuantizer":
         quantiser = TorchPT2EQuantizer(quantizer="xnnpack")
         source, precision = quantiser.compile(source, tmp_path / "q.pt2", lambda: data), "fp32"

@@ -1,4 +1,6 @@
-"""What ExecuTorch computes slowly is mended where the result stays the same, and named otherwise."""
+"""What ExecuTorch computes slowly is mended where the result stays the same, and named
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def windows(program: Any) -> list[Any]:
         (torch.nn.AvgPool2d(8, ceil_mode=True, divisor_override=2), [8, 8]),
     ],
 )
-def test_windows_become_no_larger_than_all_of_their_input(pooling: Any, expected: list[int]) -> None:
+def test_windows_become_no_larger_than_all_of_their_input(
+    pooling: Any, expected: list[int]
+) -> None:
     shape = (1, 2, 4, 3) if expected == [3, 3] else (1, 2, 2, 3)
     program = exported(pooling, *shape)
     fit_windows(program)
@@ -40,7 +44,10 @@ def test_windows_become_no_larger_than_all_of_their_input(pooling: Any, expected
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 def test_recurrent_layers_and_operators_without_a_backend_are_named() -> None:
     program = exported(torch.nn.GRU(3, 2), 5, 1, 3)
-    assert slow_parts(program, exported(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.LayerNorm(4)), 1, 4)) == [
-        "recurrent layers are unrolled into their steps", "portable kernels for layer_norm",
-    ]  # fmt: skip
+    assert slow_parts(
+        program, exported(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.LayerNorm(4)), 1, 4)
+    ) == [
+        "recurrent layers are unrolled into their steps",
+        "portable kernels for layer_norm",
+    ]
     assert slow_parts(exported(torch.nn.ReLU(), 1, 4), exported(torch.nn.ReLU(), 1, 4)) == []

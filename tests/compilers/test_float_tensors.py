@@ -1,4 +1,6 @@
-"""Names and patterns choose tensors to keep in floats, and those that only pass values on go with them."""
+"""Names and patterns choose tensors to keep in floats, and those that only pass values on go
+with them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def test_patterns_choose_tensors_and_names_with_brackets_are_names() -> None:
 
 
 def test_an_unknown_name_is_answered_with_those_near_it() -> None:
-    with pytest.raises(ConfigError, match=r"^Quantizer: --keep-float 'reluout' is no tensor .* 'relu_out', 'conv_out'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^Quantizer: --keep-float 'reluout' is no tensor .* 'relu_out', 'conv_out'",
+    ):
         chosen(["reluout"], {"relu_out", "conv_out", "x"}, "Quantizer")
 
 
@@ -40,6 +45,8 @@ def test_a_tensor_that_was_fused_away_stands_for_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("compiler", [OpenVINOCompiler, TFLiteCompiler])
-def test_it_is_refused_where_nothing_is_quantised(compiler: type[OpenVINOCompiler] | type[TFLiteCompiler]) -> None:
+def test_it_is_refused_where_nothing_is_quantised(
+    compiler: type[OpenVINOCompiler] | type[TFLiteCompiler],
+) -> None:
     with pytest.raises(ConfigError, match="--keep-float needs --precision int8"):
         compiler(keep_float=("x",))

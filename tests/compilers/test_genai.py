@@ -27,7 +27,12 @@ needs("onnxruntime_genai", "torch", "transformers", "tokenizers", "safetensors")
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, list[Batch]]:
     folder = write_tiny_generator(tmp_path_factory.mktemp("tiny"))
-    return exported(folder, tmp_path_factory.mktemp("exported") / "model.json", max_new_tokens=5, ignore_end=True)
+    return exported(
+        folder,
+        tmp_path_factory.mktemp("exported") / "model.json",
+        max_new_tokens=5,
+        ignore_end=True,
+    )
 
 
 @pytest.mark.slow
@@ -74,7 +79,9 @@ def test_what_changed_since_the_export_is_not_built(tmp_path: Path) -> None:
     folder = write_tiny_generator(tmp_path / "tiny")
     artifact, _ = exported(folder, tmp_path / "model.json", max_new_tokens=2)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoConfig": "evil.Config"}}))
+    (folder / "config.json").write_text(
+        json.dumps({**config, "auto_map": {"AutoConfig": "evil.Config"}})
+    )
     with pytest.raises((ArtifactError, CompileError), match="has changed since"):
         ONNXRuntimeGenAIBuilder().compile(artifact, tmp_path / "made.genai")
     assert not (tmp_path / "made.genai").exists()

@@ -1,4 +1,6 @@
-"""IREE's modules compute what their ONNX source computes; a compiler that crashes or hangs costs an error."""
+"""IREE's modules compute what their ONNX source computes; a compiler that crashes or hangs costs
+an error.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class TestAnyProcessorAndOneBatch(TestIREECompiler):
         return [random_batch(NETWORK_IO, 3, seed) for seed in range(2)]
 
 
-def bare(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], opset: int = 18) -> Artifact:
+def bare(
+    path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], opset: int = 18
+) -> Artifact:
     graph = onnx.helper.make_graph(nodes, "the graph-1", inputs, outputs)
     opsets = [onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid("acme", 1)]
     onnx.save_model(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), str(path))
@@ -91,7 +95,10 @@ def test_tensors_of_every_kind_pass(tmp_path: Path, dtype: str, array: np.ndarra
 def test_elements_keep_their_sign_and_width(tmp_path: Path, dtype: str) -> None:
     node = onnx.helper.make_node("Add", ["x", "z"], ["y"])
     source = bare(
-        tmp_path / "m.onnx", [node], [value("x", dtype, [2]), value("z", dtype, [2])], [value("y", dtype, [2])]
+        tmp_path / "m.onnx",
+        [node],
+        [value("x", dtype, [2]), value("z", dtype, [2])],
+        [value("y", dtype, [2])],
     )
     made = IREECompiler().compile(source, tmp_path / "made.vmfb")
     x, z = np.array([200, 1], dtype.lower()), np.array([50, 2], dtype.lower())
@@ -105,7 +112,9 @@ def test_elements_keep_their_sign_and_width(tmp_path: Path, dtype: str) -> None:
 def test_an_old_operator_set_is_brought_up_to_date(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Squeeze", ["x"], ["y"], axes=[1])
     sides = [value("x", "FLOAT", ["n", 1, 3])], [value("y", "FLOAT", ["n", 3])]
-    made = IREECompiler().compile(bare(tmp_path / "m.onnx", [node], *sides, opset=8), tmp_path / "made.vmfb")
+    made = IREECompiler().compile(
+        bare(tmp_path / "m.onnx", [node], *sides, opset=8), tmp_path / "made.vmfb"
+    )
     batch = random_batch(made.io, 4)
     with IREERuntime().load(made) as session:
         np.testing.assert_array_equal(session.infer(batch)["y"], batch["x"][:, 0])
@@ -113,7 +122,9 @@ def test_an_old_operator_set_is_brought_up_to_date(tmp_path: Path) -> None:
 
 def test_text_is_refused_by_name(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Identity", ["x"], ["y"])
-    source = bare(tmp_path / "m.onnx", [node], [value("x", "STRING", [2])], [value("y", "STRING", [2])])
+    source = bare(
+        tmp_path / "m.onnx", [node], [value("x", "STRING", [2])], [value("y", "STRING", [2])]
+    )
     with pytest.raises(CompileError, match=r"m\.onnx: tensor 'x' is string") as caught:
         IREECompiler().compile(source, tmp_path / "made.vmfb")
     assert_one_line(caught.value)
@@ -121,7 +132,10 @@ def test_text_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_what_iree_would_compute_wrongly_is_refused(tmp_path: Path) -> None:
     node = onnx.helper.make_node("QLinearMatMul", ["a", "s", "n", "b", "s", "n", "s", "n"], ["y"])
-    sides = [value(name, "INT8", [2, 2]) for name in "ab"] + [value("s", "FLOAT", []), value("n", "INT8", [])]
+    sides = [value(name, "INT8", [2, 2]) for name in "ab"] + [
+        value("s", "FLOAT", []),
+        value("n", "INT8", []),
+    ]
     source = bare(tmp_path / "m.onnx", [node], sides, [value("y", "INT8", [2, 2])])
     with pytest.raises(NotSupported, match="IREE computes QLinearMatMul") as caught:
         IREECompiler().compile(source, tmp_path / "made.vmfb")
@@ -130,7 +144,9 @@ def test_what_iree_would_compute_wrongly_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_operation_is_named(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Mystery", ["x"], ["y"], domain="acme")
-    source = bare(tmp_path / "m.onnx", [node], [value("x", "FLOAT", [2])], [value("y", "FLOAT", [2])])
+    source = bare(
+        tmp_path / "m.onnx", [node], [value("x", "FLOAT", [2])], [value("y", "FLOAT", [2])]
+    )
     with pytest.raises(CompileError, match=r"m\.onnx: .*Mystery") as caught:
         IREECompiler().compile(source, tmp_path / "made.vmfb")
     assert_one_line(caught.value)
@@ -139,7 +155,10 @@ def test_an_unknown_operation_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", r"iree-compile crashed \(signal 11\)"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            r"iree-compile crashed \(signal 11\)",
+        ),
         pytest.param(
             "import time; time.sleep(100)",
             "iree-compile did not end within 20 s; allow more with --compile-timeout",
@@ -183,10 +202,18 @@ def convolving(path: Path) -> Artifact:
     weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype("float32")
     node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
     graph = onnx.helper.make_graph(
-        [node], "g", [value("x", "FLOAT", ["n", 3, 8, 8])], [value("y", "FLOAT", ["n", 4, 8, 8])],
+        [node],
+        "g",
+        [value("x", "FLOAT", ["n", 3, 8, 8])],
+        [value("y", "FLOAT", ["n", 4, 8, 8])],
         [onnx.numpy_helper.from_array(weights, "w")],
-    )  # fmt: skip
-    onnx.save_model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), path)
+    )
+    onnx.save_model(
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
+        ),
+        path,
+    )
     return Artifact.of(path, "onnx", read_onnx(path).io())
 
 
@@ -195,7 +222,9 @@ LAYING_OUT = "iree-preprocessing-convert-conv-to-channels-last"
 
 @pytest.fixture
 def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let iree-compile be called by a script that notes its arguments and refuses to lay convolutions out."""
+    """Let iree-compile be called by a script that notes its arguments and refuses to lay
+    convolutions out.
+    """
     from nnpipe.compilers import iree
 
     arguments = tmp_path / "arguments"
@@ -217,7 +246,9 @@ def test_convolutions_with_channels_last_give_the_same(tmp_path: Path) -> None:
     batch = {"x": np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype("float32")}
     found = []
     for last in (True, False):
-        made = IREECompiler(channels_last=last, fixed_batch=1).compile(source, tmp_path / f"{last}.vmfb")
+        made = IREECompiler(channels_last=last, fixed_batch=1).compile(
+            source, tmp_path / f"{last}.vmfb"
+        )
         with IREERuntime().load(made) as session:
             found.append(session.infer(batch)["y"])
     np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
@@ -226,41 +257,69 @@ def test_convolutions_with_channels_last_give_the_same(tmp_path: Path) -> None:
 def test_what_iree_cannot_lay_out_is_compiled_as_it_is(
     tmp_path: Path, said: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = IREECompiler(fixed_batch=1).compile(convolving(tmp_path / "m.onnx"), tmp_path / "made.vmfb")
+    made = IREECompiler(fixed_batch=1).compile(
+        convolving(tmp_path / "m.onnx"), tmp_path / "made.vmfb"
+    )
     assert made.path.stat().st_size
     first, second = said.read_text().splitlines()
     assert LAYING_OUT in first
     assert LAYING_OUT not in second
-    assert "without convolutions with channels last, since IREE cannot do it here: iree-compile failed" in caplog.text
+    assert (
+        "without convolutions with channels last, since IREE cannot do it here: iree-compile failed"
+        in caplog.text
+    )
     assert "error: no such pass" in caplog.text
     assert "--iree-opt-data-tiling" in second
 
 
 @pytest.mark.slow
-def test_what_iree_cannot_tile_is_compiled_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_iree_cannot_tile_is_compiled_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     nodes = [
         onnx.helper.make_node("Where", ["mask", "zero", "low"], ["added"]),
         onnx.helper.make_node("MatMul", ["x", "x"], ["scores"]),
         onnx.helper.make_node("Add", ["scores", "added"], ["y"]),
     ]
-    constants = {"mask": np.tril(np.ones((1, 16, 16), bool)), "zero": np.float32(0), "low": np.float32(-1e9)}
-    held = [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    constants = {
+        "mask": np.tril(np.ones((1, 16, 16), bool)),
+        "zero": np.float32(0),
+        "low": np.float32(-1e9),
+    }
+    held = [
+        onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()
+    ]
     sides = ([value(name, "FLOAT", ["n", 16, 16])] for name in ("x", "y"))
     graph = onnx.helper.make_graph(nodes, "g", *sides, held)
     path = tmp_path / "m.onnx"
-    onnx.save_model(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), path)
-    made = IREECompiler(fixed_batch=1).compile(Artifact.of(path, "onnx", read_onnx(path).io()), tmp_path / "made.vmfb")
-    assert "compiled without data tiling, since IREE cannot do it here: iree-compile failed" in caplog.text
+    onnx.save_model(
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
+        ),
+        path,
+    )
+    made = IREECompiler(fixed_batch=1).compile(
+        Artifact.of(path, "onnx", read_onnx(path).io()), tmp_path / "made.vmfb"
+    )
+    assert (
+        "compiled without data tiling, since IREE cannot do it here: iree-compile failed"
+        in caplog.text
+    )
     x = np.random.default_rng(0).standard_normal((1, 16, 16)).astype("float32")
     with IREERuntime().load(made) as session:
         np.testing.assert_allclose(
-            session.infer({"x": x})["y"], x @ x + np.where(constants["mask"], 0, -1e9), rtol=1e-5, atol=1e-5
+            session.infer({"x": x})["y"],
+            x @ x + np.where(constants["mask"], 0, -1e9),
+            rtol=1e-5,
+            atol=1e-5,
         )
 
 
 def test_without_convolutions_nothing_is_laid_out(tmp_path: Path, said: Path) -> None:
     node = onnx.helper.make_node("Relu", ["x"], ["y"])
-    source = bare(tmp_path / "m.onnx", [node], [value("x", "FLOAT", [2])], [value("y", "FLOAT", [2])])
+    source = bare(
+        tmp_path / "m.onnx", [node], [value("x", "FLOAT", [2])], [value("y", "FLOAT", [2])]
+    )
     IREECompiler(fixed_batch=1).compile(source, tmp_path / "made.vmfb")
     assert LAYING_OUT not in said.read_text()
 

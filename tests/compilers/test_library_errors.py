@@ -1,4 +1,6 @@
-"""What a library fails with is told in one line: whose fault, at which node, why, and what to try."""
+"""What a library fails with is told in one line: whose fault, at which node, why, and what to
+try.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ class FailingAtEveryModel(WritingCompiler):
     suffix: ClassVar[str] = ".onnx"
     packages: ClassVar[tuple[str, ...]] = ("a-library",)
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         name = artifact.io.outputs[0].name
         place = "Exception from src/core/convert.cpp:245:"
-        raise RuntimeError(f"{place}\nmodel.mlir:7:11: error: loc(x): no rule for {name}\n  called from")
+        raise RuntimeError(
+            f"{place}\nmodel.mlir:7:11: error: loc(x): no rule for {name}\n  called from"
+        )
 
 
 def test_a_compiler_names_library_node_cause_and_what_to_try(tmp_path: Path) -> None:
@@ -63,7 +69,11 @@ def test_recurrent_layers_of_keras_ask_for_a_fixed_batch_of_tensorflow_lite(tmp_
 
     _, keras = import_keras()
     keras.Sequential([keras.Input((7, 3)), keras.layers.LSTM(5)]).save(tmp_path / "lstm.keras")
-    io = IOSpec((TensorSpec("x", (None, 7, 3), "float32"),), (TensorSpec("y", (None, 5), "float32"),))
+    io = IOSpec(
+        (TensorSpec("x", (None, 7, 3), "float32"),), (TensorSpec("y", (None, 5), "float32"),)
+    )
     source = Artifact.of(tmp_path / "lstm.keras", "keras", io)
     with pytest.raises(CompileError, match=r"only for a fixed batch size; set --fixed-batch 1$"):
-        find("TFLiteCompiler", ModelCompiler).from_json({}).compile(source, tmp_path / "lstm.tflite")
+        find("TFLiteCompiler", ModelCompiler).from_json({}).compile(
+            source, tmp_path / "lstm.tflite"
+        )

@@ -51,12 +51,20 @@ print((peak() - before) / size)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the system does not tell the peak of memory")
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="the system does not tell the peak of memory"
+)
 @pytest.mark.parametrize(
     ("name", "package"),
-    [("ONNXRuntimeOptimizer", "onnxruntime"), ("ONNXFloat16", "onnxruntime"), ("OpenVINOCompiler", "openvino")],
+    [
+        ("ONNXRuntimeOptimizer", "onnxruntime"),
+        ("ONNXFloat16", "onnxruntime"),
+        ("OpenVINOCompiler", "openvino"),
+    ],
 )
-def test_compiling_takes_three_times_the_file_at_most(name: str, package: str, tmp_path: Path) -> None:
+def test_compiling_takes_three_times_the_file_at_most(
+    name: str, package: str, tmp_path: Path
+) -> None:
     pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip(package, reason=f"{package} is not installed")
     command = [sys.executable, "-c", CHILD, name, str(tmp_path), str(SIZE)]

@@ -26,18 +26,28 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 def source(tmp_path: Path) -> Artifact:
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
     values = np.random.default_rng(0)
-    weights = {name: (values.standard_normal((8, 8)) / 3).astype(np.float32) for name in ("query", "key", "value")}
+    weights = {
+        name: (values.standard_normal((8, 8)) / 3).astype(np.float32)
+        for name in ("query", "key", "value")
+    }
     weights["mask"] = np.triu(np.full((6, 6), np.finfo(np.float32).min, np.float32), 1)
     nodes = [
-        *(helper.make_node("MatMul", ["x", name], [name[0]], name=name) for name in ("query", "key", "value")),
+        *(
+            helper.make_node("MatMul", ["x", name], [name[0]], name=name)
+            for name in ("query", "key", "value")
+        ),
         helper.make_node("Transpose", ["k"], ["turned"], perm=[0, 2, 1], name="turn"),
         helper.make_node("MatMul", ["q", "turned"], ["scores"], name="score"),
         helper.make_node("Add", ["scores", "mask"], ["masked"], name="masking"),
         helper.make_node("Softmax", ["masked"], ["weights"], axis=-1, name="softmax"),
         helper.make_node("MatMul", ["weights", "v"], ["y"], name="weigh"),
     ]
-    sides = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 6, 8])] for name in "xy"]
-    graph = helper.make_graph(nodes, "g", *sides, [numpy_helper.from_array(w, name) for name, w in weights.items()])
+    sides = [
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 6, 8])] for name in "xy"
+    ]
+    graph = helper.make_graph(
+        nodes, "g", *sides, [numpy_helper.from_array(w, name) for name, w in weights.items()]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save_model(model, str(tmp_path / "m.onnx"))
     return Artifact.of(tmp_path / "m.onnx", "onnx", ONNXRuntime().io_of(tmp_path / "m.onnx"))
@@ -60,6 +70,10 @@ def test_masked_attention_keeps_its_values(
         pytest.importorskip(need, reason=f"{need} is not installed")
     batches = [random_batch(source.io, 1, seed) for seed in range(20)]
     made = compiler.compile(source, tmp_path / f"made{compiler.suffix}", lambda: batches)
-    before, after = (outputs_of(r, a, source.io, batches) for r, a in ((ONNXRuntime(), source), (runtime, made)))
-    error = np.sqrt(np.mean([(one["y"] - other["y"]) ** 2 for one, other in zip(before, after, strict=True)]))
+    before, after = (
+        outputs_of(r, a, source.io, batches) for r, a in ((ONNXRuntime(), source), (runtime, made))
+    )
+    error = np.sqrt(
+        np.mean([(one["y"] - other["y"]) ** 2 for one, other in zip(before, after, strict=True)])
+    )
     assert error < tolerance * np.std([one["y"] for one in before])

@@ -19,7 +19,9 @@ from nnpipe.testing.model_files import NETWORK_IO
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
-IO = IOSpec((TensorSpec("x", (None, 2, 8, 8), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
+IO = IOSpec(
+    (TensorSpec("x", (None, 2, 8, 8), "float32"),), (TensorSpec("y", (None, 4), "float32"),)
+)
 SAMPLES = [random_batch(IO, 1, seed) for seed in range(64)]
 UNSEEN = [random_batch(IO, 1, seed) for seed in range(1000, 1200)]
 
@@ -35,13 +37,20 @@ class TestCorrectedBiases(ONNXNetworkContract):
 
 
 def write_coarse(path: Path) -> Artifact:
-    """Write a network whose kernels have one great number each, so that the steps of the others are coarse."""
+    """Write a network whose kernels have one great number each, so that the steps of the others
+    are coarse.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     generator = np.random.default_rng(0)
     weights = {
         name: generator.uniform(-1, 1, shape)
-        for name, shape in (("w1", (6, 2, 3, 3)), ("w2", (6, 1, 3, 3)), ("w3", (8, 6, 1, 1)), ("w4", (8, 4)))
+        for name, shape in (
+            ("w1", (6, 2, 3, 3)),
+            ("w2", (6, 1, 3, 3)),
+            ("w3", (8, 6, 1, 1)),
+            ("w4", (8, 4)),
+        )
     }
     for kernel in weights.values():
         kernel.flat[0] = 40
@@ -58,21 +67,32 @@ def write_coarse(path: Path) -> Artifact:
         helper.make_node("Gemm", ["f", "w4"], ["y"]),
     ]
     graph = helper.make_graph(
-        nodes, "coarse",
+        nodes,
+        "coarse",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
-    )  # fmt: skip
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+        [
+            numpy_helper.from_array(array.astype(np.float32), name)
+            for name, array in weights.items()
+        ],
+    )
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        str(path),
+    )
     return Artifact.of(path, "onnx", IO)
 
 
 def mean_of(artifact: Artifact) -> Any:
-    return np.mean([batch["y"] for batch in outputs_of(ONNXRuntime(), artifact, IO, UNSEEN)], axis=(0, 1))
+    return np.mean(
+        [batch["y"] for batch in outputs_of(ONNXRuntime(), artifact, IO, UNSEEN)], axis=(0, 1)
+    )
 
 
 @pytest.mark.parametrize("keep", [(), ("r2",)])
-def test_the_mean_of_each_output_is_that_of_the_model_in_floats(tmp_path: Path, keep: tuple[str, ...]) -> None:
+def test_the_mean_of_each_output_is_that_of_the_model_in_floats(
+    tmp_path: Path, keep: tuple[str, ...]
+) -> None:
     source = write_coarse(tmp_path / "source.onnx")
     wanted = mean_of(source)
     shifts = []
@@ -87,12 +107,20 @@ def test_kernels_stay_those_of_the_plain_quantiser(tmp_path: Path) -> None:
     source = write_coarse(tmp_path / "source.onnx")
     plain, corrected = (
         onnx.load_model(
-            str(ONNXStaticQuantizer(correct_biases=correct).compile(source, tmp_path / "m.onnx", lambda: SAMPLES).path)
+            str(
+                ONNXStaticQuantizer(correct_biases=correct)
+                .compile(source, tmp_path / "m.onnx", lambda: SAMPLES)
+                .path
+            )
         )
         for correct in (False, True)
     )
     kernels = [
-        {each.name: each.raw_data for each in model.graph.initializer if each.data_type == onnx.TensorProto.INT8}
+        {
+            each.name: each.raw_data
+            for each in model.graph.initializer
+            if each.data_type == onnx.TensorProto.INT8
+        }
         for model in (plain, corrected)
     ]
     assert len(kernels[0]) >= 4
@@ -107,8 +135,16 @@ def test_a_correction_that_does_not_help_on_other_samples_is_undone(tmp_path: Pa
     for given in (SAMPLES, samples):
         compiler = ONNXStaticQuantizer(per_channel=False, correct_biases=True)
         made = compiler.compile(source, tmp_path / "made.onnx", lambda given=given: given)
-        biases = [each for each in onnx.load_model(str(made.path)).graph.initializer if "/bias" in each.name]
-        values = [onnx.numpy_helper.to_array(each) for each in biases if each.data_type == onnx.TensorProto.INT32]
+        biases = [
+            each
+            for each in onnx.load_model(str(made.path)).graph.initializer
+            if "/bias" in each.name
+        ]
+        values = [
+            onnx.numpy_helper.to_array(each)
+            for each in biases
+            if each.data_type == onnx.TensorProto.INT32
+        ]
         assert len([each for each in values if each.ndim]) >= 3  # of layers that had none
         moved.append(any(np.any(each) for each in values))
     assert moved == [True, False]

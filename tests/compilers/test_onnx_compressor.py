@@ -1,4 +1,6 @@
-"""Compressed ONNX models take fewer bytes, are unpacked when they are loaded, and compute nearly the same."""
+"""Compressed ONNX models take fewer bytes, are unpacked when they are loaded, and compute nearly
+the same.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from nnpipe.testing.session import assert_one_line
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
-IO = IOSpec((TensorSpec("x", (None, 8, 6, 6), "float32"),), (TensorSpec("y", (None, 10), "float32"),))
+IO = IOSpec(
+    (TensorSpec("x", (None, 8, 6, 6), "float32"),), (TensorSpec("y", (None, 10), "float32"),)
+)
 
 
 class TestONNXCompressor(ONNXNetworkContract):
@@ -38,7 +42,10 @@ def source(tmp_path: Path) -> Artifact:
     from onnx import TensorProto, helper, numpy_helper
 
     random = np.random.default_rng(0)
-    weights = {"first": random.normal(size=(16, 8, 3, 3)), "second": random.normal(size=(12, 8, 3, 3))}
+    weights = {
+        "first": random.normal(size=(16, 8, 3, 3)),
+        "second": random.normal(size=(12, 8, 3, 3)),
+    }
     weights["last"] = random.normal(size=(12, 10))
     nodes = [
         helper.make_node("Conv", ["x", "first"], ["a"], "first", pads=[1, 1, 1, 1]),
@@ -52,18 +59,28 @@ def source(tmp_path: Path) -> Artifact:
         [helper.make_tensor_value_info(spec.name, TensorProto.FLOAT, ["n", *spec.shape[1:]])]
         for spec in (*IO.inputs, *IO.outputs)
     ]
-    constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    constants = [
+        numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()
+    ]
     graph = helper.make_graph(nodes, "network", sides[0], sides[1], constants)
     path = tmp_path / "source.onnx"
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        str(path),
+    )
     return Artifact.of(path, "onnx", IO)
 
 
 def samples() -> list[dict[str, np.ndarray]]:
     """Return inputs whose channels are correlated, as those of images are."""
     random = np.random.default_rng(1)
-    mixed = np.einsum("nkhw,kc->nchw", random.normal(size=(64, 2, 6, 6)), random.normal(size=(2, 8)))
-    return [{"x": each[None].astype(np.float32)} for each in mixed + 0.1 * random.normal(size=mixed.shape)]
+    mixed = np.einsum(
+        "nkhw,kc->nchw", random.normal(size=(64, 2, 6, 6)), random.normal(size=(2, 8))
+    )
+    return [
+        {"x": each[None].astype(np.float32)}
+        for each in mixed + 0.1 * random.normal(size=mixed.shape)
+    ]
 
 
 SAMPLES = samples()
@@ -85,7 +102,9 @@ def outputs(artifact: Artifact) -> np.ndarray:
 
 def off(artifact: Artifact, source: Artifact) -> float:
     """Return by how much the outputs differ from those of the source, as a share."""
-    return float(np.linalg.norm(outputs(artifact) - outputs(source)) / np.linalg.norm(outputs(source)))
+    return float(
+        np.linalg.norm(outputs(artifact) - outputs(source)) / np.linalg.norm(outputs(source))
+    )
 
 
 def test_fewer_bits_take_fewer_bytes_and_cost_more_accuracy(
@@ -101,7 +120,9 @@ def test_fewer_bits_take_fewer_bytes_and_cost_more_accuracy(
 
 
 @pytest.mark.parametrize("form", ["int4", "cluster8", "prune50+int6", "prune50"])
-def test_errors_make_up_for_each_other(source: Artifact, compressed: Callable[..., Artifact], form: str) -> None:
+def test_errors_make_up_for_each_other(
+    source: Artifact, compressed: Callable[..., Artifact], form: str
+) -> None:
     alone, together = compressed(f"first={form}", error_feedback=False), compressed(f"first={form}")
     assert off(together, source) < 0.9 * off(alone, source)
 
@@ -109,7 +130,10 @@ def test_errors_make_up_for_each_other(source: Artifact, compressed: Callable[..
 def test_a_layer_has_as_few_values_as_its_form_says(compressed: Callable[..., Artifact]) -> None:
     weights = unpacked(compressed("first=cluster8", "last=int3", "second=prune75"))
     # A scale for each channel, times the values: 8 of k-means, 7 evenly spaced ones.
-    assert {len(np.unique(np.round(row / np.abs(row).max(), 4))) <= 8 for row in weights[0].reshape(16, -1)} == {True}
+    assert {
+        len(np.unique(np.round(row / np.abs(row).max(), 4))) <= 8
+        for row in weights[0].reshape(16, -1)
+    } == {True}
     assert {len(np.unique(column)) <= 7 for column in weights[2].T} == {True}
     assert np.count_nonzero(weights[1] == 0) == 12 * int(0.75 * 8 * 9)
 
@@ -143,7 +167,10 @@ def test_what_cannot_be_packed_stays(source: Artifact, compressed: Callable[...,
 
 
 def test_layers_that_are_not_there_are_refused_by_name(compressed: Callable[..., Artifact]) -> None:
-    for layers, told in (("frist=int4", "no layer 'frist'.*first"), ("first=int9", "'int9' is no form")):
+    for layers, told in (
+        ("frist=int4", "no layer 'frist'.*first"),
+        ("first=int9", "'int9' is no form"),
+    ):
         with pytest.raises(ConfigError, match=told) as caught:
             compressed(layers)
         assert_one_line(caught.value)
@@ -152,10 +179,15 @@ def test_layers_that_are_not_there_are_refused_by_name(compressed: Callable[...,
 def test_a_model_without_layers_is_refused(tmp_path: Path) -> None:
     from onnx import TensorProto, helper
 
-    sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8, 6, 6])] for name in "xy"]
+    sides = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8, 6, 6])] for name in "xy"
+    ]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", sides[0], sides[1])
     path = tmp_path / "relu.onnx"
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        str(path),
+    )
     io = IOSpec(IO.inputs, (TensorSpec("y", (None, 8, 6, 6), "float32"),))
     with pytest.raises(CompileError, match="no convolution or matrix product"):
         ONNXCompressor().compile(Artifact.of(path, "onnx", io), tmp_path / "made.onnx")

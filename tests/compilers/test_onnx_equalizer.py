@@ -1,4 +1,6 @@
-"""Equalised models compute the same numbers, and uneven channels no longer spoil their quantisation."""
+"""Equalised models compute the same numbers, and uneven channels no longer spoil their
+quantisation.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from nnpipe.testing.compiler import outputs_of
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
-IO = IOSpec((TensorSpec("x", (None, 2, 8, 8), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
+IO = IOSpec(
+    (TensorSpec("x", (None, 2, 8, 8), "float32"),), (TensorSpec("y", (None, 4), "float32"),)
+)
 
 
 class TestONNXEqualizer(ONNXNetworkContract):
@@ -30,7 +34,9 @@ class TestONNXEqualizer(ONNXNetworkContract):
 
 
 def write_uneven(path: Path, factor: float) -> Artifact:
-    """Write a convolution, a depthwise one, a pointwise one and a matrix product, between which one channel is huge."""
+    """Write a convolution, a depthwise one, a pointwise one and a matrix product, between which
+    one channel is huge.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     generator = np.random.default_rng(0)
@@ -39,7 +45,9 @@ def write_uneven(path: Path, factor: float) -> Artifact:
         "w1": generator.standard_normal((6, 2, 3, 3)) * scale[:, None, None, None],
         "b1": generator.standard_normal(6) * scale,
         "w2": generator.standard_normal((6, 1, 3, 3)),
-        "w3": generator.standard_normal((6, 6, 1, 1)) / scale[:, None, None] * scale[:, None, None, None],
+        "w3": generator.standard_normal((6, 6, 1, 1))
+        / scale[:, None, None]
+        * scale[:, None, None, None],
         "w4": generator.standard_normal((4, 6)) / scale,
         "b4": generator.standard_normal(4),
     }
@@ -55,11 +63,15 @@ def write_uneven(path: Path, factor: float) -> Artifact:
         helper.make_node("Gemm", ["f", "w4", "b4"], ["y"], transB=1),
     ]
     graph = helper.make_graph(
-        nodes, "uneven",
+        nodes,
+        "uneven",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
-    )  # fmt: skip
+        [
+            numpy_helper.from_array(array.astype(np.float32), name)
+            for name, array in weights.items()
+        ],
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(path))
     return Artifact.of(path, "onnx", IO)
@@ -82,14 +94,18 @@ def test_uneven_channels_no_longer_spoil_integers(tmp_path: Path) -> None:
     source = write_uneven(tmp_path / "uneven.onnx", 300.0)
     even = ONNXEqualizer().compile(source, tmp_path / "even.onnx")
     weights = {
-        each.name: onnx.numpy_helper.to_array(each) for each in onnx.load_model(str(even.path)).graph.initializer
+        each.name: onnx.numpy_helper.to_array(each)
+        for each in onnx.load_model(str(even.path)).graph.initializer
     }
     largest = np.abs(weights["w1"]).max(axis=(1, 2, 3))
     assert largest.max() / largest.min() < 16
 
     def error(model: Artifact) -> float:
         made = ONNXStaticQuantizer().compile(model, tmp_path / "made.onnx", lambda: samples(60))
-        pairs = zip(*(outputs_of(ONNXRuntime(), each, IO, samples(20)) for each in (source, made)), strict=True)
+        pairs = zip(
+            *(outputs_of(ONNXRuntime(), each, IO, samples(20)) for each in (source, made)),
+            strict=True,
+        )
         return float(np.mean([np.abs(one["y"] - other["y"]).mean() for one, other in pairs]))
 
     assert error(even) < error(source) / 3

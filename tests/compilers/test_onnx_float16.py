@@ -1,4 +1,6 @@
-"""ONNX models in 16-bit floats are half as large, close to their source, and keep its element types."""
+"""ONNX models in 16-bit floats are half as large, close to their source, and keep its element
+types.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_weights_are_in_16_bits_but_where_asked_for_otherwise(tmp_path: Path) ->
     small = onnx.load(ONNXFloat16().compile(source, tmp_path / "small.onnx").path)
     half = {c.name for c in small.graph.initializer if c.data_type == onnx.TensorProto.FLOAT16}
     assert half == {"kernel", "kernel_bias", "dense", "dense_bias", "sum"}
-    mixed = onnx.load(ONNXFloat16(float32_operators=("Gemm",)).compile(source, tmp_path / "mixed.onnx").path)
+    mixed = onnx.load(
+        ONNXFloat16(float32_operators=("Gemm",)).compile(source, tmp_path / "mixed.onnx").path
+    )
     half = {c.name for c in mixed.graph.initializer if c.data_type == onnx.TensorProto.FLOAT16}
     assert half == {"kernel", "kernel_bias", "sum"}
     assert sys.path == before
@@ -54,13 +58,17 @@ def test_weights_beyond_float16_are_refused_by_name(tmp_path: Path) -> None:
     dense.CopyFrom(onnx.numpy_helper.from_array(array, "dense"))
     onnx.save_model(model, str(tmp_path / "large.onnx"))
     large = Artifact.of(tmp_path / "large.onnx", "onnx", NETWORK_IO)
-    with pytest.raises(CompileError, match="'dense' has values beyond the range of float16") as caught:
+    with pytest.raises(
+        CompileError, match="'dense' has values beyond the range of float16"
+    ) as caught:
         ONNXFloat16().compile(large, tmp_path / "made.onnx")
     assert_one_line(caught.value)
 
 
 def test_the_quantiser_works_in_a_process_that_has_made_float16(tmp_path: Path) -> None:
-    """ONNX Runtime's quantiser wants a folder among those where Python looks, which importing its converter adds."""
+    """ONNX Runtime's quantiser wants a folder among those where Python looks, which importing
+    its converter adds.
+    """
     source = write_onnx_network(tmp_path / "network.onnx")
     program = (
         "import sys\n"
@@ -75,7 +83,11 @@ def test_the_quantiser_works_in_a_process_that_has_made_float16(tmp_path: Path) 
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", program, str(source.path)], env=environment, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", program, str(source.path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
 
@@ -99,7 +111,13 @@ def write_branching(path: Path) -> Artifact:
             helper.make_node("Add", ["x", "x"], ["double"]),
             helper.make_node("ReduceSum", ["double"], ["sum"], keepdims=0),
             helper.make_node("Greater", ["sum", "zero"], ["positive"]),
-            helper.make_node("If", ["positive"], ["y"], then_branch=branch("a", 0.5), else_branch=branch("b", -0.25)),
+            helper.make_node(
+                "If",
+                ["positive"],
+                ["y"],
+                then_branch=branch("a", 0.5),
+                else_branch=branch("b", -0.25),
+            ),
         ],
         "branching",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
@@ -114,7 +132,9 @@ def write_branching(path: Path) -> Artifact:
 
 @pytest.mark.parametrize("operators", [(), ("Softmax",), ("Conv", "Gemm")])
 @pytest.mark.parametrize("write", [write_onnx_network, write_branching])
-def test_nodes_stand_in_an_order_that_computes(write: Any, operators: tuple[str, ...], tmp_path: Path) -> None:
+def test_nodes_stand_in_an_order_that_computes(
+    write: Any, operators: tuple[str, ...], tmp_path: Path
+) -> None:
     import onnxruntime
 
     source = write(tmp_path / "network.onnx")
@@ -122,6 +142,8 @@ def test_nodes_stand_in_an_order_that_computes(write: Any, operators: tuple[str,
     onnx.checker.check_model(str(made), full_check=True)
     before, after = (onnxruntime.InferenceSession(str(path)) for path in (source.path, made))
     random = np.random.default_rng(0)
-    inputs = {each.name: random.random((4, *each.shape[1:]), np.float32) for each in before.get_inputs()}
+    inputs = {
+        each.name: random.random((4, *each.shape[1:]), np.float32) for each in before.get_inputs()
+    }
     for ours, theirs in zip(before.run(None, inputs), after.run(None, inputs), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=0.01, atol=0.02)

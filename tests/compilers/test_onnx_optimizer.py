@@ -48,11 +48,17 @@ def test_weights_in_other_files_are_taken_in(tmp_path: Path) -> None:
     with ONNXRuntime().load(source) as session:
         expected = session.infer(batch)
     model = onnx.load_model(path)
-    onnx.save_model(model, str(path), save_as_external_data=True, location="weights.bin", size_threshold=0)
-    made = ONNXRuntimeOptimizer().compile(Artifact.of(path, "onnx", NETWORK_IO), tmp_path / "elsewhere" / "made.onnx")
+    onnx.save_model(
+        model, str(path), save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    made = ONNXRuntimeOptimizer().compile(
+        Artifact.of(path, "onnx", NETWORK_IO), tmp_path / "elsewhere" / "made.onnx"
+    )
     assert read_onnx(made.path).external == ()
     with ONNXRuntime().load(made) as session:
-        np.testing.assert_allclose(session.infer(batch)["scores"], expected["scores"], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            session.infer(batch)["scores"], expected["scores"], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_weights_outside_the_models_folder_are_not_touched(tmp_path: Path) -> None:
@@ -60,9 +66,13 @@ def test_weights_outside_the_models_folder_are_not_touched(tmp_path: Path) -> No
     folder.mkdir()
     path = write_onnx_network(folder / "network.onnx").path
     model = onnx.load_model(path)
-    onnx.save_model(model, str(path), save_as_external_data=True, location="weights.bin", size_threshold=0)
+    onnx.save_model(
+        model, str(path), save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
     (folder / "weights.bin").rename(tmp_path / "weights.bin")
     (folder / "weights.bin").symlink_to(tmp_path / "weights.bin")
     with pytest.raises(ArtifactError, match="outside its own folder"):
-        ONNXRuntimeOptimizer().compile(Artifact.of(path, "onnx", NETWORK_IO), tmp_path / "made.onnx")
+        ONNXRuntimeOptimizer().compile(
+            Artifact.of(path, "onnx", NETWORK_IO), tmp_path / "made.onnx"
+        )
     assert not (tmp_path / "made.onnx").exists()

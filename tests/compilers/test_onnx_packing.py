@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.compilers._onnx_packing import DOMAIN, PackedConstants, losslessly_packed, packed_bytes, widths_of
+from nnpipe.compilers._onnx_packing import (
+    DOMAIN,
+    PackedConstants,
+    losslessly_packed,
+    packed_bytes,
+    widths_of,
+)
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -17,8 +23,12 @@ def unpacked(packed: PackedConstants, names: list[str]) -> list[np.ndarray]:
     outputs = [helper.make_empty_tensor_value_info(name) for name in names]
     graph = helper.make_graph(packed.nodes, "g", [], outputs, packed.constants)
     imports = [helper.make_opsetid("", 13), helper.make_opsetid(DOMAIN, 1)]
-    model = helper.make_model(graph, opset_imports=imports, functions=list(packed.functions(13)), ir_version=8)
-    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {})
+    model = helper.make_model(
+        graph, opset_imports=imports, functions=list(packed.functions(13)), ir_version=8
+    )
+    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, {}
+    )
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.float32, np.int32])

@@ -30,7 +30,9 @@ class TestONNXPruner(ONNXNetworkContract):
 
 
 def weights_of(path: Path) -> dict[str, np.ndarray]:
-    return {c.name: np.array(onnx.numpy_helper.to_array(c)) for c in onnx.load(path).graph.initializer}
+    return {
+        c.name: np.array(onnx.numpy_helper.to_array(c)) for c in onnx.load(path).graph.initializer
+    }
 
 
 @pytest.fixture
@@ -39,9 +41,13 @@ def source(tmp_path: Path) -> Artifact:
 
 
 @pytest.mark.parametrize("scope", ["layer", "global"])
-def test_the_least_become_zero_and_all_others_stay(source: Artifact, tmp_path: Path, scope: str) -> None:
+def test_the_least_become_zero_and_all_others_stay(
+    source: Artifact, tmp_path: Path, scope: str
+) -> None:
     before = weights_of(source.path)
-    after = weights_of(ONNXPruner(sparsity=0.3, scope=scope).compile(source, tmp_path / "made.onnx").path)
+    after = weights_of(
+        ONNXPruner(sparsity=0.3, scope=scope).compile(source, tmp_path / "made.onnx").path
+    )
     assert before.keys() == after.keys()
     for group in [PRUNED] if scope == "global" else [(name,) for name in PRUNED]:
         were = np.concatenate([before[name].ravel() for name in group])

@@ -1,4 +1,6 @@
-"""ONNX files become programs of PyTorch that compute the same, operator by operator and as whole networks."""
+"""ONNX files become programs of PyTorch that compute the same, operator by operator and as whole
+networks.
+"""
 
 from __future__ import annotations
 
@@ -49,25 +51,35 @@ class TestONNXToTorch(ONNXNetworkContract):
 
 
 def written(
-    path: Path, nodes: Sequence[Any], inputs: Mapping[str, Any], constants: Mapping[str, Any], outputs: int, opset: int
+    path: Path,
+    nodes: Sequence[Any],
+    inputs: Mapping[str, Any],
+    constants: Mapping[str, Any],
+    outputs: int,
+    opset: int,
 ) -> Path:
     """Write nodes as a file whose first axis is free; outputs are those of the last node."""
     graph = helper.make_graph(
-        nodes, "graph",
+        nodes,
+        "graph",
         [
-            helper.make_tensor_value_info(name, TYPES[array.dtype.kind], ["n", *array.shape[1:]] if array.ndim else [])
+            helper.make_tensor_value_info(
+                name, TYPES[array.dtype.kind], ["n", *array.shape[1:]] if array.ndim else []
+            )
             for name, array in inputs.items()
         ],
         [helper.make_empty_tensor_value_info(name) for name in nodes[-1].output[:outputs]],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
-    )  # fmt: skip
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     onnx.save(onnx.shape_inference.infer_shapes(model), path)
     return path
 
 
 def both(path: Path, inputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-    expected = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, dict(inputs))
+    expected = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(
+        None, dict(inputs)
+    )
     module = module_of(read_onnx_network(path))
     tensors = {name: torch.from_numpy(np.array(array)) for name, array in inputs.items()}
     found = None
@@ -80,20 +92,77 @@ def both(path: Path, inputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
 
 # operator, inputs, constants, attributes, version
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]] = [
-    *[(kind, {"x": X}, {}, {}, 18) for kind in (
-        "Abs", "Neg", "Exp", "Floor", "Ceil", "Sign", "Erf", "Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh",
-        "Tanh", "Sigmoid", "Relu", "Identity", "IsNaN", "Softplus", "Softsign", "HardSwish", "Mish", "Elu", "LeakyRelu",
-        "Celu", "Selu", "HardSigmoid", "Round", "Reciprocal", "GlobalAveragePool", "GlobalMaxPool", "LogSoftmax",
-        "ReduceMax", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare", "Flatten", "Transpose",
-    )],
-    *[(kind, {"x": POSITIVE}, {}, {}, 18) for kind in ("Log", "Sqrt", "ReduceLogSum", "ReduceProd")],
+    *[
+        (kind, {"x": X}, {}, {}, 18)
+        for kind in (
+            "Abs",
+            "Neg",
+            "Exp",
+            "Floor",
+            "Ceil",
+            "Sign",
+            "Erf",
+            "Sin",
+            "Cos",
+            "Tan",
+            "Atan",
+            "Sinh",
+            "Cosh",
+            "Asinh",
+            "Tanh",
+            "Sigmoid",
+            "Relu",
+            "Identity",
+            "IsNaN",
+            "Softplus",
+            "Softsign",
+            "HardSwish",
+            "Mish",
+            "Elu",
+            "LeakyRelu",
+            "Celu",
+            "Selu",
+            "HardSigmoid",
+            "Round",
+            "Reciprocal",
+            "GlobalAveragePool",
+            "GlobalMaxPool",
+            "LogSoftmax",
+            "ReduceMax",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceLogSumExp",
+            "ReduceSumSquare",
+            "Flatten",
+            "Transpose",
+        )
+    ],
+    *[
+        (kind, {"x": POSITIVE}, {}, {}, 18)
+        for kind in ("Log", "Sqrt", "ReduceLogSum", "ReduceProd")
+    ],
     *[(kind, {"x": INSIDE}, {}, {}, 18) for kind in ("Asin", "Acos", "Atanh")],
     ("Acosh", {"x": POSITIVE + 1}, {}, {}, 18),
-    ("Gelu", {"x": X}, {}, {}, 20), ("Gelu", {"x": X}, {}, {"approximate": "tanh"}, 20),
-    *[(kind, {"x": X, "y": POSITIVE}, {}, {}, 18) for kind in (
-        "Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean", "Equal", "Greater", "Less", "GreaterOrEqual",
-        "LessOrEqual",
-    )],
+    ("Gelu", {"x": X}, {}, {}, 20),
+    ("Gelu", {"x": X}, {}, {"approximate": "tanh"}, 20),
+    *[
+        (kind, {"x": X, "y": POSITIVE}, {}, {}, 18)
+        for kind in (
+            "Add",
+            "Sub",
+            "Mul",
+            "Div",
+            "Max",
+            "Min",
+            "Sum",
+            "Mean",
+            "Equal",
+            "Greater",
+            "Less",
+            "GreaterOrEqual",
+            "LessOrEqual",
+        )
+    ],
     *[(kind, {"x": X > 0, "y": X > 1}, {}, {}, 18) for kind in ("And", "Or", "Xor")],
     ("Not", {"x": X > 0}, {}, {}, 18),
     ("BitwiseAnd", {"x": PLACES + 4, "y": PLACES + 5}, {}, {}, 18),
@@ -101,18 +170,23 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]] = [
     ("Div", {"x": PLACES * 7 - 5, "y": PLACES + 4}, {}, {}, 18),
     ("Mod", {"x": PLACES * 7 - 5, "y": PLACES + 4}, {}, {}, 18),
     ("Mod", {"x": X, "y": POSITIVE}, {}, {"fmod": 1}, 18),
-    ("Pow", {"x": POSITIVE, "y": X}, {}, {}, 18), ("Pow", {"x": X}, {"p": np.float32(3)}, {}, 18),
+    ("Pow", {"x": POSITIVE, "y": X}, {}, {}, 18),
+    ("Pow", {"x": X}, {"p": np.float32(3)}, {}, 18),
     ("Where", {"c": X > 0, "x": X, "y": POSITIVE}, {}, {}, 18),
     ("PRelu", {"x": X}, {"s": VECTOR.reshape(4, 1, 1)}, {}, 18),
     ("Clip", {"x": X}, {"a": np.float32(-0.5), "b": np.float32(0.5)}, {}, 18),
-    ("Cast", {"x": X}, {}, {"to": 7}, 18), ("CastLike", {"x": PLACES, "y": X}, {}, {}, 18),
+    ("Cast", {"x": X}, {}, {"to": 7}, 18),
+    ("CastLike", {"x": PLACES, "y": X}, {}, {}, 18),
     ("Dropout", {"x": X}, {}, {}, 18),
     ("ReduceMean", {"x": X}, {}, {"axes": [1, -1], "keepdims": 0}, 13),
     ("ReduceMean", {"x": X}, {"axes": np.array([2, 3])}, {}, 18),
     ("ReduceMin", {"x": X}, {"axes": np.array([-1])}, {"keepdims": 0}, 18),
-    ("ReduceSum", {"x": X}, {"axes": np.array([1])}, {}, 18), ("ReduceSum", {"x": PLACES}, {}, {}, 18),
-    ("Softmax", {"x": X}, {}, {"axis": 1}, 18), ("Softmax", {"x": X}, {}, {}, 11),
-    ("ArgMax", {"x": X}, {}, {"axis": 1, "keepdims": 0}, 18), ("ArgMin", {"x": X}, {}, {"axis": -1}, 18),
+    ("ReduceSum", {"x": X}, {"axes": np.array([1])}, {}, 18),
+    ("ReduceSum", {"x": PLACES}, {}, {}, 18),
+    ("Softmax", {"x": X}, {}, {"axis": 1}, 18),
+    ("Softmax", {"x": X}, {}, {}, 11),
+    ("ArgMax", {"x": X}, {}, {"axis": 1, "keepdims": 0}, 18),
+    ("ArgMin", {"x": X}, {}, {"axis": -1}, 18),
     ("CumSum", {"x": X}, {"axis": np.array(1)}, {"reverse": 1, "exclusive": 1}, 18),
     ("TopK", {"x": X}, {"k": np.array([3])}, {}, 18),
     ("Reshape", {"x": X}, {"to": np.array([0, 2, -1])}, {}, 18),
@@ -120,8 +194,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]] = [
     ("Unsqueeze", {"x": X}, {"axes": np.array([0, -1])}, {}, 18),
     ("Concat", {"x": X, "y": POSITIVE}, {}, {"axis": 1}, 18),
     ("Split", {"x": X}, {"parts": np.array([1, 3])}, {"axis": 1}, 18),
-    ("Slice", {"x": X}, {"a": np.array([1, -1]), "b": np.array([1 << 62, -9]), "axes": np.array([1, 3]),
-                         "by": np.array([2, -2])}, {}, 18),
+    (
+        "Slice",
+        {"x": X},
+        {
+            "a": np.array([1, -1]),
+            "b": np.array([1 << 62, -9]),
+            "axes": np.array([1, 3]),
+            "by": np.array([2, -2]),
+        },
+        {},
+        18,
+    ),
     ("Expand", {"x": X[:, :1]}, {"to": np.array([3, 1, 4, 1, 6])}, {}, 18),
     ("Tile", {"x": X}, {"by": np.array([1, 2, 1, 3])}, {}, 18),
     ("Pad", {"x": X}, {"by": np.array([0, 1, 0, 2, 0, 0, 1, 0]), "v": np.float32(2)}, {}, 18),
@@ -130,15 +214,28 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]] = [
     ("DepthToSpace", {"x": X}, {}, {"blocksize": 2}, 18),
     ("DepthToSpace", {"x": X}, {}, {"blocksize": 2, "mode": "CRD"}, 18),
     ("SpaceToDepth", {"x": X}, {}, {"blocksize": 3}, 18),
-    ("Trilu", {"x": X}, {}, {"upper": 0}, 18), ("Trilu", {"x": X}, {"k": np.array(1)}, {}, 18),
+    ("Trilu", {"x": X}, {}, {"upper": 0}, 18),
+    ("Trilu", {"x": X}, {"k": np.array(1)}, {}, 18),
     ("Gather", {"x": X}, {"at": np.array([-1, 0])}, {"axis": 1}, 18),
     ("Gather", {"x": X}, {"at": np.array(-2)}, {"axis": 2}, 18),
     ("Gather", {"x": X, "at": PLACES}, {}, {"axis": 1}, 18),
     ("GatherElements", {"x": X[:, :, 0, 0], "at": PLACES}, {}, {"axis": 1}, 18),
     ("GatherND", {"x": X, "at": np.array([[0, 3], [1, 2]])}, {}, {}, 18),
     ("GatherND", {"x": X, "at": np.array([[3], [2]])}, {}, {"batch_dims": 1}, 18),
-    ("ScatterND", {"x": X[:, :, 0, 0], "at": np.array([[0, 3], [1, 2]]), "v": VECTOR[:2]}, {}, {}, 18),
-    ("ScatterElements", {"x": X[:, :, 0, 0], "at": PLACES, "v": X[:, :2, 1, 1]}, {}, {"axis": 1}, 18),
+    (
+        "ScatterND",
+        {"x": X[:, :, 0, 0], "at": np.array([[0, 3], [1, 2]]), "v": VECTOR[:2]},
+        {},
+        {},
+        18,
+    ),
+    (
+        "ScatterElements",
+        {"x": X[:, :, 0, 0], "at": PLACES, "v": X[:, :2, 1, 1]},
+        {},
+        {"axis": 1},
+        18,
+    ),
     ("OneHot", {"x": PLACES}, {"depth": np.array(4), "v": np.array([0, 1], "f")}, {"axis": 1}, 18),
     ("MatMul", {"x": X, "y": POSITIVE}, {}, {}, 18),
     ("MatMul", {"x": X}, {"w": RANDOM.standard_normal((6, 3)).astype("f")}, {}, 18),
@@ -146,11 +243,35 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]] = [
     ("Gemm", {"x": X[:, :, 0, 0]}, {"w": X[0, :, 0].T.copy(), "b": X[0, 0, 0]}, {"transB": 1}, 18),
     ("Gemm", {"x": X[0, 0], "w": X[0, 1]}, {}, {"transA": 1, "alpha": 0.5}, 18),
     ("Einsum", {"x": X, "y": POSITIVE}, {}, {"equation": "bhid,bhjd->bhij"}, 18),
-    ("Conv", {"x": X}, {"w": IMAGE_WEIGHTS}, {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}, 18),
-    ("Conv", {"x": X}, {"w": IMAGE_WEIGHTS}, {"group": 2, "auto_pad": "SAME_LOWER", "strides": [2, 2]}, 18),
+    (
+        "Conv",
+        {"x": X},
+        {"w": IMAGE_WEIGHTS},
+        {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]},
+        18,
+    ),
+    (
+        "Conv",
+        {"x": X},
+        {"w": IMAGE_WEIGHTS},
+        {"group": 2, "auto_pad": "SAME_LOWER", "strides": [2, 2]},
+        18,
+    ),
     ("Conv", {"x": X[:, :, 0]}, {"w": IMAGE_WEIGHTS[..., 0]}, {"group": 2, "dilations": [2]}, 18),
-    ("ConvTranspose", {"x": X}, {"w": IMAGE_WEIGHTS[:4]}, {"group": 2, "strides": [2, 2], "pads": [1, 1, 0, 1]}, 18),
-    ("BatchNormalization", {"x": X}, {"a": VECTOR, "b": VECTOR, "c": VECTOR, "d": np.abs(VECTOR)}, {}, 18),
+    (
+        "ConvTranspose",
+        {"x": X},
+        {"w": IMAGE_WEIGHTS[:4]},
+        {"group": 2, "strides": [2, 2], "pads": [1, 1, 0, 1]},
+        18,
+    ),
+    (
+        "BatchNormalization",
+        {"x": X},
+        {"a": VECTOR, "b": VECTOR, "c": VECTOR, "d": np.abs(VECTOR)},
+        {},
+        18,
+    ),
     ("InstanceNormalization", {"x": X}, {"a": VECTOR, "b": VECTOR}, {}, 18),
     ("LayerNormalization", {"x": X}, {"a": X[0, 0, 0], "b": X[0, 0, 1]}, {}, 18),
     ("GroupNormalization", {"x": X}, {"a": VECTOR, "b": VECTOR}, {"num_groups": 2}, 21),
@@ -158,19 +279,46 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int]] = [
     ("MaxPool", {"x": X}, {}, {"kernel_shape": [3, 2], "pads": [0, 0, 2, 1]}, 18),
     ("AveragePool", {"x": X}, {}, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, 18),
     ("AveragePool", {"x": X}, {}, {"kernel_shape": [3, 2], "pads": [0, 0, 2, 1]}, 18),
-    ("AveragePool", {"x": X}, {}, {"kernel_shape": [3, 2], "auto_pad": "SAME_UPPER", "count_include_pad": 1}, 18),
-    ("Resize", {"x": X}, {"r": np.zeros(0, "f"), "by": np.array([1, 1, 2, 2], "f")},
-     {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, 18),
+    (
+        "AveragePool",
+        {"x": X},
+        {},
+        {"kernel_shape": [3, 2], "auto_pad": "SAME_UPPER", "count_include_pad": 1},
+        18,
+    ),
+    (
+        "Resize",
+        {"x": X},
+        {"r": np.zeros(0, "f"), "by": np.array([1, 1, 2, 2], "f")},
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+        18,
+    ),
     ("Resize", {"x": X}, {"r": np.zeros(0, "f"), "by": np.array([1, 1, 2, 3], "f")}, {}, 18),
-    ("Resize", {"x": X}, {"r": np.zeros(0, "f"), "s": np.zeros(0, "f"), "to": np.array([2, 4, 9, 8])}, LINEAR, 18),
-    ("Resize", {"x": X}, {"r": np.zeros(0, "f"), "s": np.zeros(0, "f"), "to": np.array([2, 4, 9, 8])}, CORNERS, 18),
+    (
+        "Resize",
+        {"x": X},
+        {"r": np.zeros(0, "f"), "s": np.zeros(0, "f"), "to": np.array([2, 4, 9, 8])},
+        LINEAR,
+        18,
+    ),
+    (
+        "Resize",
+        {"x": X},
+        {"r": np.zeros(0, "f"), "s": np.zeros(0, "f"), "to": np.array([2, 4, 9, 8])},
+        CORNERS,
+        18,
+    ),
     ("Upsample", {"x": X}, {"by": np.array([1, 1, 2, 2], "f")}, {}, 9),
-]  # fmt: skip
+]
 OTHERWISE = {"Range", "ConstantOfShape", "RMSNormalization"}
-"""Operators that the whole networks below contain, or that ONNX Runtime has only in the newest version."""
+"""Operators that the whole networks below contain, or that ONNX Runtime has only in the newest
+version.
+"""
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{place}-{case[0]}" for place, case in enumerate(CASES)])
+@pytest.mark.parametrize(
+    "case", CASES, ids=[f"{place}-{case[0]}" for place, case in enumerate(CASES)]
+)
 def test_an_operator_computes_as_onnx_runtime_does(case: Any, tmp_path: Path) -> None:
     kind, inputs, constants, attributes, opset = case
     outputs = {"Split": ["y0", "y1"], "TopK": ["y0", "y1"]}.get(kind, ["y0"])
@@ -178,7 +326,9 @@ def test_an_operator_computes_as_onnx_runtime_does(case: Any, tmp_path: Path) ->
     node = helper.make_node(kind, [f"in_{name}" for name in names], outputs, **attributes)
     given = {f"in_{name}": array for name, array in inputs.items()}
     held = {f"in_{name}": array for name, array in constants.items()}
-    found, expected = both(written(tmp_path / "one.onnx", [node], given, held, len(outputs), opset), given)
+    found, expected = both(
+        written(tmp_path / "one.onnx", [node], given, held, len(outputs), opset), given
+    )
     for mine, theirs in zip(found, expected, strict=True):
         assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
@@ -189,16 +339,30 @@ def test_every_operator_is_tried() -> None:
 
 
 def attention(path: Path) -> Path:
-    """Write a layer of attention over 6 words of 8 numbers, with shapes computed as exporters do."""
-    node, weights = helper.make_node, {name: RANDOM.standard_normal((8, 8)).astype("f") for name in "qkvo"}
+    """Write a layer of attention over 6 words of 8 numbers, with shapes computed as exporters
+    do.
+    """
+    node, weights = (
+        helper.make_node,
+        {name: RANDOM.standard_normal((8, 8)).astype("f") for name in "qkvo"},
+    )
     constants = {
         **{f"layer.{name}.weight": array for name, array in weights.items()},
         "table.weight": RANDOM.standard_normal((50, 8)).astype("f"),
         "layer.o.bias": RANDOM.standard_normal(8).astype("f"),
-        "zero": np.array(0), "one": np.array(1), "ones": np.array([1]), "first": np.array([0]), "second": np.array([1]),
-        "heads": np.array([-1, 6, 2, 4]), "tail": np.array([8]), "six": np.array([6]), "root": np.float32(0.5),
-        "low": np.float32(-1e9), "minus": np.array([-1]), "last": np.array(-1),
-    }  # fmt: skip
+        "zero": np.array(0),
+        "one": np.array(1),
+        "ones": np.array([1]),
+        "first": np.array([0]),
+        "second": np.array([1]),
+        "heads": np.array([-1, 6, 2, 4]),
+        "tail": np.array([8]),
+        "six": np.array([6]),
+        "root": np.float32(0.5),
+        "low": np.float32(-1e9),
+        "minus": np.array([-1]),
+        "last": np.array(-1),
+    }
     nodes = [
         node("Gather", ["table.weight", "ids"], ["x"]),
         node("Shape", ["ids"], ["shape"]),
@@ -248,12 +412,19 @@ def test_attention_is_exported_for_any_number_of_samples(made: Artifact) -> None
     with PyTorchRuntime().load(made) as ours:
         for count in (1, 5):
             batch = {"ids": RANDOM.integers(0, 50, (count, 6))}
-            np.testing.assert_allclose(ours.infer(batch)["y"], session.run(None, batch)[0], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                ours.infer(batch)["y"], session.run(None, batch)[0], rtol=1e-4, atol=1e-5
+            )
 
 
 def test_products_become_linear_layers_with_the_names_of_the_file(made: Artifact) -> None:
     program = torch.export.load(made.path)
-    assert {"layer.q.weight", "layer.o.weight", "layer.o.bias", "table.weight"} <= program.state_dict.keys()
+    assert {
+        "layer.q.weight",
+        "layer.o.weight",
+        "layer.o.bias",
+        "table.weight",
+    } <= program.state_dict.keys()
     kinds = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
     assert kinds.count("aten.linear.default") == 4
     assert kinds.count("aten.embedding.default") == 1
@@ -268,7 +439,14 @@ def test_what_is_not_translated_is_named_before_anything_slow(tmp_path: Path) ->
         ONNXToTorch().compile(of(path), tmp_path / "a.pt2")
     assert not (tmp_path / "a.pt2").exists()
     scale = {"s": np.float32(1), "z": np.int8(0)}
-    path = written(tmp_path / "b.onnx", [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])], x, scale, 1, 18)
+    path = written(
+        tmp_path / "b.onnx",
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])],
+        x,
+        scale,
+        1,
+        18,
+    )
     assert "quantised already" in ONNXToTorch().refusals(path)[0]
 
 
@@ -284,5 +462,16 @@ def test_operators_of_other_domains_are_not_mistaken() -> None:
 
 
 def test_a_call_counts_inputs_that_are_left_out() -> None:
-    call = OperatorCall(ONNXNode("Clip", "", ("x", "", "b"), ("y",), {}), 18, str, lambda name: None, lambda name: None)
-    assert (call.has(1), call.tensor(1), call.tensor(2), call.numbers(1)) == (False, None, "b", None)
+    call = OperatorCall(
+        ONNXNode("Clip", "", ("x", "", "b"), ("y",), {}),
+        18,
+        str,
+        lambda name: None,
+        lambda name: None,
+    )
+    assert (call.has(1), call.tensor(1), call.tensor(2), call.numbers(1)) == (
+        False,
+        None,
+        "b",
+        None,
+    )

@@ -1,4 +1,6 @@
-"""GRU layers that are written as products and sums compute the same, in every form that exporters use."""
+"""GRU layers that are written as products and sums compute the same, in every form that
+exporters use.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +22,43 @@ RANDOM = np.random.default_rng(0)
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 
-def model(direction: str = "forward", initial: bool = True, bias: bool = True, **options: Any) -> Any:
+def model(
+    direction: str = "forward", initial: bool = True, bias: bool = True, **options: Any
+) -> Any:
     """Return a GRU over 5 steps of 3 numbers, for any number of samples."""
     count = DIRECTIONS[direction]
     weights = {"w": (count, 3 * SIZE, GIVEN), "r": (count, 3 * SIZE, SIZE), "b": (count, 6 * SIZE)}
     names = ["x", "w", "r", "b" if bias else "", "", "h" if initial else ""]
-    node = helper.make_node("GRU", names, ["y", "last"], hidden_size=SIZE, direction=direction, **options)
+    node = helper.make_node(
+        "GRU", names, ["y", "last"], hidden_size=SIZE, direction=direction, **options
+    )
     inputs = [helper.make_tensor_value_info("x", FLOAT, [STEPS, "n", GIVEN])]
     if initial:
         inputs.append(helper.make_tensor_value_info("h", FLOAT, [count, "n", SIZE]))
     graph = helper.make_graph(
-        [node], "gru", inputs,
-        [helper.make_tensor_value_info("y", FLOAT, [STEPS, count, "n", SIZE]),
-         helper.make_tensor_value_info("last", FLOAT, [count, "n", SIZE])],
-        [onnx.numpy_helper.from_array(RANDOM.standard_normal(shape).astype("f"), name)
-         for name, shape in weights.items() if name in names],
-    )  # fmt: skip
+        [node],
+        "gru",
+        inputs,
+        [
+            helper.make_tensor_value_info("y", FLOAT, [STEPS, count, "n", SIZE]),
+            helper.make_tensor_value_info("last", FLOAT, [count, "n", SIZE]),
+        ],
+        [
+            onnx.numpy_helper.from_array(RANDOM.standard_normal(shape).astype("f"), name)
+            for name, shape in weights.items()
+            if name in names
+        ],
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
 def ran(made: Any, given: Any) -> Any:
-    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {name: given[name] for name in (value.name for value in session.get_inputs())})
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(
+        None, {name: given[name] for name in (value.name for value in session.get_inputs())}
+    )
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -72,10 +89,15 @@ def test_iree_compiles_it(tmp_path: Path) -> None:
     pytest.importorskip("iree.runtime", reason="IREE is not installed")
     from nnpipe.runtimes.iree import IREERuntime
 
-    source, path = model("bidirectional", initial=False, linear_before_reset=1), tmp_path / "gru.onnx"
+    source, path = (
+        model("bidirectional", initial=False, linear_before_reset=1),
+        tmp_path / "gru.onnx",
+    )
     onnx.save(source, path)
     given = {"x": RANDOM.standard_normal((STEPS, 2, GIVEN)).astype("f")}
-    made = IREECompiler().compile(Artifact.of(path, "onnx", read_onnx(path).io()), tmp_path / "gru.vmfb")
+    made = IREECompiler().compile(
+        Artifact.of(path, "onnx", read_onnx(path).io()), tmp_path / "gru.vmfb"
+    )
     with IREERuntime().load(made) as session:
         found = session.infer(given)
     for name, theirs in zip(("y", "last"), ran(source, given), strict=True):

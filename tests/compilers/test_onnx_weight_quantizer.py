@@ -19,7 +19,9 @@ from nnpipe.runtimes.onnxruntime import ONNXRuntime
 needs("onnx", "onnxruntime")
 onnx = ImportedWhenUsed("onnx")
 
-IO = IOSpec((TensorSpec("x", (None, 4, 64), "float32"),), (TensorSpec("y", (None, 4, 96), "float32"),))
+IO = IOSpec(
+    (TensorSpec("x", (None, 4, 64), "float32"),), (TensorSpec("y", (None, 4, 96), "float32"),)
+)
 
 
 class TestONNXWeightQuantizer(ONNXNetworkContract):
@@ -35,12 +37,16 @@ def product(tmp_path: Path) -> Artifact:
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     weights = np.random.default_rng(0).normal(size=(64, 96)).astype(np.float32)
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])], "product",
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "product",
         [helper.make_tensor_value_info("x", kind, ["n", 4, 64])],
         [helper.make_tensor_value_info("y", kind, ["n", 4, 96])],
         [onnx.numpy_helper.from_array(weights, "w")],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "p.onnx")
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        tmp_path / "p.onnx",
+    )
     return Artifact.of(tmp_path / "p.onnx", "onnx", IO)
 
 
@@ -62,8 +68,12 @@ def test_a_model_without_such_products_is_refused(product: Artifact, tmp_path: P
     model = onnx.load(product.path)
     model.graph.node[0].op_type = "Add"
     onnx.save(model, tmp_path / "sum.onnx")
-    with pytest.raises(CompileError, match="nothing in it would become int4: its weights are 6,144 float32"):
-        ONNXWeightQuantizer().compile(Artifact.of(tmp_path / "sum.onnx", "onnx", IO), tmp_path / "made.onnx")
+    with pytest.raises(
+        CompileError, match="nothing in it would become int4: its weights are 6,144 float32"
+    ):
+        ONNXWeightQuantizer().compile(
+            Artifact.of(tmp_path / "sum.onnx", "onnx", IO), tmp_path / "made.onnx"
+        )
     assert not (tmp_path / "made.onnx").exists()
 
 

@@ -61,7 +61,10 @@ class TestIntegers(TestOpenVINOCompiler):
     def compiler(self) -> OpenVINOCompiler:
         pytest.importorskip("nncf", reason="NNCF is not installed")
         return OpenVINOCompiler(
-            precision="int8", activation_preset="mixed", activation_range="minmax", bias_correction="accurate"
+            precision="int8",
+            activation_preset="mixed",
+            activation_range="minmax",
+            bias_correction="accurate",
         )
 
     @pytest.fixture
@@ -88,7 +91,9 @@ class TestTFLite(TestOpenVINOCompiler):
 def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
     pytest.importorskip("nncf", reason="NNCF is not installed")
     source = write_onnx_network(tmp_path / "network.onnx")
-    made = OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(40))
+    made = OpenVINOCompiler(precision="int8").compile(
+        source, tmp_path / "made.openvino", lambda: samples(40)
+    )
     assert b'type="FakeQuantize"' in made.path.read_bytes()
     found = outputs_of(OpenVINORuntime(), made, NETWORK_IO, samples(40))
     expected = onnx_reference(source.path, samples(40))
@@ -103,18 +108,23 @@ def test_how_many_bits_weights_have_is_told(
     pytest.importorskip("nncf", reason="NNCF is not installed")
     monkeypatch.setattr("nnpipe.compilers.openvino.adds_bytes_in_16_bits", lambda: overflows)
     source = write_onnx_network(tmp_path / "network.onnx")
-    made = OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(3))
+    made = OpenVINOCompiler(precision="int8").compile(
+        source, tmp_path / "made.openvino", lambda: samples(3)
+    )
     assert made.outcome == {"weight_bits": bits}
 
 
 def test_other_peoples_log_handlers_are_left_alone(tmp_path: Path) -> None:
-    pytest.importorskip("nncf", reason="NNCF is not installed")  # and imports it, which sets its logger's level
+    # and imports it, which sets its logger's level
+    pytest.importorskip("nncf", reason="NNCF is not installed")
     source = write_onnx_network(tmp_path / "network.onnx")
     logger, handler = logging.getLogger("nncf"), logging.NullHandler()
     level = logger.level
     logger.addHandler(handler)
     try:
-        OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(3))
+        OpenVINOCompiler(precision="int8").compile(
+            source, tmp_path / "made.openvino", lambda: samples(3)
+        )
     finally:
         logger.removeHandler(handler)
     assert (handler.level, logger.level) == (logging.NOTSET, level)
@@ -123,9 +133,15 @@ def test_other_peoples_log_handlers_are_left_alone(tmp_path: Path) -> None:
 def test_weights_in_half_precision_take_less_room(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     helper, weights = onnx.helper, rng.standard_normal((256, 256)).astype("float32")
-    sides = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 256])] for name in ("x", "y")]
+    sides = [
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 256])]
+        for name in ("x", "y")
+    ]
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g", *sides, [onnx.numpy_helper.from_array(weights, "w")]
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        *sides,
+        [onnx.numpy_helper.from_array(weights, "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save_model(model, str(tmp_path / "m.onnx"))
@@ -141,23 +157,36 @@ def test_integers_say_that_they_need_nncf(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "nncf", None)
     source = write_onnx_network(tmp_path / "network.onnx")
     with pytest.raises(MissingDependency, match=r"nncf.*pip install") as caught:
-        OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: samples(3))
+        OpenVINOCompiler(precision="int8").compile(
+            source, tmp_path / "made.openvino", lambda: samples(3)
+        )
     assert_one_line(caught.value)
 
 
 @pytest.fixture
 def ill_matched(tmp_path: Path) -> tuple[Artifact, list[Batch]]:
-    """A model and samples for it of lengths that do not go together, which only running it shows."""
+    """A model and samples for it of lengths that do not go together, which only running it
+    shows.
+    """
     helper = onnx.helper
     inputs, outputs = (
-        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in side.items()]
+        [
+            helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+            for name, shape in side.items()
+        ]
         for side in ({"x": ["n", 4], "z": ["n", "k"]}, {"y": ["n", 3]})
     )
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], name="product"), helper.make_node("Add", ["m", "z"], ["y"])]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], name="product"),
+        helper.make_node("Add", ["m", "z"], ["y"]),
+    ]
     weights = onnx.numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
     graph = helper.make_graph(nodes, "g", inputs, outputs, [weights])
     path = tmp_path / "m.onnx"
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     batch = {"x": np.ones((1, 4), np.float32), "z": np.ones((1, 5), np.float32)}
     return Artifact.of(path, "onnx", OpenVINORuntime().io_of(path)), [batch]
 
@@ -185,7 +214,10 @@ def test_why_nncf_cannot_quantise_is_told_with_the_operator(
 
     monkeypatch.setattr(nncf, "quantize", fails)
     told = said(OpenVINOCompiler(precision="int8", model_type="transformer"))
-    assert "NNCF cannot quantise it (at MatMul 'product'): KeyError: 'product'; try --model-type other, or " in told
+    assert (
+        "NNCF cannot quantise it (at MatMul 'product'): KeyError: 'product'; try --model-type "
+        "other, or " in told
+    )
 
 
 def test_weights_that_are_reshaped_in_the_model_become_integers(tmp_path: Path) -> None:
@@ -205,12 +237,18 @@ def test_weights_that_are_reshaped_in_the_model_become_integers(tmp_path: Path) 
         onnx.numpy_helper.from_array(weights, "w"),
         onnx.numpy_helper.from_array(np.array([16, 5], np.int64), "flat"),
     ]
-    sides = [helper.make_tensor_value_info(n, kind.FLOAT, [1, length]) for n, length in (("x", 16), ("y", 5))]
+    sides = [
+        helper.make_tensor_value_info(n, kind.FLOAT, [1, length])
+        for n, length in (("x", 16), ("y", 5))
+    ]
     graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
     source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
-    seen = [{"x": np.random.default_rng(n).standard_normal((1, 16)).astype(np.float32)} for n in range(20)]
+    seen = [
+        {"x": np.random.default_rng(n).standard_normal((1, 16)).astype(np.float32)}
+        for n in range(20)
+    ]
     compiler = OpenVINOCompiler(precision="int8", activation_range="minmax")
     made = compiler.compile(source, tmp_path / "made.openvino", lambda: seen)
     found = outputs_of(OpenVINORuntime(), made, made.io, seen)
@@ -228,17 +266,29 @@ def test_a_bias_with_fewer_axes_than_its_convolution_is_corrected(tmp_path: Path
         helper.make_node("Add", ["z", "bias"], ["y"]),  # as the ONNX zoo's mnist-8 has it
     ]
     kernel, bias = random.standard_normal((8, 3, 3, 3)), random.standard_normal((8, 1, 1))
-    constants = [onnx.numpy_helper.from_array(a.astype(np.float32), n) for a, n in ((kernel, "kernel"), (bias, "bias"))]
-    sides = [helper.make_tensor_value_info(n, kind.FLOAT, [1, c, 6, 6]) for n, c in (("x", 3), ("y", 8))]
+    constants = [
+        onnx.numpy_helper.from_array(a.astype(np.float32), n)
+        for a, n in ((kernel, "kernel"), (bias, "bias"))
+    ]
+    sides = [
+        helper.make_tensor_value_info(n, kind.FLOAT, [1, c, 6, 6]) for n, c in (("x", 3), ("y", 8))
+    ]
     graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
     source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
-    seen = [{"x": np.random.default_rng(n).standard_normal((1, 3, 6, 6)).astype(np.float32)} for n in range(20)]
-    made = OpenVINOCompiler(precision="int8").compile(source, tmp_path / "made.openvino", lambda: seen)
+    seen = [
+        {"x": np.random.default_rng(n).standard_normal((1, 3, 6, 6)).astype(np.float32)}
+        for n in range(20)
+    ]
+    made = OpenVINOCompiler(precision="int8").compile(
+        source, tmp_path / "made.openvino", lambda: seen
+    )
     floats = OpenVINOCompiler().compile(source, tmp_path / "floats.openvino")
     wanted_outputs = outputs_of(OpenVINORuntime(), floats, floats.io, seen)
-    for wanted, found in zip(wanted_outputs, outputs_of(OpenVINORuntime(), made, made.io, seen), strict=True):
+    for wanted, found in zip(
+        wanted_outputs, outputs_of(OpenVINORuntime(), made, made.io, seen), strict=True
+    ):
         error = np.mean(np.square(found["y"] - wanted["y"])) / np.mean(np.square(wanted["y"]))
         assert error < 0.02
 
@@ -252,7 +302,9 @@ def test_tensors_kept_in_floats_are_not_rounded(tmp_path: Path) -> None:
         compiler = OpenVINOCompiler(precision="int8", **arguments)
         made = compiler.compile(source, tmp_path / "made.openvino", lambda: samples(20))
         operations = read_model(made.path, "openvino").native.get_ordered_ops()
-        taken = [each.input_value(0) for each in operations if each.get_type_name() == "FakeQuantize"]
+        taken = [
+            each.input_value(0) for each in operations if each.get_type_name() == "FakeQuantize"
+        ]
         return {name for port in taken for name in port.get_names()}
 
     plain, mixed = rounded(), rounded(keep_float=("relu",))
@@ -272,14 +324,21 @@ def test_a_channel_of_small_weights_beside_a_large_one_is_not_lost(tmp_path: Pat
     weights = np.random.default_rng(0).standard_normal((8, 4)) * [1e6, 1, 1, 1e-6]
     sides = [helper.make_tensor_value_info(n, kind.FLOAT, [1, c]) for n, c in (("x", 8), ("y", 4))]
     node, constant = helper.make_node("MatMul", ["x", "w"], ["y"]), weights.astype(np.float32)
-    graph = helper.make_graph([node], "g", sides[:1], sides[1:], [onnx.numpy_helper.from_array(constant, "w")])
+    graph = helper.make_graph(
+        [node], "g", sides[:1], sides[1:], [onnx.numpy_helper.from_array(constant, "w")]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
     source = Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
-    seen = [{"x": np.random.default_rng(n).standard_normal((1, 8)).astype(np.float32)} for n in range(20)]
+    seen = [
+        {"x": np.random.default_rng(n).standard_normal((1, 8)).astype(np.float32)}
+        for n in range(20)
+    ]
     compiler = OpenVINOCompiler(precision="int8", activation_range="minmax")
     made = compiler.compile(source, tmp_path / "made.openvino", lambda: seen)
     wanted = np.concatenate([batch["x"] @ constant for batch in seen])
-    found = np.concatenate([each["y"] for each in outputs_of(OpenVINORuntime(), made, made.io, seen)])
+    found = np.concatenate(
+        [each["y"] for each in outputs_of(OpenVINORuntime(), made, made.io, seen)]
+    )
     error = np.square(found - wanted).mean(0) / np.square(wanted).mean(0)
     assert (error < 0.01).all(), error

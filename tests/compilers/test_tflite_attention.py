@@ -1,4 +1,6 @@
-"""Transformers in int8: true ranges, masks that leave scores their scale, and parts that stay in floats."""
+"""Transformers in int8: true ranges, masks that leave scores their scale, and parts that stay in
+floats.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SAMPLES = [random_batch(IO, 1, seed) for seed in range(16)]
 
 
 class Causal(nn.Module):
-    """Attention that hides later tokens with the lowest float, as transformers does, and a normalisation."""
+    """Attention that hides later tokens with the lowest float, as transformers does, and a
+    normalisation.
+    """
 
     def __init__(self, added: bool) -> None:
         super().__init__()
@@ -56,7 +60,9 @@ class Dense(nn.Module):
 
 def exported(network: Any, path: Path, free: bool = False) -> Artifact:
     shapes = ({0: torch.export.Dim("batch")},) if free else None
-    program = torch.export.export(network.eval(), (torch.zeros(2 if free else 1, 10, 16),), dynamic_shapes=shapes)
+    program = torch.export.export(
+        network.eval(), (torch.zeros(2 if free else 1, 10, 16),), dynamic_shapes=shapes
+    )
     program.example_inputs = None
     torch.export.save(program, path)
     shape = (None if free else 1, 10, 16)
@@ -71,10 +77,15 @@ def operators(path: Path) -> Counter[tuple[str, str]]:
     from tensorflow.lite.tools import flatbuffer_utils
 
     model = flatbuffer_utils.read_model(str(path))
-    types = {number: name for name, number in vars(schema.TensorType).items() if isinstance(number, int)}
+    types = {
+        number: name for name, number in vars(schema.TensorType).items() if isinstance(number, int)
+    }
     graph = model.subgraphs[0]
     return Counter(
-        (flatbuffer_utils.opcode_to_name(model, each.opcodeIndex), types[graph.tensors[each.outputs[0]].type])
+        (
+            flatbuffer_utils.opcode_to_name(model, each.opcodeIndex),
+            types[graph.tensors[each.outputs[0]].type],
+        )
         for each in graph.operators
     )
 
@@ -83,8 +94,12 @@ def error(source: Artifact, network: Any, compiler: TorchToTFLite, path: Path) -
     """Return the mean error of the compiled network, relative to the mean size of its outputs."""
     made = compiler.compile(source, path, lambda: SAMPLES)
     with torch.no_grad():
-        expected = np.concatenate([network(torch.from_numpy(sample["x"])).numpy() for sample in SAMPLES])
-    found = np.concatenate([next(iter(each.values())) for each in outputs_of(LiteRTRuntime(), made, made.io, SAMPLES)])
+        expected = np.concatenate(
+            [network(torch.from_numpy(sample["x"])).numpy() for sample in SAMPLES]
+        )
+    found = np.concatenate(
+        [next(iter(each.values())) for each in outputs_of(LiteRTRuntime(), made, made.io, SAMPLES)]
+    )
     return float(np.abs(found - expected).mean() / np.abs(expected).mean())
 
 
@@ -96,14 +111,21 @@ def network_of(added: bool) -> Any:
 def test_normalisation_and_softmax_stay_in_floats_between_int8_products(tmp_path: Path) -> None:
     network = network_of(False)
     path = tmp_path / "made.tflite"
-    assert error(exported(network, tmp_path / "network.pt2"), network, TorchToTFLite(target="int8"), path) < 0.05
+    assert (
+        error(
+            exported(network, tmp_path / "network.pt2"), network, TorchToTFLite(target="int8"), path
+        )
+        < 0.05
+    )
     found = operators(path)
     assert found["FULLY_CONNECTED", "INT8"] == 4
     assert found["BATCH_MATMUL", "INT8"] == 2
     assert found["RSQRT", "FLOAT32"] == found["SUB", "FLOAT32"] == found["SOFTMAX", "FLOAT32"] == 1
 
 
-def test_biases_of_sequences_are_part_of_their_products_for_any_number_of_samples(tmp_path: Path) -> None:
+def test_biases_of_sequences_are_part_of_their_products_for_any_number_of_samples(
+    tmp_path: Path,
+) -> None:
     """As a sum of 8-bit integers by itself, a bias below its step would be lost."""
     network, path = Dense(), tmp_path / "made.tflite"
     source = exported(network, tmp_path / "network.pt2", free=True)
@@ -121,7 +143,9 @@ def test_integers_alone_keep_the_scale_of_scores_beside_a_mask(added: bool, tmp_
     assert (
         error(exported(network, tmp_path / "network.pt2"), network, compiler, path) < 0.05
     )  # 0.48 with the ranges of the calibrator
-    assert not [kind for kind, element in operators(path) if element == "FLOAT32" and kind != "DEQUANTIZE"]
+    assert not [
+        kind for kind, element in operators(path) if element == "FLOAT32" and kind != "DEQUANTIZE"
+    ]
 
 
 def test_a_tensor_that_is_overwritten_keeps_its_own_range() -> None:
@@ -135,7 +159,9 @@ def test_a_tensor_that_is_overwritten_keeps_its_own_range() -> None:
 
     samples = [{"input_0": np.array([[0.0, 0.25, -0.5, 1.0]], np.float32)}]
     module = tf.Module()
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([grown.get_concrete_function()], module)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [grown.get_concrete_function()], module
+    )
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     converter.representative_dataset = lambda: iter(samples)
     converter._experimental_calibrate_only = True
@@ -150,7 +176,11 @@ def ranges(content: bytes) -> set[tuple[float, float]]:
 
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
     told = [tensor.quantization for tensor in model.subgraphs[0].tensors]
-    return {(float(each.min[0]), float(each.max[0])) for each in told if each is not None and each.min is not None}
+    return {
+        (float(each.min[0]), float(each.max[0]))
+        for each in told
+        if each is not None and each.min is not None
+    }
 
 
 def test_integers_alone_need_int8() -> None:

@@ -27,9 +27,15 @@ from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
 from nnpipe.testing.session import assert_one_line
 
 KNOWN: tuple[type[ModelCompiler], ...] = (
-    TorchPruner, TorchChannelPruner, TorchClusterer, TorchFloat16, TorchPT2EQuantizer, TorchInductorCompiler,
-    TorchToTFLite, ONNXFloat16,
-)  # fmt: skip
+    TorchPruner,
+    TorchChannelPruner,
+    TorchClusterer,
+    TorchFloat16,
+    TorchPT2EQuantizer,
+    TorchInductorCompiler,
+    TorchToTFLite,
+    ONNXFloat16,
+)
 TORCH = "torch-export"
 
 
@@ -37,7 +43,11 @@ TORCH = "torch-export"
     ("compilers", "runtime", "expected"),
     [
         ((TorchPruner, TorchPT2EQuantizer), PyTorchRuntime, Plan(TORCH, (TORCH, TORCH))),
-        ((TorchPruner, TorchClusterer, TorchToTFLite), LiteRTRuntime, Plan(TORCH, (TORCH, TORCH, "tflite"))),
+        (
+            (TorchPruner, TorchClusterer, TorchToTFLite),
+            LiteRTRuntime,
+            Plan(TORCH, (TORCH, TORCH, "tflite")),
+        ),
         (
             (TorchChannelPruner, TorchPT2EQuantizer, TorchInductorCompiler),
             TorchInductorRuntime,
@@ -57,25 +67,40 @@ def test_a_chain_finds_its_way(
     ("wrapper", "compilers", "runtime", "told"),
     [
         (
-            PyTorchDigitsCNN, (TorchPruner,), LiteRTRuntime,
-            r"LiteRTRuntime takes tflite, but TorchPruner gives torch-export; put \S+\.TorchToTFLite between them",
+            PyTorchDigitsCNN,
+            (TorchPruner,),
+            LiteRTRuntime,
+            r"LiteRTRuntime takes tflite, but TorchPruner gives torch-export; put "
+            r"\S+\.TorchToTFLite between them",
         ),
         (
-            PyTorchDigitsCNN, (TorchInductorCompiler,), PyTorchRuntime,
-            "PyTorchRuntime takes torch-export, but TorchInductorCompiler gives aoti; no compiler here leads",
+            PyTorchDigitsCNN,
+            (TorchInductorCompiler,),
+            PyTorchRuntime,
+            "PyTorchRuntime takes torch-export, but TorchInductorCompiler gives aoti; no compiler "
+            "here leads",
         ),
         (
-            PyTorchDigitsCNN, (TorchToTFLite, TorchPruner), LiteRTRuntime,
-            "TorchPruner takes torch-export, but TorchToTFLite gives tflite; no compiler here leads",
+            PyTorchDigitsCNN,
+            (TorchToTFLite, TorchPruner),
+            LiteRTRuntime,
+            "TorchPruner takes torch-export, but TorchToTFLite gives tflite; no compiler here "
+            "leads",
         ),
         (
-            TensorFlowDigitsCNN, (TorchPruner,), PyTorchRuntime,
-            r"TorchPruner takes torch-export, but TensorFlowDigitsCNN gives .+; no compiler here leads",
+            TensorFlowDigitsCNN,
+            (TorchPruner,),
+            PyTorchRuntime,
+            r"TorchPruner takes torch-export, but TensorFlowDigitsCNN gives .+; no compiler here "
+            r"leads",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_chain_that_does_not_fit_says_where(
-    wrapper: type[ModelWrapper], compilers: tuple[type[ModelCompiler], ...], runtime: type[Runtime], told: str
+    wrapper: type[ModelWrapper],
+    compilers: tuple[type[ModelCompiler], ...],
+    runtime: type[Runtime],
+    told: str,
 ) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
         plan(wrapper, compilers, runtime, known=KNOWN)
@@ -104,7 +129,9 @@ def test_a_program_that_is_pruned_and_quantised_runs_and_keeps_its_zeros(tmp_pat
             assert (tensor == 0).double().mean() >= 0.79
     with PyTorchRuntime().load(made) as session, PyTorchRuntime().load(pruned) as other:
         for batch in samples:
-            np.testing.assert_allclose(session.infer(batch)["scores"], other.infer(batch)["scores"], atol=0.02)
+            np.testing.assert_allclose(
+                session.infer(batch)["scores"], other.infer(batch)["scores"], atol=0.02
+            )
     for compiler, told in [
         (TorchPruner(), "prune a model before it is quantised"),
         (TorchClusterer(), "cluster a model before it is quantised"),

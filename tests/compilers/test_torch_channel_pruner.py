@@ -15,7 +15,12 @@ from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
+from nnpipe.testing.model_files import (
+    NETWORK_IO,
+    outputs_of_network,
+    torch_network,
+    write_torch_network,
+)
 from nnpipe.testing.session import assert_one_line
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -30,12 +35,22 @@ class Chain(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU6(),
-            nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.BatchNorm2d(8), nn.Hardswish(),
-            nn.Conv2d(8, 12, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(12, 10, 3), nn.SiLU(),
+            nn.Conv2d(1, 8, 3, padding=1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU6(),
+            nn.Conv2d(8, 8, 3, padding=1, groups=8),
+            nn.BatchNorm2d(8),
+            nn.Hardswish(),
+            nn.Conv2d(8, 12, 1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(12, 10, 3),
+            nn.SiLU(),
             nn.AdaptiveAvgPool2d(2),
-        )  # fmt: skip
-        self.dense = nn.Sequential(nn.Flatten(), nn.Linear(40, 6), nn.Tanh(), nn.Dropout(), nn.Linear(6, 5))
+        )
+        self.dense = nn.Sequential(
+            nn.Flatten(), nn.Linear(40, 6), nn.Tanh(), nn.Dropout(), nn.Linear(6, 5)
+        )
         self.joined = nn.Linear(5 + 3, 1)
 
     def forward(self, given: Any) -> Any:
@@ -81,8 +96,12 @@ class TestTorchChannelPruner(TorchNetworkContract):
 def test_nothing_taken_is_nothing_changed(source: Artifact, tmp_path: Path) -> None:
     made = TorchChannelPruner(channel_sparsity=0).compile(source, tmp_path / "made.pt2")
     network = chain()
-    for found, batch in zip(outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES), SAMPLES, strict=True):
-        np.testing.assert_allclose(found["scores"], outputs_of_network(network, batch)["scores"], atol=1e-6)
+    for found, batch in zip(
+        outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES), SAMPLES, strict=True
+    ):
+        np.testing.assert_allclose(
+            found["scores"], outputs_of_network(network, batch)["scores"], atol=1e-6
+        )
 
 
 def test_what_stays_computes_as_if_the_rest_were_zero(source: Artifact, tmp_path: Path) -> None:
@@ -95,7 +114,8 @@ def test_what_stays_computes_as_if_the_rest_were_zero(source: Artifact, tmp_path
     assert found["features.9.weight"] == (5, 6, 3, 3)
     assert found["dense.1.weight"] == (3, 20)
     assert found["dense.4.weight"] == (5, 3)  # what it gives is an output
-    # The same by hand: what a filter gives reaches no further when the weights that take it in are 0.
+    # The same by hand: what a filter gives reaches no further when the weights that take it in are
+    # 0.
     network = chain()
     layers = [*network.features, *network.dense]
     gone = {}
@@ -107,8 +127,12 @@ def test_what_stays_computes_as_if_the_rest_were_zero(source: Artifact, tmp_path
     with torch.no_grad():
         for taker, ways in gone.items():
             layers[taker].weight[:, ways] = 0
-    for one, batch in zip(outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES), SAMPLES, strict=True):
-        np.testing.assert_allclose(one["scores"], outputs_of_network(network, batch)["scores"], atol=1e-5)
+    for one, batch in zip(
+        outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES), SAMPLES, strict=True
+    ):
+        np.testing.assert_allclose(
+            one["scores"], outputs_of_network(network, batch)["scores"], atol=1e-5
+        )
 
 
 def test_channels_that_meet_others_stay(tmp_path: Path) -> None:
@@ -119,7 +143,9 @@ def test_channels_that_meet_others_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trained_residual_network_becomes_thinner_inside_its_blocks(tmp_path: Path, shared_data: Path) -> None:
+def test_a_trained_residual_network_becomes_thinner_inside_its_blocks(
+    tmp_path: Path, shared_data: Path
+) -> None:
     source, seen, accuracy = trained_resnet(tmp_path, shared_data)
     pruner = TorchChannelPruner(channel_sparsity=0.25, fine_tuning_steps=150)
     tuned = pruner.compile(source, tmp_path / "tuned.pt2", seen)

@@ -47,7 +47,9 @@ numbers = arrays(np.float64, some.integers(1, 60), elements=some.floats(-1e3, 1e
 
 
 @given(numbers, some.integers(1, 12), some.booleans())
-def test_no_number_lies_nearer_to_another_cluster(values: np.ndarray, number: int, by_density: bool) -> None:
+def test_no_number_lies_nearer_to_another_cluster(
+    values: np.ndarray, number: int, by_density: bool
+) -> None:
     found = clustered(values, number, by_density)
     assert found.shape == values.shape
     centres = np.unique(found)
@@ -57,10 +59,14 @@ def test_no_number_lies_nearer_to_another_cluster(values: np.ndarray, number: in
 
 
 @given(numbers, some.integers(1, 12), some.randoms(use_true_random=False))
-def test_the_order_of_numbers_does_not_matter(values: np.ndarray, number: int, random: object) -> None:
+def test_the_order_of_numbers_does_not_matter(
+    values: np.ndarray, number: int, random: object
+) -> None:
     order = np.arange(len(values))
     random.shuffle(order)  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(clustered(values[order], number), clustered(values, number)[order])
+    np.testing.assert_array_equal(
+        clustered(values[order], number), clustered(values, number)[order]
+    )
 
 
 def test_well_parted_numbers_get_a_cluster_each() -> None:

@@ -1,4 +1,6 @@
-"""Programs in 16-bit floats are half as large, close to their source, and keep its element types."""
+"""Programs in 16-bit floats are half as large, close to their source, and keep its element
+types.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
+from nnpipe.testing.model_files import (
+    NETWORK_IO,
+    outputs_of_network,
+    torch_network,
+    write_torch_network,
+)
 from nnpipe.testing.session import assert_one_line
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -26,7 +33,9 @@ BATCH = random_batch(NETWORK_IO, 20)
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return write_torch_network(tmp_path_factory.mktemp("source") / "network.pt2", torch_network(channels=64))
+    return write_torch_network(
+        tmp_path_factory.mktemp("source") / "network.pt2", torch_network(channels=64)
+    )
 
 
 class TestTorchFloat16(TorchNetworkContract):
@@ -44,12 +53,18 @@ class TestTorchFloat16(TorchNetworkContract):
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 @pytest.mark.parametrize("weights_only", [False, True])
-def test_weights_take_half_the_room(source: Artifact, tmp_path: Path, precision: Any, weights_only: bool) -> None:
-    made = TorchFloat16(precision=precision, weights_only=weights_only).compile(source, tmp_path / "made.pt2")
+def test_weights_take_half_the_room(
+    source: Artifact, tmp_path: Path, precision: Any, weights_only: bool
+) -> None:
+    made = TorchFloat16(precision=precision, weights_only=weights_only).compile(
+        source, tmp_path / "made.pt2"
+    )
     half = getattr(torch, precision)
     program = torch.export.load(made.path)
     assert {t.dtype for t in program.state_dict.values() if t.is_floating_point()} == {half}
-    computed = {str(n.target): getattr(n.meta.get("val"), "dtype", None) for n in program.graph.nodes}
+    computed = {
+        str(n.target): getattr(n.meta.get("val"), "dtype", None) for n in program.graph.nodes
+    }
     assert computed["aten.linear.default"] is (torch.float32 if weights_only else half)
     (found,) = outputs_of(PyTorchRuntime(), made, NETWORK_IO, [BATCH])
     wanted = outputs_of_network(torch_network(channels=64), BATCH)
@@ -73,14 +88,18 @@ def test_numbers_of_a_type_that_the_program_names_become_smaller_too(tmp_path: P
     source = write_torch_network(tmp_path / "naming.pt2", network := Naming().eval())
     made = TorchFloat16().compile(source, tmp_path / "made.pt2")
     (found,) = outputs_of(PyTorchRuntime(), made, NETWORK_IO, [BATCH])
-    np.testing.assert_allclose(found["scores"], outputs_of_network(network, BATCH)["scores"], atol=5e-3)
+    np.testing.assert_allclose(
+        found["scores"], outputs_of_network(network, BATCH)["scores"], atol=5e-3
+    )
 
 
 def test_weights_beyond_float16_are_refused_by_name(tmp_path: Path) -> None:
     network = torch_network()
     network.dense.weight.data[0, 0] = 1e6
     source = write_torch_network(tmp_path / "large.pt2", network)
-    with pytest.raises(CompileError, match=r"'dense\.weight' .* use --precision bfloat16") as caught:
+    with pytest.raises(
+        CompileError, match=r"'dense\.weight' .* use --precision bfloat16"
+    ) as caught:
         TorchFloat16().compile(source, tmp_path / "made.pt2")
     assert_one_line(caught.value)
     TorchFloat16(precision="bfloat16").compile(source, tmp_path / "made.pt2")

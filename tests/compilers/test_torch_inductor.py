@@ -1,4 +1,6 @@
-"""Programs compiled ahead of time keep their contract; the runtime's tests compile one in every run."""
+"""Programs compiled ahead of time keep their contract; the runtime's tests compile one in every
+run.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class TestTorchInductorCompiler(TorchNetworkContract):
     @pytest.fixture(scope="class")
     @classmethod
     def compiled(cls, source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-        return TorchInductorCompiler().compile(source, tmp_path_factory.mktemp("compiled") / "network.aoti")
+        return TorchInductorCompiler().compile(
+            source, tmp_path_factory.mktemp("compiled") / "network.aoti"
+        )
 
     def test_it_is_made_for_this_processor(self, compiled: Artifact) -> None:
         assert compiled.target.startswith(__import__("platform").machine())
@@ -53,13 +57,19 @@ SAMPLES = [random_batch(NETWORK_IO, 1, seed) for seed in range(20)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [None, 1])
-def test_a_quantised_program_gives_what_it_states(quantised: Artifact, tmp_path: Path, batch: int | None) -> None:
+def test_a_quantised_program_gives_what_it_states(
+    quantised: Artifact, tmp_path: Path, batch: int | None
+) -> None:
     made = TorchInductorCompiler(fixed_batch=batch).compile(quantised, tmp_path / "int8.aoti")
     found = outputs_of(TorchInductorRuntime(), made, NETWORK_IO, SAMPLES)
     wanted = outputs_of(PyTorchRuntime(), quantised, NETWORK_IO, SAMPLES)
     for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=0.05)  # now and then a step
-    assert made.outcome["integer kernels"] == "used" or "int8 computed in floats" in made.handicaps()[0]
+        # now and then a step
+        np.testing.assert_allclose(one["scores"], other["scores"], rtol=0, atol=0.05)
+    assert (
+        made.outcome["integer kernels"] == "used"
+        or "int8 computed in floats" in made.handicaps()[0]
+    )
 
 
 @pytest.mark.slow
@@ -68,5 +78,7 @@ def test_integer_kernels_that_are_wrong_are_left_out_and_told(
 ) -> None:
     monkeypatch.setattr("nnpipe.frameworks.torch_inductor._distance", lambda found, wanted: 0.7)
     made = TorchInductorCompiler(fixed_batch=1).compile(quantised, tmp_path / "int8.aoti")
-    assert made.handicaps() == ("int8 computed in floats: PyTorch's integer kernels are off by 70 %",)
+    assert made.handicaps() == (
+        "int8 computed in floats: PyTorch's integer kernels are off by 70 %",
+    )
     assert Artifact.read(made.path).handicaps() == made.handicaps()

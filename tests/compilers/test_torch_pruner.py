@@ -15,7 +15,12 @@ from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
+from nnpipe.testing.model_files import (
+    NETWORK_IO,
+    outputs_of_network,
+    torch_network,
+    write_torch_network,
+)
 from nnpipe.testing.session import assert_one_line
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -32,7 +37,9 @@ def weights_of(artifact: Artifact) -> dict[str, np.ndarray]:
 def error(made: Artifact, network: Any) -> float:
     found = outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES)
     wanted = [outputs_of_network(network, batch) for batch in SAMPLES]
-    return float(np.mean([(f["scores"] - w["scores"]) ** 2 for f, w in zip(found, wanted, strict=True)]))
+    return float(
+        np.mean([(f["scores"] - w["scores"]) ** 2 for f, w in zip(found, wanted, strict=True)])
+    )
 
 
 class TestTorchPruner(TorchNetworkContract):
@@ -73,7 +80,9 @@ def test_each_layer_loses_its_part_and_the_rest_stays(source: Artifact, tmp_path
 
 
 def test_all_layers_together_lose_the_part(source: Artifact, tmp_path: Path) -> None:
-    made = weights_of(TorchPruner(sparsity=0.75, scope="global").compile(source, tmp_path / "made.pt2"))
+    made = weights_of(
+        TorchPruner(sparsity=0.75, scope="global").compile(source, tmp_path / "made.pt2")
+    )
     zeros = {name: np.sum(made[name] == 0) for name in MATRICES}
     total = sum(made[name].size for name in MATRICES)
     assert sum(zeros.values()) == int(0.75 * total)
@@ -108,7 +117,9 @@ def test_probabilities_are_learned_as_such(tmp_path: Path, monkeypatch: pytest.M
 
     seen: list[list[bool]] = []
     loss = _torch_program_compiler._loss
-    monkeypatch.setattr(_torch_program_compiler, "_loss", lambda *args: seen.append(args[2]) or loss(*args))
+    monkeypatch.setattr(
+        _torch_program_compiler, "_loss", lambda *args: seen.append(args[2]) or loss(*args)
+    )
     source = write_torch_network(tmp_path / "network.pt2", Probabilities())
     pruner = TorchPruner(fine_tuning_steps=100, fine_tuning_rate=0.01)
     tuned = pruner.compile(source, tmp_path / "tuned.pt2", lambda: SAMPLES)
@@ -128,7 +139,10 @@ def test_training_that_runs_away_is_refused(source: Artifact, tmp_path: Path) ->
 def test_a_program_without_weights_is_refused(tmp_path: Path) -> None:
     class Plain(torch.nn.Module):
         def forward(self, given: Any) -> Any:
-            return {"scores": given["image"].flatten(1)[:, :5].erf(), "total": given["extra"][:, :1].sin()}
+            return {
+                "scores": given["image"].flatten(1)[:, :5].erf(),
+                "total": given["extra"][:, :1].sin(),
+            }
 
     source = write_torch_network(tmp_path / "plain.pt2", Plain())
     with pytest.raises(CompileError, match="prune a model before it is quantised") as caught:

@@ -18,7 +18,12 @@ from nnpipe.core.tensors import random_batch
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
+from nnpipe.testing.model_files import (
+    NETWORK_IO,
+    outputs_of_network,
+    torch_network,
+    write_torch_network,
+)
 from nnpipe.testing.session import assert_one_line
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -47,7 +52,9 @@ class QuantizerContract(TorchNetworkContract):
     @pytest.fixture(scope="class")
     @classmethod
     def compiled(cls, source: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-        return cls.made_with.compile(source, tmp_path_factory.mktemp("compiled") / "made.pt2", lambda: SAMPLES)
+        return cls.made_with.compile(
+            source, tmp_path_factory.mktemp("compiled") / "made.pt2", lambda: SAMPLES
+        )
 
 
 @pytest.mark.slow
@@ -80,7 +87,9 @@ def test_integers_stay_close_and_make_the_weights_small(tmp_path: Path) -> None:
     assert dtypes == {torch.int8}
     found = outputs_of(PyTorchRuntime(), made, NETWORK_IO, SAMPLES)
     for one, batch in zip(found, SAMPLES, strict=True):
-        np.testing.assert_allclose(one["scores"], outputs_of_network(network, batch)["scores"], rtol=0, atol=1)
+        np.testing.assert_allclose(
+            one["scores"], outputs_of_network(network, batch)["scores"], rtol=0, atol=1
+        )
 
 
 class Lifted(torch.nn.Module):
@@ -103,7 +112,9 @@ def test_names_of_a_positional_program_are_kept(tmp_path: Path) -> None:
     io = PyTorchRuntime().io_of(tmp_path / "foreign.pt2")
     assert [spec.name for spec in io] == ["left", "right", "linear"]
     source = Artifact.of(tmp_path / "foreign.pt2", "torch-export", io)
-    made = TorchPT2EQuantizer().compile(source, tmp_path / "made.pt2", lambda: [random_batch(io, 5)])
+    made = TorchPT2EQuantizer().compile(
+        source, tmp_path / "made.pt2", lambda: [random_batch(io, 5)]
+    )
     assert made.io == io
 
 
@@ -117,10 +128,15 @@ def test_a_quantised_program_is_not_quantised_again(source: Artifact, tmp_path: 
 def test_a_program_without_anything_to_quantise_is_refused(tmp_path: Path) -> None:
     class Plain(torch.nn.Module):
         def forward(self, given: Any) -> Any:
-            return {"scores": given["image"].flatten(1)[:, :5].erf(), "total": given["extra"][:, :1].sin()}
+            return {
+                "scores": given["image"].flatten(1)[:, :5].erf(),
+                "total": given["extra"][:, :1].sin(),
+            }
 
     source = write_torch_network(tmp_path / "plain.pt2", Plain())
-    with pytest.raises(CompileError, match="the x86 quantiser knows none of its operators") as caught:
+    with pytest.raises(
+        CompileError, match="the x86 quantiser knows none of its operators"
+    ) as caught:
         TorchPT2EQuantizer().compile(source, tmp_path / "made.pt2", lambda: SAMPLES[:2])
     assert_one_line(caught.value)
 
@@ -132,34 +148,54 @@ def test_a_program_without_anything_to_quantise_is_refused(tmp_path: Path) -> No
         ({"quantizer": "xnnpack", "reduce_range": True}, "--reduce-range needs --quantizer x86"),
     ],
 )
-def test_arguments_that_a_quantiser_does_not_know_are_refused(arguments: dict[str, Any], told: str) -> None:
+def test_arguments_that_a_quantiser_does_not_know_are_refused(
+    arguments: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         TorchPT2EQuantizer.from_json(arguments)
 
 
-def test_a_missing_executorch_is_named(source: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_executorch_is_named(
+    source: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "executorch.backends.xnnpack.quantizer", None)
     with pytest.raises(MissingDependency, match=r"needs executorch .*pip install") as caught:
-        TorchPT2EQuantizer(quantizer="xnnpack").compile(source, tmp_path / "made.pt2", lambda: SAMPLES)
+        TorchPT2EQuantizer(quantizer="xnnpack").compile(
+            source, tmp_path / "made.pt2", lambda: SAMPLES
+        )
     assert_one_line(caught.value)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quantizer", ["x86", "xnnpack"])
-def test_a_trained_network_keeps_its_accuracy_in_integers(quantizer: Any, tmp_path: Path, shared_data: Path) -> None:
+def test_a_trained_network_keeps_its_accuracy_in_integers(
+    quantizer: Any, tmp_path: Path, shared_data: Path
+) -> None:
     if quantizer == "xnnpack":
         needs_executorch()
-    model = PyTorchCIFARResNet().open(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    model = PyTorchCIFARResNet().open(
+        shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th"
+    )
     source, io = model.export(tmp_path / "resnet.pt2", "torch-export"), model.io
-    records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / "test_000-499.bin.gz").read_bytes()), "uint8")
+    records = np.frombuffer(
+        gzip.decompress((shared_data / "cifar10" / "test_000-499.bin.gz").read_bytes()), "uint8"
+    )
     labels, pixels = np.split(records.reshape(-1, 3073), [1], axis=1)
     labels = labels[:, 0]
-    images = model.wrapper.preprocess({"image": pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)})["image"]
+    images = model.wrapper.preprocess(
+        {"image": pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)}
+    )["image"]
     calibration = [{"image": image[None]} for image in images[-60:]]
-    made = TorchPT2EQuantizer(quantizer=quantizer).compile(source, tmp_path / "made.pt2", lambda: calibration)
+    made = TorchPT2EQuantizer(quantizer=quantizer).compile(
+        source, tmp_path / "made.pt2", lambda: calibration
+    )
     batches = [{"image": part} for part in np.split(images[:400], 4)]
-    exact = np.concatenate([b["scores"] for b in outputs_of(PyTorchRuntime(), source, io, batches)]).argmax(1)
-    found = np.concatenate([b["scores"] for b in outputs_of(PyTorchRuntime(), made, io, batches)]).argmax(1)
+    exact = np.concatenate(
+        [b["scores"] for b in outputs_of(PyTorchRuntime(), source, io, batches)]
+    ).argmax(1)
+    found = np.concatenate(
+        [b["scores"] for b in outputs_of(PyTorchRuntime(), made, io, batches)]
+    ).argmax(1)
     assert np.mean(exact == labels[:400]) > 0.89
     assert np.mean(found == exact) >= 0.95
     assert np.mean(found == labels[:400]) >= np.mean(exact == labels[:400]) - 0.02
@@ -173,7 +209,9 @@ def test_tensors_kept_in_floats_are_not_rounded(tmp_path: Path, quantizer: Any) 
     source = write_torch_network(tmp_path / "network.pt2")
 
     def rounded(**arguments: Any) -> set[str]:
-        made = TorchPT2EQuantizer(quantizer=quantizer, **arguments).compile(source, tmp_path / "m.pt2", lambda: SAMPLES)
+        made = TorchPT2EQuantizer(quantizer=quantizer, **arguments).compile(
+            source, tmp_path / "m.pt2", lambda: SAMPLES
+        )
         nodes = torch.export.load(made.path).graph.nodes
         return {node.args[0].name for node in nodes if ".quantize_per_tensor" in str(node.target)}
 
@@ -181,38 +219,58 @@ def test_tensors_kept_in_floats_are_not_rounded(tmp_path: Path, quantizer: Any) 
     assert "hardtanh_1" in plain
     assert mixed < plain
     assert mixed.isdisjoint(("hardtanh_1", "conv2d_1"))
-    assert rounded(keep_float=("batch_norm_1",)) == mixed  # folded into the convolution that is clipped
-    assert "given_image" in plain - rounded(keep_float=("image",))  # the name of the input in the graph, and outside
-    with pytest.raises(ConfigError, match="'hardtan' is no tensor of the model; near it are 'hardtanh'"):
+    # folded into the convolution that is clipped
+    assert rounded(keep_float=("batch_norm_1",)) == mixed
+    # the name of the input in the graph, and outside
+    assert "given_image" in plain - rounded(keep_float=("image",))
+    with pytest.raises(
+        ConfigError, match="'hardtan' is no tensor of the model; near it are 'hardtanh'"
+    ):
         rounded(keep_float=("hardtan",))
 
 
 def write_uneven_network(folder: Path) -> Artifact:
-    """Write a network one of whose channels is so large that all values of the others round to 0."""
+    """Write a network one of whose channels is so large that all values of the others round to
+    0.
+    """
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
     with torch.no_grad():
         network[0].weight[3] *= 200
         network[0].bias[3] *= 200
         network[2].weight[:, 3] /= 200
-    program = torch.export.export(network, (torch.zeros(2, 6),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    program = torch.export.export(
+        network, (torch.zeros(2, 6),), dynamic_shapes=({0: torch.export.Dim("n")},)
+    )
     torch.export.save(program, folder / "network.pt2")
-    return Artifact.of(folder / "network.pt2", "torch-export", PyTorchRuntime().io_of(folder / "network.pt2"))
+    return Artifact.of(
+        folder / "network.pt2", "torch-export", PyTorchRuntime().io_of(folder / "network.pt2")
+    )
 
 
-def trained(source: Artifact, folder: Path, steps: int, rate: float, quantizer: Any) -> tuple[Artifact, float]:
-    """Return the network in 8 bits after some steps, and its error for samples that it has not seen."""
+def trained(
+    source: Artifact, folder: Path, steps: int, rate: float, quantizer: Any
+) -> tuple[Artifact, float]:
+    """Return the network in 8 bits after some steps, and its error for samples that it has not
+    seen.
+    """
     samples = [random_batch(source.io, 1, seed) for seed in range(256)]
     unseen = [random_batch(source.io, 64, 1000)]
-    compiler = TorchPT2EQuantizer(quantizer=quantizer, fine_tuning_steps=steps, fine_tuning_rate=rate)
+    compiler = TorchPT2EQuantizer(
+        quantizer=quantizer, fine_tuning_steps=steps, fine_tuning_rate=rate
+    )
     made = compiler.compile(source, folder / f"made{steps}.pt2", lambda: samples)
-    found, wanted = (outputs_of(PyTorchRuntime(), each, source.io, unseen)[0] for each in (made, source))
+    found, wanted = (
+        outputs_of(PyTorchRuntime(), each, source.io, unseen)[0] for each in (made, source)
+    )
     return made, float(np.mean([np.square(found[name] - wanted[name]).mean() for name in wanted]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quantizer", ["x86", "xnnpack"])
-def test_training_with_rounded_numbers_restores_what_rounding_loses(tmp_path: Path, quantizer: Any) -> None:
+def test_training_with_rounded_numbers_restores_what_rounding_loses(
+    tmp_path: Path, quantizer: Any
+) -> None:
     if quantizer == "xnnpack":
         needs_executorch()
     source = write_uneven_network(tmp_path)
@@ -236,8 +294,13 @@ def test_training_with_rounded_numbers_does_no_harm(rate: float, tmp_path: Path)
 @pytest.mark.slow
 def test_training_that_only_harms_leaves_the_weights_as_they_were(tmp_path: Path) -> None:
     source = write_uneven_network(tmp_path)
-    states = [torch.export.load(trained(source, tmp_path, steps, 1e4, "x86")[0].path).state_dict for steps in (0, 1)]
-    (plain, tuned) = ({key: value for key, value in state.items() if value.ndim > 1} for state in states)
+    states = [
+        torch.export.load(trained(source, tmp_path, steps, 1e4, "x86")[0].path).state_dict
+        for steps in (0, 1)
+    ]
+    (plain, tuned) = (
+        {key: value for key, value in state.items() if value.ndim > 1} for state in states
+    )
     assert plain
     for one, other in zip(plain.values(), tuned.values(), strict=True):
         assert torch.equal(one, other)

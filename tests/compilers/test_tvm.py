@@ -102,7 +102,9 @@ class TestTuned(TestTVMCompiler):
         return [random_batch(NETWORK_IO, 1, seed) for seed in range(3)]
 
     def test_compiling_anew_to_an_awkward_path_gives_an_equal_model(self) -> None:  # type: ignore[override]
-        pytest.skip("measuring decides which schedules are best, so that two searches may end differently")
+        pytest.skip(
+            "measuring decides which schedules are best, so that two searches may end differently"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +149,9 @@ def test_a_pytorch_program_keeps_its_free_batch(program: Artifact, tmp_path: Pat
 
 @pytest.mark.slow
 def test_another_processor_is_compiled_for_and_told(network: Artifact, tmp_path: Path) -> None:
-    made = TVMCompiler(target="aarch64-linux-gnu", mcpu="cortex-a72").compile(network, tmp_path / "arm.so")
+    made = TVMCompiler(target="aarch64-linux-gnu", mcpu="cortex-a72").compile(
+        network, tmp_path / "arm.so"
+    )
     assert made.target == "aarch64-linux-gnu"
     assert read_sealed(made.path, "tvm").content[18] == 183  # EM_AARCH64
     if read_sealed(made.path, "tvm").notes["machine"] != os_machine():
@@ -164,12 +168,20 @@ def os_machine() -> str:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"tune_trials": 1, "target": "generic"}, "--tune-trials measures on this machine and needs --target native"),
-        ({"tune_seconds": 1, "target": "generic"}, "--tune-seconds measures on this machine and needs --target native"),
+        (
+            {"tune_trials": 1, "target": "generic"},
+            "--tune-trials measures on this machine and needs --target native",
+        ),
+        (
+            {"tune_seconds": 1, "target": "generic"},
+            "--tune-seconds measures on this machine and needs --target native",
+        ),
         ({"mcpu": "cortex-a72"}, "needs a triple as --target"),
     ],
 )
-def test_arguments_that_do_not_go_together_are_refused(arguments: dict[str, Any], told: str) -> None:
+def test_arguments_that_do_not_go_together_are_refused(
+    arguments: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
         TVMCompiler(**arguments)
     assert_one_line(caught.value)
@@ -184,7 +196,9 @@ def test_arguments_that_do_not_go_together_are_refused(arguments: dict[str, Any]
         ({"tune_seconds": 60}, (), "tuned-60s"),
     ],
 )
-def test_what_is_not_tuned_is_marked(arguments: dict[str, Any], marks: tuple[str, ...], variant: str) -> None:
+def test_what_is_not_tuned_is_marked(
+    arguments: dict[str, Any], marks: tuple[str, ...], variant: str
+) -> None:
     assert TVMCompiler(**arguments).handicaps() == marks
     assert TVMCompiler(**arguments).variant() == variant
 
@@ -198,7 +212,10 @@ def test_the_faster_library_is_kept_and_told(
 
     module = "nnpipe.compilers.tvm"
     monkeypatch.setattr(
-        f"{module}.tuned", lambda artifact, batch, module, target, *_: Tuned(tvm.compile(module, target=target), 4.2, 7)
+        f"{module}.tuned",
+        lambda artifact, batch, module, target, *_: Tuned(
+            tvm.compile(module, target=target), 4.2, 7
+        ),
     )
     monkeypatch.setattr(f"{module}.fastest", lambda executables, io: faster)
     made = TVMCompiler(tune_seconds=5, fixed_batch=1).compile(network, tmp_path / "made.so")
@@ -222,7 +239,9 @@ time.sleep(600)
 
 @pytest.fixture
 def endless_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Put in the place of the search one that has started a builder and never ends; return where its number stands."""
+    """Put in the place of the search one that has started a builder and never ends; return where
+    its number stands.
+    """
 
     def planted(then: str = "") -> Path:
         (tmp_path / "endless_search.py").write_text(ENDLESS.format(then=then))
@@ -279,7 +298,8 @@ def test_half_a_record_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_search_ends_when_its_time_is_up(network: Artifact, tmp_path: Path) -> None:
-    made = TVMCompiler(tune_seconds=1, fixed_batch=1).compile(network, tmp_path / "made.so")  # without, it never would
+    # without, it never would
+    made = TVMCompiler(tune_seconds=1, fixed_batch=1).compile(network, tmp_path / "made.so")
     assert read_sealed(made.path, "tvm").notes["schedules"] in ("tuned", "untuned")
 
 
@@ -292,10 +312,16 @@ def test_tuning_asks_for_fixed_shapes(network: Artifact, tmp_path: Path) -> None
 
 def test_an_unknown_operation_is_named(tmp_path: Path) -> None:
     helper = onnx.helper
-    sides = [[helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])] for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Mystery", ["x"], ["y"], domain="acme")], "g", *sides)
+    sides = [
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])] for name in ("x", "y")
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("Mystery", ["x"], ["y"], domain="acme")], "g", *sides
+    )
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)]
-    onnx.save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), str(tmp_path / "m.onnx"))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=opsets, ir_version=9), str(tmp_path / "m.onnx")
+    )
     from nnpipe.formats.onnx import read_onnx
 
     source = Artifact.of(tmp_path / "m.onnx", "onnx", read_onnx(tmp_path / "m.onnx").io())
@@ -308,7 +334,9 @@ def node_model(path: Path, node: Any, inputs: list[Any], outputs: list[Any]) -> 
     from nnpipe.formats.onnx import read_onnx
 
     graph = onnx.helper.make_graph([node], "g", inputs, outputs)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
+    )
     onnx.save_model(model, str(path))
     return Artifact.of(path, "onnx", read_onnx(path).io())
 
@@ -328,7 +356,9 @@ def value(name: str, shape: list[int], dtype: str = "FLOAT") -> Any:
         ),
     ],
 )
-def test_what_tvm_would_compute_wrongly_is_refused(tmp_path: Path, node: Any, outputs: Any, told: str) -> None:
+def test_what_tvm_would_compute_wrongly_is_refused(
+    tmp_path: Path, node: Any, outputs: Any, told: str
+) -> None:
     kind, takes, gives, attributes = node
     source = node_model(
         tmp_path / "m.onnx",
@@ -343,7 +373,9 @@ def test_what_tvm_would_compute_wrongly_is_refused(tmp_path: Path, node: Any, ou
 
 def test_tensors_without_axes_pass(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Add", ["x", "z"], ["y"])
-    source = node_model(tmp_path / "m.onnx", node, [value("x", [2]), value("z", [])], [value("y", [2])])
+    source = node_model(
+        tmp_path / "m.onnx", node, [value("x", [2]), value("z", [])], [value("y", [2])]
+    )
     made = TVMCompiler(target="generic").compile(source, tmp_path / "made.so")
     with TVMRuntime().load(made) as session:
         found = session.infer({"x": np.ones(2, "float32"), "z": np.array(0.5, "float32")})
@@ -354,7 +386,10 @@ def test_tensors_without_axes_pass(tmp_path: Path) -> None:
     ("target", "told"),
     [
         ("llvm -mcpu=core-avx2", "say --mcpu core-avx2 beside the triple"),
-        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72", "say --target aarch64-linux-gnu, --mcpu cortex-a72"),
+        (
+            "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72",
+            "say --target aarch64-linux-gnu, --mcpu cortex-a72",
+        ),
         ("llvm", "say native, generic or a triple"),
     ],
 )

@@ -41,11 +41,23 @@ def function(
 @pytest.mark.parametrize(
     "given",
     [
-        {"whole": np.int64(3)}, {"real": 3}, {"real": np.float32(3)}, {"path": Path("x")}, {"choice": "b"},
-        {"names": ["a", "b"]}, {"names": ()}, {"pair": (3, 4)}, {"table": {"x": 1}}, {"action": print},
-        {"array": np.zeros(3)}, {"anything": object()}, {"once": iter([1, 2])}, {"once": np.arange(3)}, {"later": 7},
+        {"whole": np.int64(3)},
+        {"real": 3},
+        {"real": np.float32(3)},
+        {"path": Path("x")},
+        {"choice": "b"},
+        {"names": ["a", "b"]},
+        {"names": ()},
+        {"pair": (3, 4)},
+        {"table": {"x": 1}},
+        {"action": print},
+        {"array": np.zeros(3)},
+        {"anything": object()},
+        {"once": iter([1, 2])},
+        {"once": np.arange(3)},
+        {"later": 7},
     ],
-)  # fmt: skip
+)
 def test_what_the_signature_names_is_taken(given: dict[str, Any]) -> None:
     function(**given)
 

@@ -21,7 +21,12 @@ def artifact(tmp_path: Path) -> Artifact:
     compiled.write_bytes(b"compiled")
     parent = Artifact.of(source, "keras", IO, frameworks=(("keras", "3"),))
     return Artifact.of(
-        compiled, "onnx", IO, target="cpu", producer={"class": "a.B", "arguments": {"n": 1}}, parent=parent
+        compiled,
+        "onnx",
+        IO,
+        target="cpu",
+        producer={"class": "a.B", "arguments": {"n": 1}},
+        parent=parent,
     )
 
 
@@ -35,7 +40,9 @@ def test_the_origin_can_be_followed_back(artifact: Artifact) -> None:
     assert (parent.format, parent.frameworks, parent.parent) == ("keras", (("keras", "3"),), None)
 
 
-def test_the_origin_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_origin_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, apart = tmp_path / "made", tmp_path / "apart"
     made.mkdir()
     apart.mkdir()
@@ -45,7 +52,9 @@ def test_the_origin_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest
     Path("apart/m.copy").write_bytes(b"linked")
     first = Artifact.of("made/m.step0", "onnx", IO)
     Artifact.of("made/m.bin", "bin", IO, parent=first)
-    Artifact.of("apart/m.copy", "bin", IO, parent=Artifact.of("made/m.bin", "bin", IO, parent=first))
+    Artifact.of(
+        "apart/m.copy", "bin", IO, parent=Artifact.of("made/m.bin", "bin", IO, parent=first)
+    )
     monkeypatch.chdir(apart)
     for path in (Path("m.copy"), made / "m.bin", Path("..", "made", "m.bin")):
         origin = Artifact.read(path).exported
@@ -91,6 +100,8 @@ def test_a_damaged_description_is_named(artifact: Artifact, text: str) -> None:
 def test_each_field_of_the_description_is_needed(artifact: Artifact) -> None:
     whole = json.loads(sidecar_of(artifact.path).read_text())
     for key in set(whole) - {"path"}:
-        sidecar_of(artifact.path).write_text(json.dumps({k: v for k, v in whole.items() if k != key}))
+        sidecar_of(artifact.path).write_text(
+            json.dumps({k: v for k, v in whole.items() if k != key})
+        )
         with pytest.raises(ArtifactError, match="not a model's description"):
             Artifact.read(artifact.path)

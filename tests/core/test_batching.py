@@ -27,9 +27,14 @@ FIXING = [cls for cls in FIXING if issubclass(cls, FixesBatch)]
 
 def test_those_whose_code_depends_on_it_are_fitted() -> None:
     assert {cls.__name__ for cls in FIXING} >= {
-        "IREECompiler", "TVMCompiler", "TorchInductorCompiler", "ExecuTorchCompiler", "ONNXRuntime", "OpenVINORuntime",
+        "IREECompiler",
+        "TVMCompiler",
+        "TorchInductorCompiler",
+        "ExecuTorchCompiler",
+        "ONNXRuntime",
+        "OpenVINORuntime",
         "KerasRuntime",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("cls", FIXING, ids=lambda cls: cls.__name__)
@@ -49,7 +54,8 @@ def test_others_stay_as_they_are() -> None:
 
 def test_only_first_axes_that_are_free_are_fixed() -> None:
     io = IOSpec(
-        (TensorSpec("a", (None, None, 3), "float32"), TensorSpec("b", (5,), "int64")), (TensorSpec("c", (), "float32"),)
+        (TensorSpec("a", (None, None, 3), "float32"), TensorSpec("b", (5,), "int64")),
+        (TensorSpec("c", (), "float32"),),
     )
     assert [spec.shape for spec in with_batch(io, 2)] == [(2, None, 3), (5,), ()]
     assert with_batch(io, None) is io
@@ -73,7 +79,9 @@ def model_file(tmp_path: Path) -> str:
     ],
     ids=["one by one", "in batches", "under load"],
 )
-def test_a_pipeline_tells_its_candidates(more: dict[str, object], size: int, model_file: str) -> None:
+def test_a_pipeline_tells_its_candidates(
+    more: dict[str, object], size: int, model_file: str
+) -> None:
     pipeline = {
         "dataset": {"class": "DigitsDataset"},
         "model": {"class": "ONNXModel", "path": model_file},
@@ -104,7 +112,9 @@ def test_a_sweep_makes_a_model_for_each_size(model_file: str) -> None:
 
 @pytest.fixture
 def detector(tmp_path: Path) -> Artifact:
-    """Two rows a sample in, and as many rows out as are positive: a first axis that is not the batch."""
+    """Two rows a sample in, and as many rows out as are positive: a first axis that is not the
+    batch.
+    """
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     helper, kind = onnx.helper, onnx.TensorProto
     nodes = [
@@ -177,5 +187,7 @@ def test_a_batch_that_a_model_cannot_have_is_refused_with_advice(tmp_path: Path)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "m.onnx"))
     artifact = Artifact.of(tmp_path / "m.onnx", "onnx", read_onnx(tmp_path / "m.onnx").io())
-    with pytest.raises(ArtifactError, match=r"m\.onnx: OpenVINO cannot make it for 2 samples .*--fixed-batch 0"):
+    with pytest.raises(
+        ArtifactError, match=r"m\.onnx: OpenVINO cannot make it for 2 samples .*--fixed-batch 0"
+    ):
         OpenVINORuntime(fixed_batch=2).load(artifact)

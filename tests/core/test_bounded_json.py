@@ -40,7 +40,9 @@ def test_texts_of_any_kind_are_taken_where_they_are_told_to_be() -> None:
         ("{", "line 1 column 2"),
     ],
 )
-def test_what_would_fail_later_is_refused_with_its_cause(tmp_path: Path, text: str, cause: str) -> None:
+def test_what_would_fail_later_is_refused_with_its_cause(
+    tmp_path: Path, text: str, cause: str
+) -> None:
     with pytest.raises(ValueError, match=cause):
         parse_json(text)
     path = tmp_path / "x.json"

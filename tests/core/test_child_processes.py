@@ -12,7 +12,9 @@ import pytest
 
 from nnpipe.core.child_processes import kill_group, signal_name
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="the system has no groups of processes")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "killpg"), reason="the system has no groups of processes"
+)
 
 _FORKS = """
 import os, sys, time
@@ -60,7 +62,9 @@ def test_a_child_dies_with_its_parent_even_if_it_asks_too_late(late):
 
 def test_killing_a_group_kills_what_its_leader_started():
     program = _FORKS.format(before="pass", lives=60)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True) as leader:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True
+    ) as leader:
         assert leader.stdout is not None
         child = int(leader.stdout.readline())
         kill_group(leader)
@@ -87,6 +91,8 @@ if child == 0:
     run_forked(work)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split("\n") == ["worked", str(status), "an exit handler", ""]
     assert ("Traceback" in done.stderr) == (status != 0)

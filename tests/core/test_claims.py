@@ -1,4 +1,6 @@
-"""What conversions claim is kept in order, told from the chain, and refused where it is no claim."""
+"""What conversions claim is kept in order, told from the chain, and refused where it is no
+claim.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,16 @@ def test_what_compilers_declare_are_claims(compiler: type[ModelCompiler]) -> Non
         ("IREECompiler", {}, ("float",)),
     ],
 )
-def test_arguments_decide_what_is_claimed(name: str, arguments: dict[str, object], claims: tuple[Claim, ...]) -> None:
+def test_arguments_decide_what_is_claimed(
+    name: str, arguments: dict[str, object], claims: tuple[Claim, ...]
+) -> None:
     (cls,) = [cls for cls in components(ModelCompiler) if cls.__name__ == name]
     assert cls.from_json(arguments).claims() == claims
 
 
-def _artifact(path: Path, parent: Artifact | None = None, claims: tuple[Claim, ...] = ()) -> Artifact:
+def _artifact(
+    path: Path, parent: Artifact | None = None, claims: tuple[Claim, ...] = ()
+) -> Artifact:
     path.write_bytes(path.name.encode())
     return Artifact.of(path, "onnx", IO, parent=parent, claims=claims)
 
@@ -61,7 +67,8 @@ def test_claims_add_up_along_the_chain_and_survive_on_the_disk(tmp_path: Path) -
     pruned = _artifact(tmp_path / "pruned.onnx", source, ("pruned",))
     small = _artifact(tmp_path / "small.onnx", pruned, ("int8",))
     assert declared_claims(Artifact.read(small.path)) == ("int8", "pruned")
-    assert declared_claims(small, pruned.path) == ("int8",)  # what lies before the source is not this conversion
+    # what lies before the source is not this conversion
+    assert declared_claims(small, pruned.path) == ("int8",)
     assert declared_claims(_artifact(tmp_path / "odd.onnx", source)) is None
 
 

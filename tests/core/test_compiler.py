@@ -55,7 +55,9 @@ def test_samples_that_the_model_does_not_take_are_refused(model: Artifact, tmp_p
 
 
 @pytest.mark.parametrize("calibration", [None, lambda: []])
-def test_missing_samples_are_asked_for(model: Artifact, tmp_path: Path, calibration: Calibration | None) -> None:
+def test_missing_samples_are_asked_for(
+    model: Artifact, tmp_path: Path, calibration: Calibration | None
+) -> None:
     with pytest.raises(ConfigError, match="calibration"):
         Counter().compile(model, tmp_path / "out", calibration)
 
@@ -66,7 +68,9 @@ def test_a_model_file_that_was_replaced_is_refused(model: Artifact, tmp_path: Pa
         Counter().compile(model, tmp_path / "out", lambda: [SAMPLE])
 
 
-def test_another_format_and_a_missing_package_are_named_first(model: Artifact, tmp_path: Path) -> None:
+def test_another_format_and_a_missing_package_are_named_first(
+    model: Artifact, tmp_path: Path
+) -> None:
     foreign = Artifact.of(model.path, "stone", IO)
     with pytest.raises(ConfigError, match=r"Counter reads paper, .*model is stone"):
         Counter().compile(foreign, tmp_path / "out")

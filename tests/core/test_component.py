@@ -63,11 +63,35 @@ def test_defaults_come_from_the_fields() -> None:
 
 def test_the_command_line_gives_typed_values() -> None:
     made = from_command_line(
-        Everything, "--count", "7", "--rate", "2", "--name", "n", "--flag", "--where", "a/b", "--mode", "safe",
-        "--sizes", "1", "2", "3", "--shape", "4", "5",
-    )  # fmt: skip
+        Everything,
+        "--count",
+        "7",
+        "--rate",
+        "2",
+        "--name",
+        "n",
+        "--flag",
+        "--where",
+        "a/b",
+        "--mode",
+        "safe",
+        "--sizes",
+        "1",
+        "2",
+        "3",
+        "--shape",
+        "4",
+        "5",
+    )
     assert made == Everything(
-        count=7, rate=2.0, name="n", flag=True, where=Path("a/b"), mode="safe", sizes=(1, 2, 3), shape=(4, 5)
+        count=7,
+        rate=2.0,
+        name="n",
+        flag=True,
+        where=Path("a/b"),
+        mode="safe",
+        sizes=(1, 2, 3),
+        shape=(4, 5),
     )
 
 
@@ -97,7 +121,10 @@ def test_json_gives_the_same_component_back(**fields: object) -> None:
     [
         ({"count": 0}, r"Everything\.count: 0 is below the minimum 1"),
         ({"count": 11}, r"Everything\.count: 11 is above the maximum 10"),
-        ({"sizes": [2**63]}, r"Everything\.sizes: 9223372036854775808 is not an integer of 64 bits"),
+        (
+            {"sizes": [2**63]},
+            r"Everything\.sizes: 9223372036854775808 is not an integer of 64 bits",
+        ),
         ({"count": "3"}, r"Everything\.count: '3' is not an integer"),
         ({"count": True}, r"Everything\.count: True is not an integer"),
         ({"count": None}, r"Everything\.count: nothing given"),
@@ -142,7 +169,9 @@ def test_help_shows_every_argument_with_its_default() -> None:
 
 
 def test_a_missing_package_says_what_to_install() -> None:
-    with pytest.raises(MissingDependency, match=r"surely_not_installed_anywhere.*pip install 'nnpipe\[needy\]'"):
+    with pytest.raises(
+        MissingDependency, match=r"surely_not_installed_anywhere.*pip install 'nnpipe\[needy\]'"
+    ):
         Needy.check_installed()
 
 

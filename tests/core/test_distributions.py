@@ -34,7 +34,9 @@ def test_quantiles_undo_the_beta_distribution(probability, a, b):
 @pytest.mark.parametrize("freedom", [1, 2.5, 15, 200, 10_000, math.inf])
 @pytest.mark.parametrize("probability", [0.005, 0.3, 0.5, 0.975, 0.9995])
 def test_students_quantiles_are_scipys(probability, freedom):
-    assert student_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-8)
+    assert student_quantile(probability, freedom) == pytest.approx(
+        stats.t.ppf(probability, freedom), rel=1e-8
+    )
 
 
 def test_what_has_no_meaning_is_refused():

@@ -1,4 +1,6 @@
-"""Programs that components run: a missing one is named at once, and tests that need it are skipped for that reason."""
+"""Programs that components run: a missing one is named at once, and tests that need it are
+skipped for that reason.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("component", NEEDY.values(), ids=NEEDY)
-def test_a_missing_compiler_is_named_before_any_work(component: Component, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_named_before_any_work(
+    component: Component, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(type(component), "requires", ())
-    with pytest.raises(MissingTool, match=r"needs a C\+\+ compiler on the PATH .*apt install g\+\+") as caught:
+    with pytest.raises(
+        MissingTool, match=r"needs a C\+\+ compiler on the PATH .*apt install g\+\+"
+    ) as caught:
         component.check_ready()
     assert_one_line(caught.value)
 
@@ -52,7 +58,9 @@ def test_what_needs_none_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_compilers_look_before_they_read_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compilers_look_before_they_read_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     absent = Artifact(tmp_path / "absent.onnx", "onnx", IOSpec((), ()), "0" * 64)
     monkeypatch.setattr(TVMCompiler, "requires", ())
     with pytest.raises(MissingTool):
@@ -60,9 +68,13 @@ def test_compilers_look_before_they_read_the_model(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.usefixtures("bare")
-def test_another_processors_compiler_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_processors_compiler_is_asked_for_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(TVMCompiler, "requires", ())
-    with pytest.raises(MissingTool, match=r"compiler for x86_64-linux-gnu .*: apt install g\+\+-x86-64-linux-gnu"):
+    with pytest.raises(
+        MissingTool, match=r"compiler for x86_64-linux-gnu .*: apt install g\+\+-x86-64-linux-gnu"
+    ):
         TVMCompiler(target="x86_64-linux-gnu").check_ready()
 
 
@@ -71,7 +83,9 @@ def test_the_list_and_the_page_of_a_class_say_so(capsys: pytest.CaptureFixture[s
     assert listing.main(["compilers"]) == 0
     lines = capsys.readouterr().out.splitlines()
     told = {
-        name.rpartition(".")[2]: state for name, state in zip(lines[1::2], lines[2::2], strict=False) if "." in name
+        name.rpartition(".")[2]: state
+        for name, state in zip(lines[1::2], lines[2::2], strict=False)
+        if "." in name
     }
     assert "a C++ compiler (apt install g++" in told["TorchInductorCompiler"]
     assert "a C++ compiler" not in told["ONNXRuntimeOptimizer"]
@@ -117,7 +131,9 @@ def test_tests_are_skipped_only_where_the_program_is_missing(
         (tools / "g++").chmod(0o755)
     monkeypatch.setenv("PATH", str(tools))
     pytester.makepyfile(TESTS)
-    done = pytester.runpytest_subprocess("-p", "nnpipe.testing.pytest_plugin", "-rs", "-p", "no:cacheprovider")
+    done = pytester.runpytest_subprocess(
+        "-p", "nnpipe.testing.pytest_plugin", "-rs", "-p", "no:cacheprovider"
+    )
     done.assert_outcomes(**wanted)
     if not there:
         done.stdout.fnmatch_lines(["*SKIPPED*It needs a C++ compiler on the PATH*"])

@@ -23,7 +23,7 @@ from nnpipe.core.files import (
     sha256_of,
     write_bytes,
     write_text,
-)  # fmt: skip
+)
 
 WRITER = """
 import sys, itertools
@@ -69,7 +69,9 @@ def test_the_temporary_name_keeps_the_suffix_and_folder(tmp_path: Path) -> None:
 def test_kill_9_while_writing_leaves_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     for delay in (0.002, 0.005, 0.01, 0.02, 0.04, 0.08):
-        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE
+        ) as process:
             assert process.stdout is not None
             process.stdout.readline()
             time.sleep(delay)
@@ -82,7 +84,10 @@ def test_kill_9_while_writing_leaves_a_whole_file(tmp_path: Path) -> None:
 
 def test_a_checksum_is_that_of_the_content(tmp_path: Path) -> None:
     write_bytes(tmp_path / "a", b"abc")
-    assert sha256_of(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert (
+        sha256_of(tmp_path / "a")
+        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
 
 
 FOLDER_WRITER = """
@@ -145,7 +150,8 @@ def test_a_folder_is_there_as_a_whole_at_any_moment(tmp_path: Path) -> None:
             assert path.is_dir()
             try:
                 texts = [(path / name).read_text() for name in "ab"]
-            except FileNotFoundError:  # the folder was another one between two names, and the old one is going
+            # the folder was another one between two names, and the old one is going
+            except FileNotFoundError:
                 continue
             seen.add(texts[0])
         writer.send_signal(signal.SIGKILL)
@@ -178,7 +184,9 @@ def test_what_can_be_written_is_let_pass_and_nothing_stays(tmp_path: Path, name:
         ("/dev/null", False, "device"),
     ],
 )
-def test_what_cannot_be_written_is_told_in_one_line(tmp_path: Path, name: str, folder: bool, told: str) -> None:
+def test_what_cannot_be_written_is_told_in_one_line(
+    tmp_path: Path, name: str, folder: bool, told: str
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError) as error:
@@ -218,7 +226,8 @@ def test_what_cannot_be_reserved_is_no_matter() -> None:
     reserve(io.BytesIO(), 1 << 20)
 
 
-# -- what killed processes leave --------------------------------------------------------------------
+# -- what killed processes leave
+# --------------------------------------------------------------------
 
 KILLED = """
 import os, signal, sys
@@ -236,7 +245,13 @@ def test_what_a_killed_process_left_is_removed_before_the_next_work_but_not_what
     tmp_path: Path,
 ) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "a.json"), str(tmp_path / "deeper" / "b")]
+    command = [
+        sys.executable,
+        "-c",
+        KILLED,
+        str(tmp_path / "a.json"),
+        str(tmp_path / "deeper" / "b"),
+    ]
     assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
     assert len(names_in(tmp_path)) == 2
     with replacing(tmp_path / "c.json") as living:
@@ -259,11 +274,14 @@ def test_what_another_machine_writes_stays_for_a_day(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-# -- full disks ---------------------------------------------------------------------------------------
+# -- full disks
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["a.bin", "folder"])
-def test_a_full_disk_is_named_by_the_destination_whatever_a_library_raised(tmp_path: Path, name: str) -> None:
+def test_a_full_disk_is_named_by_the_destination_whatever_a_library_raised(
+    tmp_path: Path, name: str
+) -> None:
     write = replacing_folder if name == "folder" else replacing
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left on device") as caught:
@@ -282,13 +300,20 @@ def write_as_a_library_does(path: Path) -> None:
     raise RuntimeError(said)
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can mount a small disk")
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root can mount a small disk"
+)
 def test_a_disk_that_is_full_is_named_though_the_library_does_not_say_so(tmp_path: Path) -> None:
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)], check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)], check=False
+    )
     if mounted.returncode:
         pytest.skip("this system lets nobody mount a disk")
     try:
-        with pytest.raises(OSError, match="No space left on device") as caught, replacing(tmp_path / "a.bin") as path:
+        with (
+            pytest.raises(OSError, match="No space left on device") as caught,
+            replacing(tmp_path / "a.bin") as path,
+        ):
             write_as_a_library_does(path)
         assert caught.value.filename == str(tmp_path / "a.bin")
         assert names_in(tmp_path) == []

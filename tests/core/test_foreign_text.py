@@ -1,4 +1,6 @@
-"""Foreign text reaches terminals, CSV, HTML, RST and Markdown as something that is shown, and does nothing."""
+"""Foreign text reaches terminals, CSV, HTML, RST and Markdown as something that is shown, and
+does nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.foreign_text import csv_text, harmless, harmless_streams, html_text, lines_of, raw_stream, show_text
+from nnpipe.core.foreign_text import (
+    csv_text,
+    harmless,
+    harmless_streams,
+    html_text,
+    lines_of,
+    raw_stream,
+    show_text,
+)
 from nnpipe.core.messages import one_line
 from nnpipe.report.charts import Bar, Bars
 from nnpipe.report.document import Cell, Document, Paragraph, Plot, Section, Table, Tile, Tiles
@@ -27,18 +37,38 @@ from nnpipe.report.writers.rst import to_rst
 from nnpipe.report.writers.terminal import to_text
 
 HOSTILE = (
-    "\x1b[31m", "\x1b]0;title\x07", "\x9b2J", "\u202egnp.exe", "\u2066", "\u200f", "\ufeff", "\0", "\x7f", "\ud800",
+    "\x1b[31m",
+    "\x1b]0;title\x07",
+    "\x9b2J",
+    "\u202egnp.exe",
+    "\u2066",
+    "\u200f",
+    "\ufeff",
+    "\0",
+    "\x7f",
+    "\ud800",
     "\u2028",
-    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "=HYPERLINK(1)", "+1+cmd|' /C calc'!A0", "@SUM(1)",
-    "\r\n.. raw:: html\n\n   <b>", "\ty", "`x <javascript:1>`_", "](javascript:1)", "postgresql://u:wxyz@h/d",
-)  # fmt: skip
-TEXTS = st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=8)), min_size=1, max_size=4).map("".join)
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "=HYPERLINK(1)",
+    "+1+cmd|' /C calc'!A0",
+    "@SUM(1)",
+    "\r\n.. raw:: html\n\n   <b>",
+    "\ty",
+    "`x <javascript:1>`_",
+    "](javascript:1)",
+    "postgresql://u:wxyz@h/d",
+)
+TEXTS = st.lists(
+    st.one_of(st.sampled_from(HOSTILE), st.text(max_size=8)), min_size=1, max_size=4
+).map("".join)
 
 
 def does_nothing(text: str, kept: str = "\n\t") -> bool:
     """Return whether a text has no character that a terminal obeys, and no password."""
     return "wxyz" not in text and not any(
-        unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in kept + "\u200c\u200d" for c in text
+        unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in kept + "\u200c\u200d"
+        for c in text
     )
 
 
@@ -70,7 +100,9 @@ SINKS: dict[str, Callable[[str], str]] = {
     "an error": lambda text: str(ConfigError(f"{text}: no such node")),
     "a library's message": one_line,
     "a line of a report": clean,
-    "a table in the terminal": lambda text: to_text(Table((text, "b"), ((text, Cell(text, best=True)),))),
+    "a table in the terminal": lambda text: to_text(
+        Table((text, "b"), ((text, Cell(text, best=True)),))
+    ),
     "HTML": html_text,
     "CSV": lambda text: csv_text([text, "b"], [{text: text, "b": text}]),
 }
@@ -108,10 +140,14 @@ def test_html_of_a_text_has_no_element_and_leaves_no_attribute(text: str) -> Non
 
 @given(TEXTS, TEXTS)
 def test_no_cell_of_a_csv_file_is_a_formula(name: str, text: str) -> None:
-    rows = list(csv.reader(io.StringIO(csv_text([name, "n"], [{name: text, "n": -1.5}]), newline="")))
+    rows = list(
+        csv.reader(io.StringIO(csv_text([name, "n"], [{name: text, "n": -1.5}]), newline=""))
+    )
     assert len(rows) == 2
     for cell in (rows[0][0], rows[1][0]):
-        number = re.fullmatch(r"\s*[+-](\d[\d_]*\.?\d*|\.\d+|inf|nan|infinity)(e[+-]?\d+)?\s*", cell, re.IGNORECASE)
+        number = re.fullmatch(
+            r"\s*[+-](\d[\d_]*\.?\d*|\.\d+|inf|nan|infinity)(e[+-]?\d+)?\s*", cell, re.IGNORECASE
+        )
         assert number or not cell.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r"))
     assert rows[1][1] == "-1.5"
 
@@ -122,7 +158,10 @@ def test_no_element_and_no_control_character_reaches_a_report(text: str) -> None
     table = Table((text, "b"), ((text, Cell(text, note=text)),), caption=text)
     blocks = (Paragraph(text, "warning"), Tiles((Tile(text, text, text),)), table, plot)
     document = Document(text, (Section(text, blocks),), text)
-    for written in (to_rst(document, {"times": "img/times.svg"}), to_markdown(document, {"times": "img/times.svg"})):
+    for written in (
+        to_rst(document, {"times": "img/times.svg"}),
+        to_markdown(document, {"times": "img/times.svg"}),
+    ):
         assert does_nothing(written)
         assert not re.search(r"^ *\.\. raw::", written, re.MULTILINE)
         assert not re.search(r"(?<!\\)<(script|img )", written, re.IGNORECASE)
@@ -143,7 +182,14 @@ def test_bars_draw_on_the_stream_beneath(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_name_in_a_command_line_cannot_drive_the_terminal() -> None:
-    for argv in (["\x1b[31mruns"], ["info", "\x1b[31m.onnx"], ["info", "\u202eREADME"], ["runs", "show", "\x9b2J"]):
-        done = subprocess.run([sys.executable, "-m", "nnpipe", *argv], capture_output=True, text=True)
+    for argv in (
+        ["\x1b[31mruns"],
+        ["info", "\x1b[31m.onnx"],
+        ["info", "\u202eREADME"],
+        ["runs", "show", "\x9b2J"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "nnpipe", *argv], capture_output=True, text=True
+        )
         assert done.returncode == 2
         assert does_nothing(done.stdout + done.stderr)

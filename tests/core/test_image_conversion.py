@@ -17,11 +17,15 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (1, 40, 66, 3), dtype=np.uint8
 
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(20, 30), (40, 30), (50, 66), (80, 90)])
-def test_bytes_are_resized_to_the_bytes_of_pillow(size: tuple[int, int], interpolation: str) -> None:
+def test_bytes_are_resized_to_the_bytes_of_pillow(
+    size: tuple[int, int], interpolation: str
+) -> None:
     needs("PIL")
     from PIL import Image
 
-    wanted = Image.fromarray(IMAGE[0]).resize(size[::-1], getattr(Image.Resampling, interpolation.upper()))
+    wanted = Image.fromarray(IMAGE[0]).resize(
+        size[::-1], getattr(Image.Resampling, interpolation.upper())
+    )
     found = resized_bytes(IMAGE, *size, interpolation)  # type: ignore[arg-type]  # parametrised
     np.testing.assert_array_equal(found[0], np.asarray(wanted))
 
@@ -32,7 +36,9 @@ def test_a_letterbox_keeps_the_aspect_ratio_and_fills_the_rest(centred: bool) ->
     assert (place.height, place.width, place.left) == (20, 33, 0)
     assert place.top == (14 if centred else 0)
     found = letterboxed(IMAGE, 48, 33, centred=centred, fill=7)
-    np.testing.assert_array_equal(found[:, place.top : place.top + 20], resized_bytes(IMAGE, 20, 33))
+    np.testing.assert_array_equal(
+        found[:, place.top : place.top + 20], resized_bytes(IMAGE, 20, 33)
+    )
     assert (found[:, place.top + 20 :] == 7).all()
 
 

@@ -17,10 +17,14 @@ NOISE = np.random.default_rng(0).standard_normal((2, 16000)).astype(np.float32)
 
 
 def test_options_are_read_by_the_kinds_of_the_arguments():
-    found = transform_of_words("MFCC", ("num_coefficients=10", "lower-hz=20", "fft_length=none", "normalise=peak"))
+    found = transform_of_words(
+        "MFCC", ("num_coefficients=10", "lower-hz=20", "fft_length=none", "normalise=peak")
+    )
     assert found == MFCC(num_coefficients=10, lower_hz=20.0, normalise="peak")
     # For these arguments, none is a choice, and not the default of the convention.
-    assert transform_of_words("LogMel", ("padding=none", "mel_norm=none")) == LogMel(padding="none", mel_norm="none")
+    assert transform_of_words("LogMel", ("padding=none", "mel_norm=none")) == LogMel(
+        padding="none", mel_norm="none"
+    )
     for options, message in (
         (("num_mels",), "'num_mels' is no option; write NAME=VALUE"),
         (("num_mels=many",), "MFCC.num_mels: .*'many'"),
@@ -42,11 +46,21 @@ def test_a_file_names_a_transform_that_is_installed():
     assert "as they are" not in again.words()
     with pytest.raises(ComponentNotFound):
         transform_from({"class": "os.system", "arguments": {}})
-    assert InputMeaning("x", transform={"class": "acme.Wavelets", "arguments": {}}).words().startswith("Wavelets")
+    assert (
+        InputMeaning("x", transform={"class": "acme.Wavelets", "arguments": {}})
+        .words()
+        .startswith("Wavelets")
+    )
 
 
 @pytest.mark.parametrize(
-    "given", ["MFCC", {"class": "MFCC"}, {"class": 3, "arguments": {}}, {"class": "a", "arguments": {}, "more": 1}]
+    "given",
+    [
+        "MFCC",
+        {"class": "MFCC"},
+        {"class": 3, "arguments": {}},
+        {"class": "a", "arguments": {}, "more": 1},
+    ],
 )
 def test_a_malformed_transform_is_refused(given):
     with pytest.raises(ConfigError, match="transform of 'x' should be a class and arguments"):
@@ -67,7 +81,9 @@ def test_the_transform_comes_before_scaling_and_quantising():
 
 def test_axes_in_another_order_are_refused():
     meaning = InputMeaning("x", transform=LogMel().describe())
-    with pytest.raises(ConfigError, match=r"takes samples of \(40, 49\); logarithm of 40 mel bands .* \(49, 40\)"):
+    with pytest.raises(
+        ConfigError, match=r"takes samples of \(40, 49\); logarithm of 40 mel bands .* \(49, 40\)"
+    ):
         check_samples("model", SOUND, TensorSpec("x", (None, 40, 49), "float32"), meaning)
     check_samples("model", SOUND, TensorSpec("x", (None, 1, 49, 40), "float32"), meaning)
     check_samples("model", SOUND, TensorSpec("x", (None, 1960), "float32"), meaning)

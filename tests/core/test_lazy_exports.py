@@ -44,7 +44,9 @@ def promised(package: str) -> dict[str, str]:
     for node in ast.walk(ast.parse(source_of(package))):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
             homes = ast.literal_eval(node.args[1])
-            return {name: f"nnpipe.{package}.{home}" for home, names in homes.items() for name in names}
+            return {
+                name: f"nnpipe.{package}.{home}" for home, names in homes.items() for name in names
+            }
     raise AssertionError(f"{package} has no lazy names")
 
 
@@ -80,7 +82,11 @@ def test_the_names_of_public_packages_need_no_framework() -> None:
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, *PUBLIC], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script, *PUBLIC],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert not set(HEAVY) & set(json.loads(done.stdout))
 
@@ -90,10 +96,13 @@ def test_a_name_is_imported_when_it_is_used_and_not_before() -> None:
         "import sys, nnpipe.protocols as p\n"
         "assert 'nnpipe.protocols.network' not in sys.modules\n"
         "p.UnixProtocol\n"
-        "assert 'nnpipe.protocols.network' in sys.modules and 'nnpipe.protocols.tls' not in sys.modules\n"
+        "assert 'nnpipe.protocols.network' in sys.modules and 'nnpipe.protocols.tls' not in "
+        "sys.modules\n"
         "assert 'UnixProtocol' in vars(p)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -125,7 +125,9 @@ USES: dict[str, Any] = {
     "save": lambda model, path: model.save(path),
     "export": lambda model, path: model.export(path, "number"),
     "start": lambda model, path: model.start(TrainingOptions()),
-    "train": lambda model, path: model.train(SyntheticVectorsDataset(num_samples=20), TrainingOptions()),
+    "train": lambda model, path: model.train(
+        SyntheticVectorsDataset(num_samples=20), TrainingOptions()
+    ),
     "session": lambda model, path: model.session(),
     "training graph": lambda model, path: model.get_training_graph(),
     "inference graph": lambda model, path: model.get_inference_graph(),

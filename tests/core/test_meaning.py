@@ -1,4 +1,6 @@
-"""What a model means is data: checked at birth, the same after JSON, and bounded where it comes from a stranger."""
+"""What a model means is data: checked at birth, the same after JSON, and bounded where it comes
+from a stranger.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 
 IO = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 2), "float32"),))
 MEANING = Meaning(
-    (InputMeaning("x", "image", sample_range=(0, 16), scale=16, mean=(0.5,), layout="nchw", size=(8, 8)),),
+    (
+        InputMeaning(
+            "x", "image", sample_range=(0, 16), scale=16, mean=(0.5,), layout="nchw", size=(8, 8)
+        ),
+    ),
     (OutputMeaning("y", "logits", ("cat", "dog"), 1),),
 )
 NUMBERS = st.floats(-1e30, 1e30).filter(bool)
@@ -49,21 +55,37 @@ def test_json_changes_nothing(each: InputMeaning) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        [], 7, {"inputs": {}}, {"inputs": [[]]}, {"inputs": [{}]}, {"inputs": [{"name": ""}]},
-        {"inputs": [{"name": "x", "scale": 0}]}, {"inputs": [{"name": "x", "scale": 10**400}]},
-        {"inputs": [{"name": "x", "scale": "255"}]}, {"inputs": [{"name": "x", "mean": ["a"]}]},
-        {"inputs": [{"name": "x", "mean": 3}]}, {"inputs": [{"name": "x", "deviation": [0]}]},
-        {"inputs": [{"name": "x", "layout": "chwn"}]}, {"inputs": [{"name": "x", "layout": []}]},
-        {"inputs": [{"name": "x", "kind": "boxes"}]}, {"inputs": [{"name": "x", "later": 1}]},
-        {"inputs": [{"name": "x", "size": [0, 4]}]}, {"inputs": [{"name": "x", "size": [1.5, 4]}]},
-        {"inputs": [{"name": "x", "shortest_edge": 0}]}, {"inputs": [{"name": "x", "shortest_edge": 1 << 20}]},
-        {"inputs": [{"name": "x", "sample_range": [2, 1]}]}, {"inputs": [{"name": "x"}] * 2},
-        {"inputs": [{"name": str(n)} for n in range(300)]}, {"outputs": [{"name": "y"}]},
+        [],
+        7,
+        {"inputs": {}},
+        {"inputs": [[]]},
+        {"inputs": [{}]},
+        {"inputs": [{"name": ""}]},
+        {"inputs": [{"name": "x", "scale": 0}]},
+        {"inputs": [{"name": "x", "scale": 10**400}]},
+        {"inputs": [{"name": "x", "scale": "255"}]},
+        {"inputs": [{"name": "x", "mean": ["a"]}]},
+        {"inputs": [{"name": "x", "mean": 3}]},
+        {"inputs": [{"name": "x", "deviation": [0]}]},
+        {"inputs": [{"name": "x", "layout": "chwn"}]},
+        {"inputs": [{"name": "x", "layout": []}]},
+        {"inputs": [{"name": "x", "kind": "boxes"}]},
+        {"inputs": [{"name": "x", "later": 1}]},
+        {"inputs": [{"name": "x", "size": [0, 4]}]},
+        {"inputs": [{"name": "x", "size": [1.5, 4]}]},
+        {"inputs": [{"name": "x", "shortest_edge": 0}]},
+        {"inputs": [{"name": "x", "shortest_edge": 1 << 20}]},
+        {"inputs": [{"name": "x", "sample_range": [2, 1]}]},
+        {"inputs": [{"name": "x"}] * 2},
+        {"inputs": [{"name": str(n)} for n in range(300)]},
+        {"outputs": [{"name": "y"}]},
         {"outputs": [{"name": "y", "kind": "scores", "class_names": [1]}]},
         {"outputs": [{"name": "y", "kind": "scores", "class_offset": -1}]},
-        {"code": "x"}, {"code": {"class": 3, "arguments": {}}}, {"code": {"class": "a.B", "arguments": []}},
+        {"code": "x"},
+        {"code": {"class": 3, "arguments": {}}},
+        {"code": {"class": "a.B", "arguments": []}},
     ],
-)  # fmt: skip
+)
 def test_what_is_no_meaning_is_refused_in_one_line(data: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         Meaning.from_json(data)
@@ -77,7 +99,9 @@ def test_what_is_no_meaning_is_refused_in_one_line(data: Any, tmp_path: Path) ->
         Artifact.read(path)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"schema": 1, "parent": ' * 20_000, "[" + "[]," * (1 << 22) + "0]"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"schema": 1, "parent": ' * 20_000, "[" + "[]," * (1 << 22) + "0]"]
+)
 def test_a_description_cannot_exhaust_whoever_reads_it(text: str, tmp_path: Path) -> None:
     path = tmp_path / "m.bin"
     path.write_bytes(b"m")
@@ -113,7 +137,9 @@ class Copier(ModelCompiler):
         return Artifact.of(path, "onnx", artifact.io)
 
 
-def test_every_compiler_carries_it_on_with_the_range_that_it_was_calibrated_on(tmp_path: Path) -> None:
+def test_every_compiler_carries_it_on_with_the_range_that_it_was_calibrated_on(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "m.bin"
     path.write_bytes(b"m")
     source = Artifact.of(path, "onnx", IO, meaning=MEANING)
@@ -128,5 +154,7 @@ def test_every_compiler_carries_it_on_with_the_range_that_it_was_calibrated_on(t
 
 
 def test_differences_are_told_step_by_step() -> None:
-    used = Meaning((InputMeaning("x", "image", scale=255, mean=(0.5,), layout="nchw", size=(8, 8)),))
+    used = Meaning(
+        (InputMeaning("x", "image", scale=255, mean=(0.5,), layout="nchw", size=(8, 8)),)
+    )
     assert differing(MEANING, used) == {"scale": (16.0, 255.0)}

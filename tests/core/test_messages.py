@@ -15,7 +15,9 @@ def test_a_message_is_one_line_and_no_longer_than_asked(text: str, limit: int) -
     assert "  " not in found
 
 
-@pytest.mark.parametrize(("given", "told"), [(KeyError(), "KeyError"), (ValueError(" "), "ValueError"), ("", "str")])
+@pytest.mark.parametrize(
+    ("given", "told"), [(KeyError(), "KeyError"), (ValueError(" "), "ValueError"), ("", "str")]
+)
 def test_what_says_nothing_is_told_by_its_kind(given: object, told: str) -> None:
     assert one_line(given) == told
 

@@ -4,13 +4,15 @@ from nnpipe.core.messages import nearest
 
 
 def test_a_slip_of_the_pen_is_seen() -> None:
-    assert nearest("nnpipe.datasets.digit.DigitsDataset", ["nnpipe.datasets.digits.DigitsDataset", "a.B"]) == (
-        "; did you mean nnpipe.datasets.digits.DigitsDataset?"
-    )
+    assert nearest(
+        "nnpipe.datasets.digit.DigitsDataset", ["nnpipe.datasets.digits.DigitsDataset", "a.B"]
+    ) == ("; did you mean nnpipe.datasets.digits.DigitsDataset?")
 
 
 def test_a_class_that_moved_is_found_by_its_own_name() -> None:
-    assert "new.place.Thing" in nearest("entirely.other.module.path.Thing", ["new.place.Thing", "x.Y"])
+    assert "new.place.Thing" in nearest(
+        "entirely.other.module.path.Thing", ["new.place.Thing", "x.Y"]
+    )
 
 
 def test_nothing_near_gives_nothing() -> None:

@@ -12,10 +12,14 @@ import pytest
 from nnpipe.core.native_output import native_output_held
 
 
-def test_what_is_written_meanwhile_is_held_and_can_be_read(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_written_meanwhile_is_held_and_can_be_read(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with native_output_held() as said:
         os.write(2, b"from C\n")
-        subprocess.run([sys.executable, "-c", "import os; os.write(2, b'from a child')"], check=True)
+        subprocess.run(
+            [sys.executable, "-c", "import os; os.write(2, b'from a child')"], check=True
+        )
         assert said() == "from C\nfrom a child"
         os.write(2, b", and more")
         assert said() == "from C\nfrom a child, and more"
@@ -77,5 +81,7 @@ def test_a_process_without_standard_error_can_hold_it_all_the_same() -> None:
         "    text = said()\n"
         "print('fine' + text)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
+    )
     assert done.stdout == "fine\n"

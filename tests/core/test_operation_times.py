@@ -14,7 +14,10 @@ BATCH = {"x": np.ones((1, 4), np.float32)}
 
 
 def times(wall: float, plain: float) -> OperationTimes:
-    steps = (KernelTime("a", "Conv", np.full(3, 0.7 * wall)), KernelTime("b", "Relu", np.full(3, 0.2 * wall)))
+    steps = (
+        KernelTime("a", "Conv", np.full(3, 0.7 * wall)),
+        KernelTime("b", "Relu", np.full(3, 0.2 * wall)),
+    )
     return OperationTimes(steps, np.full(3, wall), np.full(3, plain))
 
 
@@ -55,5 +58,8 @@ def test_a_session_runs_as_often_without_recording_half_before_and_half_after() 
 def test_a_session_without_times_says_so() -> None:
     assert not FakeSession.offers("profile")
     assert Recorded.offers("profile")
-    with FakeSession() as session, pytest.raises(NotSupported, match="FakeSession gives no times of operations"):
+    with (
+        FakeSession() as session,
+        pytest.raises(NotSupported, match="FakeSession gives no times of operations"),
+    ):
         session.profile(BATCH)

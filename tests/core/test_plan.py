@@ -66,7 +66,10 @@ def test_the_export_asked_for_is_kept() -> None:
 
 
 def test_a_gap_names_both_sides_and_the_bridge() -> None:
-    with pytest.raises(ConfigError, match=r"LiteRT takes tflite, but Model gives keras; put .*\.ToTFLite between them"):
+    with pytest.raises(
+        ConfigError,
+        match=r"LiteRT takes tflite, but Model gives keras; put .*\.ToTFLite between them",
+    ):
         plan(Model, (), LiteRT, known=KNOWN)
 
 
@@ -74,9 +77,14 @@ def test_a_bridge_from_any_of_the_exports_is_named() -> None:
     class Both(ModelWrapper):
         exports = ("onnx", "keras")
 
-    with pytest.raises(ConfigError, match=r"LiteRT takes tflite, but Both gives keras; put .*\.ToTFLite between them"):
+    with pytest.raises(
+        ConfigError,
+        match=r"LiteRT takes tflite, but Both gives keras; put .*\.ToTFLite between them",
+    ):
         plan(Both, (), LiteRT, known=KNOWN)
-    with pytest.raises(ConfigError, match="Both gives onnx or keras; no compiler here leads from onnx or keras to"):
+    with pytest.raises(
+        ConfigError, match="Both gives onnx or keras; no compiler here leads from onnx or keras to"
+    ):
         plan(Both, (), LiteRT, known=(Quantise,))
 
 
@@ -95,7 +103,9 @@ def test_the_furthest_gap_is_reported() -> None:
 
 
 def test_an_export_that_the_model_lacks_is_named() -> None:
-    with pytest.raises(ConfigError, match="Model cannot be exported as pb; it can as keras or onnx"):
+    with pytest.raises(
+        ConfigError, match="Model cannot be exported as pb; it can as keras or onnx"
+    ):
         plan(Model, (), OnnxRuntime, export="pb")
     with pytest.raises(ConfigError, match="Stuck cannot be exported in any format"):
         plan(Stuck, (), OnnxRuntime)

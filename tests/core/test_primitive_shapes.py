@@ -8,16 +8,32 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.primitives import MatrixProduct, convolution, einsum, linear, matrix_product, product
+from nnpipe.core.primitives import (
+    MatrixProduct,
+    convolution,
+    einsum,
+    linear,
+    matrix_product,
+    product,
+)
 
 
 def macs(found: MatrixProduct) -> int:
-    return math.prod(length or -1 for length in (found.batch, found.rows, found.depth, found.columns))
+    return math.prod(
+        length or -1 for length in (found.batch, found.rows, found.depth, found.columns)
+    )
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [((3, 4), (4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((7, 3, 4), (4, 5)), ((4,), (4,))],
+    [
+        ((3, 4), (4, 5)),
+        ((2, 1, 3, 4), (6, 4, 5)),
+        ((4,), (4, 5)),
+        ((3, 4), (4,)),
+        ((7, 3, 4), (4, 5)),
+        ((4,), (4,)),
+    ],
 )
 def test_a_product_sums_over_the_inner_axis_for_each_value_of_numpys_result(
     first: tuple[int, ...], second: tuple[int, ...]
@@ -42,7 +58,9 @@ def test_flipped_matrices_change_places() -> None:
         ("abc,cde->abde", [(2, 3, 4), (4, 5, 6)]),
     ],
 )
-def test_an_einstein_sum_counts_every_combination_of_its_indices(equation: str, shapes: list[tuple[int, ...]]) -> None:
+def test_an_einstein_sum_counts_every_combination_of_its_indices(
+    equation: str, shapes: list[tuple[int, ...]]
+) -> None:
     found = einsum(equation, shapes)
     assert isinstance(found, MatrixProduct)
     result = np.einsum(equation, *(np.zeros(shape) for shape in shapes))
@@ -59,4 +77,7 @@ def test_what_is_not_known_stays_unknown() -> None:
     assert product((0, None)) == 0
     assert linear((None, 6), 4, 6) == MatrixProduct(1, None, 6, 4)
     assert linear((2, 3, 6), 4, 6) == MatrixProduct(1, 6, 6, 4)
-    assert convolution((None, 3, 9, 9), (3, 3), (3, 8), (None, 8, 7, 7), channel_axis=1).positions is None
+    assert (
+        convolution((None, 3, 9, 9), (3, 3), (3, 8), (None, 8, 7, 7), channel_axis=1).positions
+        is None
+    )

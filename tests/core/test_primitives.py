@@ -27,10 +27,15 @@ from nnpipe.core.primitives import (
         (ConvolutionPrimitive(9, (3,), 8, 8, groups=8), "depthwise convolution"),
         (ConvolutionPrimitive(9, (3, 3), 8, 16, groups=2), "convolution"),
         (ConvolutionPrimitive(9, (1, 1), 1, 16), "pointwise convolution"),
-        (ConvolutionPrimitive(9, (2, 2), 8, 8, groups=8, transposed=True), "transposed convolution"),
+        (
+            ConvolutionPrimitive(9, (2, 2), 8, 8, groups=8, transposed=True),
+            "transposed convolution",
+        ),
     ],
 )
-def test_the_kind_of_a_convolution_follows_from_its_groups_and_kernel(primitive: Primitive, kind: str) -> None:
+def test_the_kind_of_a_convolution_follows_from_its_groups_and_kernel(
+    primitive: Primitive, kind: str
+) -> None:
     assert primitive.kind == kind
 
 
@@ -38,7 +43,10 @@ def test_the_kind_of_a_convolution_follows_from_its_groups_and_kernel(primitive:
     ("primitive", "details"),
     [
         (ConvolutionPrimitive(9, (3, 5), 8, 16, strides=(1, 1), dilations=(1, 1)), "3 x 5"),
-        (ConvolutionPrimitive(9, (3, 3), 8, 8, 8, (2, 1), (4, 4)), "3 x 3, stride 2 x 1, dilation 4, 8 groups"),
+        (
+            ConvolutionPrimitive(9, (3, 3), 8, 8, 8, (2, 1), (4, 4)),
+            "3 x 3, stride 2 x 1, dilation 4, 8 groups",
+        ),
         (MatrixProduct(1, 7, 64, None), "7 x 64 x ?"),
         (MatrixProduct(12, 7, 64, 7), "12 of 7 x 64 x 7"),
         (AttentionPrimitive(8, 10, 20, 64, 32), "8 of 10 queries, 20 keys, 64 deep"),

@@ -30,12 +30,18 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     append(path, None, {"loss": math.inf})
     append(path, 1.5, {})
     assert Reader().feed(path.read_bytes()) == [
-        Report(0.25, {"loss": 2.0, "accuracy": 0.5}), Report(None, {"loss": math.inf}), Report(1.0, {}),
-    ]  # fmt: skip
+        Report(0.25, {"loss": 2.0, "accuracy": 0.5}),
+        Report(None, {"loss": math.inf}),
+        Report(1.0, {}),
+    ]
 
 
 @given(
-    st.lists(st.sampled_from([b'{"fraction": 0.5}', b"", b"{", b"\xff", b'{"metrics": {"a": 1}}', b"[[]]", b"9" * 99])),
+    st.lists(
+        st.sampled_from(
+            [b'{"fraction": 0.5}', b"", b"{", b"\xff", b'{"metrics": {"a": 1}}', b"[[]]", b"9" * 99]
+        )
+    ),
     st.lists(st.integers(0, 50)),
 )
 def test_pieces_of_any_size_give_the_same(lines: list[bytes], sizes: list[int]) -> None:
@@ -47,7 +53,9 @@ def test_pieces_of_any_size_give_the_same(lines: list[bytes], sizes: list[int]) 
         begin += size
     assert found == whole.feed(data)
     assert reader.skipped == whole.skipped
-    assert len(found) == sum(line in (b'{"fraction": 0.5}', b'{"metrics": {"a": 1}}') for line in lines)
+    assert len(found) == sum(
+        line in (b'{"fraction": 0.5}', b'{"metrics": {"a": 1}}') for line in lines
+    )
 
 
 @given(st.binary(max_size=300))
@@ -84,14 +92,22 @@ def test_what_is_too_much_is_left_out() -> None:
     assert reader.skipped == 1
 
 
-def test_a_part_of_the_work_is_a_part_of_the_fraction(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_part_of_the_work_is_a_part_of_the_fraction(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     progress = ProgressFile(tmp_path / "told")
     assert list(progress([1, 2], "work")) == [1, 2]
-    second = Renaming(progress.part(1, 4), lambda figures: {f"our {name}": value for name, value in figures.items()})
+    second = Renaming(
+        progress.part(1, 4),
+        lambda figures: {f"our {name}": value for name, value in figures.items()},
+    )
     tell(second, 1, 2, {"loss": 1.0})
     tell(progress, 1, 2, {})
     tell(silent, 1, 2, {})
-    assert Reader().feed((tmp_path / "told").read_bytes()) == [Report(0.375, {"our loss": 1.0}), Report(0.5)]
+    assert Reader().feed((tmp_path / "told").read_bytes()) == [
+        Report(0.375, {"our loss": 1.0}),
+        Report(0.5),
+    ]
     lost = ProgressFile(tmp_path / "nowhere" / "told")
     tell(lost, 1, 2, {})
     tell(lost, 2, 2, {})

@@ -25,7 +25,8 @@ def classified(samples: int, classes: int, first: int = 0) -> Evaluation:
 
 @pytest.mark.parametrize("metric", OF_CLASSES, ids=lambda metric: metric.name)
 @pytest.mark.parametrize(
-    ("samples", "classes", "first"), [(0, 3, 0), (1, 3, 0), (300, 3, 0), (300, 12, 0), (50, 4, 10**6)]
+    ("samples", "classes", "first"),
+    [(0, 3, 0), (1, 3, 0), (300, 3, 0), (300, 12, 0), (50, 4, 10**6)],
 )
 def test_kinds_of_samples_stand_for_their_samples(
     metric: QualityMetric, samples: int, classes: int, first: int
@@ -40,7 +41,9 @@ def test_kinds_of_samples_stand_for_their_samples(
 @pytest.mark.parametrize("metric", OF_CLASSES, ids=lambda metric: metric.name)
 def test_what_samples_contribute_is_the_same_by_kinds(metric: QualityMetric) -> None:
     found = classified(300, 4)
-    by_kind, by_sample = (contributions(each, found) for each in (metric, dataclasses.replace(metric, alike=None)))
+    by_kind, by_sample = (
+        contributions(each, found) for each in (metric, dataclasses.replace(metric, alike=None))
+    )
     np.testing.assert_allclose(by_kind, by_sample, atol=1e-9)
     assert by_kind.mean() == pytest.approx(metric.of(found))
 

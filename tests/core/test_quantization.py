@@ -15,8 +15,36 @@ from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.quantization import dequantize_linear, quantization_parameters, quantize_linear
 
 TYPES = ("int8", "uint8", "int16", "uint16")
-ORDINARY = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 127.5, -128.5, 255.5, 32767.5, 65535.5, 2**23, 2**24 + 2)
-EXTREME = (2**31, -(2**31), 2**32, 1e38, -1e38, 3.4028235e38, 1e-45, -1e-45, 1.1754944e-38, np.inf, -np.inf, np.nan)
+ORDINARY = (
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    127.5,
+    -128.5,
+    255.5,
+    32767.5,
+    65535.5,
+    2**23,
+    2**24 + 2,
+)
+EXTREME = (
+    2**31,
+    -(2**31),
+    2**32,
+    1e38,
+    -1e38,
+    3.4028235e38,
+    1e-45,
+    -1e-45,
+    1.1754944e-38,
+    np.inf,
+    -np.inf,
+    np.nan,
+)
 EDGES = np.array([*ORDINARY, *EXTREME], np.float32)
 LEAST, LARGEST = float(np.finfo(np.float32).smallest_subnormal), float(np.finfo(np.float32).max)
 
@@ -33,7 +61,11 @@ def onnx_operator(name, dtype, axis):
     shape = [] if axis is None else ["channels"]
     model = onnx.helper.make_model(
         onnx.helper.make_graph(
-            [onnx.helper.make_node(name, ["x", "scale", "zero"], ["y"], **({} if axis is None else {"axis": axis}))],
+            [
+                onnx.helper.make_node(
+                    name, ["x", "scale", "zero"], ["y"], **({} if axis is None else {"axis": axis})
+                )
+            ],
             "one",
             [
                 onnx.helper.make_tensor_value_info("x", given_type, None),
@@ -47,7 +79,9 @@ def onnx_operator(name, dtype, axis):
     )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return session, ReferenceEvaluator(model)
 
 
@@ -66,11 +100,15 @@ def by_reference(name, dtype, x, scale, zero, axis=None):
 def assert_same_bits(ours, theirs):
     assert ours.dtype == theirs.dtype
     assert ours.shape == theirs.shape
-    np.testing.assert_array_equal(ours.view(f"u{ours.itemsize}"), theirs.view(f"u{theirs.itemsize}"))
+    np.testing.assert_array_equal(
+        ours.view(f"u{ours.itemsize}"), theirs.view(f"u{theirs.itemsize}")
+    )
 
 
 def numbers(seed, shape, scale):
-    """Floats of every kind: random bit patterns, near and beyond the range, and exact halves of the scale."""
+    """Floats of every kind: random bit patterns, near and beyond the range, and exact halves of
+    the scale.
+    """
     random = np.random.default_rng(seed)
     size = int(np.prod(shape))
     steps = np.broadcast_to(np.asarray(scale, np.float32), shape).reshape(-1)
@@ -80,7 +118,8 @@ def numbers(seed, shape, scale):
                 random.integers(0, 2**32, size, np.uint32).view(np.float32),
                 (random.standard_normal(size) * 100).astype(np.float32) * steps,
                 (random.standard_normal(size) * 50_000).astype(np.float32) * steps,
-                (random.integers(-70_000, 70_000, size) + np.float32(0.5)).astype(np.float32) * steps,
+                (random.integers(-70_000, 70_000, size) + np.float32(0.5)).astype(np.float32)
+                * steps,
                 random.choice(EDGES, size),
                 random.choice(EDGES, size) * steps,
             ]
@@ -98,11 +137,19 @@ seeds = st.integers(0, 2**32 - 1)
 
 def zero_points(dtype):
     limits = np.iinfo(dtype)
-    return st.one_of(st.integers(limits.min, limits.max), st.sampled_from([limits.min, 0, limits.max]))
+    return st.one_of(
+        st.integers(limits.min, limits.max), st.sampled_from([limits.min, 0, limits.max])
+    )
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(data=st.data(), dtype=st.sampled_from(TYPES), seed=seeds, scale=scales, size=st.integers(0, 5000))
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(TYPES),
+    seed=seeds,
+    scale=scales,
+    size=st.integers(0, 5000),
+)
 def test_quantising_a_tensor_equals_onnx_runtime(data, dtype, seed, scale, size):
     zero = data.draw(zero_points(dtype))
     x = numbers(seed, (size,), scale)
@@ -111,8 +158,16 @@ def test_quantising_a_tensor_equals_onnx_runtime(data, dtype, seed, scale, size)
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(data=st.data(), dtype=st.sampled_from(TYPES), seed=seeds, scale=scales, size=st.integers(0, 5000))
-def test_quantising_equals_onnx_reference_wherever_its_int32_can_hold_the_quotient(data, dtype, seed, scale, size):
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(TYPES),
+    seed=seeds,
+    scale=scales,
+    size=st.integers(0, 5000),
+)
+def test_quantising_equals_onnx_reference_wherever_its_int32_can_hold_the_quotient(
+    data, dtype, seed, scale, size
+):
     zero = data.draw(zero_points(dtype))
     x = numbers(seed, (size,), scale)
     with np.errstate(all="ignore"):
@@ -132,17 +187,29 @@ def test_quantising_by_channel_equals_onnx_runtime(data, dtype, seed, shape):
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     channels = shape[axis]
     scale = np.array(data.draw(st.lists(scales, min_size=channels, max_size=channels)), np.float32)
-    zero = np.array(data.draw(st.lists(zero_points(dtype), min_size=channels, max_size=channels)), dtype)
+    zero = np.array(
+        data.draw(st.lists(zero_points(dtype), min_size=channels, max_size=channels)), dtype
+    )
     x = numbers(
-        seed, shape, np.moveaxis(np.broadcast_to(scale, (*shape[:axis], *shape[axis:][1:], channels)), -1, axis)
+        seed,
+        shape,
+        np.moveaxis(np.broadcast_to(scale, (*shape[:axis], *shape[axis:][1:], channels)), -1, axis),
     )
     ours = quantize_linear(x, scale, zero, dtype, axis)
     assert_same_bits(ours, by_onnxruntime("QuantizeLinear", dtype, x, scale, zero, axis))
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(data=st.data(), dtype=st.sampled_from(TYPES), seed=seeds, scale=scales, size=st.integers(0, 5000))
-def test_dequantising_a_tensor_equals_onnx_runtime_and_onnx_reference(data, dtype, seed, scale, size):
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(TYPES),
+    seed=seeds,
+    scale=scales,
+    size=st.integers(0, 5000),
+)
+def test_dequantising_a_tensor_equals_onnx_runtime_and_onnx_reference(
+    data, dtype, seed, scale, size
+):
     zero = data.draw(zero_points(dtype))
     limits = np.iinfo(dtype)
     q = np.random.default_rng(seed).integers(limits.min, limits.max + 1, size).astype(dtype)
@@ -166,14 +233,17 @@ def test_dequantising_by_channel_equals_onnx_runtime(data, dtype, seed, shape):
     scale = np.array(data.draw(st.lists(scales, min_size=channels, max_size=channels)), np.float32)
     zero = np.array(data.draw(st.lists(points, min_size=channels, max_size=channels)), dtype)
     limits = np.iinfo(dtype)
-    q = np.random.default_rng(seed).integers(limits.min, limits.max, shape, endpoint=True, dtype=dtype)
+    q = np.random.default_rng(seed).integers(
+        limits.min, limits.max, shape, endpoint=True, dtype=dtype
+    )
     ours = dequantize_linear(q, scale, zero, axis)
     assert_same_bits(ours, by_onnxruntime("DequantizeLinear", dtype, q, scale, zero, axis))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((300_001,), None), ((3, 200, 300), 0), ((5, 3, 90, 91), 1), ((4000, 33), 1)]
+    ("shape", "axis"),
+    [((300_001,), None), ((3, 200, 300), 0), ((5, 3, 90, 91), 1), ((4000, 33), 1)],
 )
 def test_tensors_larger_than_one_piece_equal_onnx_runtime(dtype, shape, axis):
     random = np.random.default_rng(7)
@@ -193,7 +263,9 @@ def test_every_quantised_value_survives_the_way_there_and_back():
     for dtype in TYPES:
         limits = np.iinfo(dtype)
         q = np.arange(limits.min, limits.max + 1).astype(dtype)
-        np.testing.assert_array_equal(quantize_linear(dequantize_linear(q, 0.037, 5), 0.037, 5, dtype), q)
+        np.testing.assert_array_equal(
+            quantize_linear(dequantize_linear(q, 0.037, 5), 0.037, 5, dtype), q
+        )
 
 
 def test_halves_go_to_the_even_neighbour_before_the_zero_point_is_added():
@@ -208,12 +280,16 @@ def test_infinities_saturate_and_nan_becomes_the_lowest_value(dtype, size):
     limits = np.iinfo(dtype)
     x = np.tile(np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 0.0], np.float32), size)
     low, high = limits.min, limits.max
-    np.testing.assert_array_equal(quantize_linear(x, 0.5, 3, dtype), np.tile([low, high, low, high, low, 3], size))
+    np.testing.assert_array_equal(
+        quantize_linear(x, 0.5, 3, dtype), np.tile([low, high, low, high, low, 3], size)
+    )
 
 
 def test_other_real_types_are_converted_to_float32_first():
     doubles = np.array([0.1, 1e300, -1e300, 0.50000001])
-    np.testing.assert_array_equal(quantize_linear(doubles, 1.0), quantize_linear([0.1, np.inf, -np.inf, 0.5], 1.0))
+    np.testing.assert_array_equal(
+        quantize_linear(doubles, 1.0), quantize_linear([0.1, np.inf, -np.inf, 0.5], 1.0)
+    )
     pixels = np.arange(256, dtype=np.uint8)
     np.testing.assert_array_equal(quantize_linear(pixels, 1.0, -128), np.arange(-128, 128))
     half = np.array([0.5, 1.5, 65504], np.float16)
@@ -236,15 +312,21 @@ def test_any_memory_layout_and_shape_will_do_and_the_input_is_left_alone():
 
 def test_a_vector_of_one_is_a_number_and_one_zero_point_serves_all_channels():
     x = np.random.default_rng(4).standard_normal((2, 3)).astype(np.float32)
-    np.testing.assert_array_equal(quantize_linear(x, [0.1], [4], axis=1), quantize_linear(x, 0.1, 4))
+    np.testing.assert_array_equal(
+        quantize_linear(x, [0.1], [4], axis=1), quantize_linear(x, 0.1, 4)
+    )
     by_channel = quantize_linear(x, [0.1, 0.2, 0.3], 4, axis=1)
-    np.testing.assert_array_equal(by_channel, quantize_linear(x, [0.1, 0.2, 0.3], [4, 4, 4], axis=1))
+    np.testing.assert_array_equal(
+        by_channel, quantize_linear(x, [0.1, 0.2, 0.3], [4, 4, 4], axis=1)
+    )
     shifted = np.add(quantize_linear(x, 0.1), [1, 2, 3])
     np.testing.assert_array_equal(quantize_linear(x, 0.1, [1, 2, 3], axis=1), shifted)
 
 
 def test_a_scale_of_zero_can_be_read_but_not_written_with():
-    np.testing.assert_array_equal(dequantize_linear(np.array([-3, 4], np.int8), [0.0, 0.5], axis=0), [0.0, 2.0])
+    np.testing.assert_array_equal(
+        dequantize_linear(np.array([-3, 4], np.int8), [0.0, 0.5], axis=0), [0.0, 2.0]
+    )
     with pytest.raises(SpecMismatch, match="above zero"):
         quantize_linear([1.0], 0.0)
 
@@ -299,7 +381,9 @@ def test_dequantising_refuses_floats_and_a_zero_point_for_int32():
     dtype=st.sampled_from(TYPES),
     symmetric=st.booleans(),
 )
-def test_parameters_keep_zero_exact_and_every_value_of_the_range_within_one_step(limits, dtype, symmetric):
+def test_parameters_keep_zero_exact_and_every_value_of_the_range_within_one_step(
+    limits, dtype, symmetric
+):
     low, high = limits
     scale, zero = quantization_parameters(low, high, dtype, symmetric)
     assert scale.dtype == np.float32
@@ -323,7 +407,9 @@ def test_parameters_of_known_ranges():
     np.testing.assert_array_equal(zero, [0, 0])
 
 
-@pytest.mark.parametrize(("low", "high"), [(1.0, -1.0), (np.nan, 1.0), (0.0, np.inf), (-1e300, 0.0), ([0, 5], [1, 4])])
+@pytest.mark.parametrize(
+    ("low", "high"), [(1.0, -1.0), (np.nan, 1.0), (0.0, np.inf), (-1e300, 0.0), ([0, 5], [1, 4])]
+)
 def test_a_range_that_is_none_has_no_parameters(low, high):
     with pytest.raises(SpecMismatch, match="low <= high"):
         quantization_parameters(low, high)

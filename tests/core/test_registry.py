@@ -38,12 +38,15 @@ def test_a_short_name_leads_to_the_only_class_that_bears_it() -> None:
     ],
 )
 def test_a_wrong_name_is_answered_with_the_nearest_right_one(wrong: str) -> None:
-    with pytest.raises(ComponentNotFound, match=r"did you mean nnpipe\.runtimes\.onnxruntime\.ONNXRuntime\?"):
+    with pytest.raises(
+        ComponentNotFound, match=r"did you mean nnpipe\.runtimes\.onnxruntime\.ONNXRuntime\?"
+    ):
         find(wrong, Runtime)
 
 
 @pytest.mark.parametrize(
-    "strange", ["", ".", "..", "a..b", ".a", "a.", "nnpipe.", "x y", "nnpipe.core.errors.NNPipeError"]
+    "strange",
+    ["", ".", "..", "a..b", ".a", "a.", "nnpipe.", "x y", "nnpipe.core.errors.NNPipeError"],
 )
 def test_a_strange_name_is_an_error_of_ours(strange: str) -> None:
     with pytest.raises(ComponentNotFound):
@@ -52,15 +55,19 @@ def test_a_strange_name_is_an_error_of_ours(strange: str) -> None:
 
 def test_a_module_that_is_not_found_is_told_with_where_to_put_it() -> None:
     with pytest.raises(
-        ComponentNotFound, match=r"start nnpipe in the folder that holds my_own_things\.py, or name that"
+        ComponentNotFound,
+        match=r"start nnpipe in the folder that holds my_own_things\.py, or name that",
     ):
         find("my_own_things.Data", Dataset)
 
 
-def test_a_class_that_a_module_lacks_is_told_with_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_a_module_lacks_is_told_with_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     text = (
-        "from nnpipe.core.runtime import Runtime\n\n\nclass Own(Runtime):\n    def _load(self, artifact): return None\n"
+        "from nnpipe.core.runtime import Runtime\n\n\nclass Own(Runtime):\n    def _load(self, "
+        "artifact): return None\n"
     )
     (tmp_path / "own_runtimes_here.py").write_text(text, "utf-8")
     importlib.invalidate_caches()
@@ -105,8 +112,12 @@ def test_all_families_together_are_all_components() -> None:
 
 
 @pytest.mark.parametrize("base", [Component, Runtime, Dataset, DigitsDataset, ONNXRuntime])
-def test_only_the_families_in_which_a_class_can_be_are_looked_through(base: type[Component]) -> None:
-    assert FAMILIES.of(base) == [f for f, root in FAMILIES.items() if issubclass(root, base) or issubclass(base, root)]
+def test_only_the_families_in_which_a_class_can_be_are_looked_through(
+    base: type[Component],
+) -> None:
+    assert FAMILIES.of(base) == [
+        f for f, root in FAMILIES.items() if issubclass(root, base) or issubclass(base, root)
+    ]
 
 
 def test_families_are_a_mapping_that_imports_a_base_when_it_is_asked_for() -> None:
@@ -117,12 +128,16 @@ def test_families_are_a_mapping_that_imports_a_base_when_it_is_asked_for() -> No
     with pytest.raises(KeyError):
         FAMILIES["nowhere"]
     script = (
-        "import sys; from nnpipe.core.registry import FAMILIES, find; from nnpipe.core.runtime import Runtime\n"
+        "import sys; from nnpipe.core.registry import FAMILIES, find; from nnpipe.core.runtime "
+        "import Runtime\n"
         "assert 'datasets' in list(FAMILIES)\n"
         "find('nnpipe.testing.fakes.FakeRuntime', Runtime)\n"
-        "print(*(name for name in ('dataset', 'model', 'compiler') if f'nnpipe.core.{name}' in sys.modules))"
+        "print(*(name for name in ('dataset', 'model', 'compiler') if f'nnpipe.core.{name}' in "
+        "sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []
 
 
@@ -132,7 +147,9 @@ def test_every_component_says_what_it_is_and_how_to_get_what_it_needs() -> None:
         assert not cls.requires or cls.install, cls
 
 
-def test_a_plugin_that_is_installed_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_is_installed_meanwhile_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     before = components(Runtime)
     text = (
@@ -143,7 +160,9 @@ def test_a_plugin_that_is_installed_meanwhile_is_found(tmp_path: Path, monkeypat
     (tmp_path / "late_plugin.py").write_text(text, "utf-8")
     installed = tmp_path / "late_plugin-1.0.dist-info"
     installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: late-plugin\nVersion: 1.0\n", "utf-8")
+    (installed / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: late-plugin\nVersion: 1.0\n", "utf-8"
+    )
     (installed / "entry_points.txt").write_text("[nnpipe.plugins]\nlate = late_plugin\n", "utf-8")
     importlib.invalidate_caches()
     late = [cls.dotted_path() for cls in components(Runtime) if cls not in before]
@@ -177,7 +196,9 @@ def test_a_name_that_a_plugin_bears_too_since_is_no_longer_taken(
     (tmp_path / "rival_plugin.py").write_text(text, "utf-8")
     installed = tmp_path / "rival_plugin-1.0.dist-info"
     installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rival-plugin\nVersion: 1.0\n", "utf-8")
+    (installed / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: rival-plugin\nVersion: 1.0\n", "utf-8"
+    )
     (installed / "entry_points.txt").write_text("[nnpipe.plugins]\nrival = rival_plugin\n", "utf-8")
     importlib.invalidate_caches()
     with pytest.raises(ComponentNotFound, match="give the whole path"):
@@ -191,15 +212,21 @@ def test_names_of_before_lead_to_their_classes() -> None:
 
     assert find("TFLiteRuntime", Runtime) is LiteRTRuntime
     assert find("TensorFlowONNXConversion", ONNXConversion) is KerasONNXConversion
-    with pytest.raises(ComponentNotFound, match=r"it is nnpipe\.runtimes\.litert\.LiteRTRuntime here"):
+    with pytest.raises(
+        ComponentNotFound, match=r"it is nnpipe\.runtimes\.litert\.LiteRTRuntime here"
+    ):
         find("nnpipe.runtimes.tflite.TFLiteRuntime", Runtime)
-    with pytest.raises(ComponentNotFound, match=r"it is nnpipe\.onnxconverters\.keras\.KerasONNXConversion here"):
+    with pytest.raises(
+        ComponentNotFound, match=r"it is nnpipe\.onnxconverters\.keras\.KerasONNXConversion here"
+    ):
         find("nnpipe.onnxconverters.tensorflow.TensorFlowONNXConversion", ONNXConversion)
     with pytest.raises(ComponentNotFound, match=r"did you mean nnpipe\.datasets\.pets\.PetDataset"):
         find("nnpipe.datasets.pet_dataset.PetDataset", Dataset)
 
 
-@pytest.mark.parametrize("name", ["ImageNetDataset", "VisualWakeWordsDataset", "kenning.datasets.x.ImageNetDataset"])
+@pytest.mark.parametrize(
+    "name", ["ImageNetDataset", "VisualWakeWordsDataset", "kenning.datasets.x.ImageNetDataset"]
+)
 def test_what_is_done_in_another_way_here_is_answered(name: str) -> None:
     with pytest.raises(
         ComponentNotFound, match=r"is called .* here: use ImageFolderDataset with --dataset-root"

@@ -52,9 +52,13 @@ except Exception as error:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says beforehand")
 def test_a_file_that_would_be_too_large_is_told_with_its_size(tmp_path: Path) -> None:
     answer = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "model.pt")], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", LIMITED, str(tmp_path / "model.pt")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+    )
     assert answer.stdout.startswith("ConfigError ")
     assert "model.pt cannot be written: File too large; 1.0 MB are needed there" in answer.stdout
 
@@ -71,7 +75,9 @@ def test_what_fails_at_the_end_is_kept_elsewhere_and_the_message_says_where(
             raise OSError(28, "No space left on device")
         path.write_text("weights")
 
-    with pytest.raises(ArtifactError, match=r"wanted/model\.pt cannot be written: No space left .*; it is kept as"):
+    with pytest.raises(
+        ArtifactError, match=r"wanted/model\.pt cannot be written: No space left .*; it is kept as"
+    ):
         save(write, wanted)
     (kept,) = other.rglob("model.pt")
     assert kept.read_text() == "weights"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nnpipe.core.secret import HIDDEN, Secret, reveal_variables, shown_command, without_secrets
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-", min_size=1, max_size=12)
-PASSWORDS = st.text(st.characters(exclude_characters="'\"", exclude_categories=("Z", "C")), min_size=1).map(
-    "pW{}pW".format
-)
+PASSWORDS = st.text(
+    st.characters(exclude_characters="'\"", exclude_categories=("Z", "C")), min_size=1
+).map("pW{}pW".format)
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,10 @@ class _Settings:
 def test_a_secret_is_revealed_by_asking_alone() -> None:
     given_ = _Settings("a", Secret("wxyz"), {"KEY": Secret("wxyz")})
     assert "wxyz" not in f"{given_} {given_!r} {asdict(given_)} {given_.token}"
-    assert reveal_variables({"KEY": given_.token, "MODE": "fast"}) == {"KEY": "wxyz", "MODE": "fast"}
+    assert reveal_variables({"KEY": given_.token, "MODE": "fast"}) == {
+        "KEY": "wxyz",
+        "MODE": "fast",
+    }
     with pytest.raises(TypeError):
         json.dumps({"token": given_.token})
     assert given_.token == Secret(Secret("wxyz"))
@@ -35,7 +38,9 @@ def test_a_secret_is_revealed_by_asking_alone() -> None:
 
 
 @given(WORDS, WORDS, PASSWORDS, st.sampled_from(["postgresql", "https", "s3", "ray+http", "ssh"]))
-def test_no_password_of_an_address_is_shown(host: str, user: str, password: str, scheme: str) -> None:
+def test_no_password_of_an_address_is_shown(
+    host: str, user: str, password: str, scheme: str
+) -> None:
     address = f"{scheme}://{user}:{password}@{host}/a"
     shown = without_secrets(f"cannot reach {address}, nor '{address}': refused")
     assert "pW" not in shown
@@ -47,15 +52,24 @@ def test_no_password_of_an_address_is_shown(host: str, user: str, password: str,
 @pytest.mark.parametrize(
     "text",
     [
-        "a plain text", "postgresql://ann@host/runs", "https://host:8265/a?epoch=3&keep=all", "ann@host: a=b", "",
-        "10:30 mail ann@host", "--tokenizer=a.json", "s3://bucket/prefix", "ssh://ann@host:22",
+        "a plain text",
+        "postgresql://ann@host/runs",
+        "https://host:8265/a?epoch=3&keep=all",
+        "ann@host: a=b",
+        "",
+        "10:30 mail ann@host",
+        "--tokenizer=a.json",
+        "s3://bucket/prefix",
+        "ssh://ann@host:22",
     ],
-)  # fmt: skip
+)
 def test_texts_without_a_secret_stay_as_they_are(text: str) -> None:
     assert without_secrets(text) == text
 
 
-@pytest.mark.parametrize("name", ["token", "access_token", "X-Amz-Signature", "X-Amz-Security-Token", "sig", "apiKey"])
+@pytest.mark.parametrize(
+    "name", ["token", "access_token", "X-Amz-Signature", "X-Amz-Security-Token", "sig", "apiKey"]
+)
 def test_no_token_in_a_query_is_shown(name: str) -> None:
     assert without_secrets(f"https://host/a?size=3&{name}=wxyz&b=1 is gone") == (
         f"https://host/a?size=3&{name}={HIDDEN}&b=1 is gone"
@@ -71,13 +85,21 @@ def test_no_token_in_a_query_is_shown(name: str) -> None:
         (["--password", "wxyz", "--epochs", "3"], ["--password", "***", "--epochs", "3"]),
         (["--db-password=wxyz"], ["--db-password=***"]),
         (["--database", "postgresql://u:wxyz@h/d"], ["--database", "postgresql://u:***@h/d"]),
-        (["--token-file", "t.txt", "--num-tokens", "5"], ["--token-file", "t.txt", "--num-tokens", "5"]),
+        (
+            ["--token-file", "t.txt", "--num-tokens", "5"],
+            ["--token-file", "t.txt", "--num-tokens", "5"],
+        ),
     ],
 )
 def test_a_command_line_is_shown_without_its_secrets(words: list[str], shown: list[str]) -> None:
     assert list(shown_command(words, ["--env"])) == shown
 
 
-@pytest.mark.parametrize("word", ["password=Wq7", "sslpassword=Wq7", "password='Wq7 x'", "PASSWORD=Wq7"])
+@pytest.mark.parametrize(
+    "word", ["password=Wq7", "sslpassword=Wq7", "password='Wq7 x'", "PASSWORD=Wq7"]
+)
 def test_no_password_among_words_is_shown_as_postgresql_takes_them(word: str) -> None:
-    assert without_secrets(f"host=db {word} dbname=runs") == f"host=db {word.partition('=')[0]}=*** dbname=runs"
+    assert (
+        without_secrets(f"host=db {word} dbname=runs")
+        == f"host=db {word.partition('=')[0]}=*** dbname=runs"
+    )

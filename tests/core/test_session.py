@@ -12,7 +12,9 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
 class Doubler(InferenceSession):
     def __init__(self) -> None:
-        self.io = IOSpec((TensorSpec("x", (None,), "float32"),), (TensorSpec("y", (None,), "float32"),))
+        self.io = IOSpec(
+            (TensorSpec("x", (None,), "float32"),), (TensorSpec("y", (None,), "float32"),)
+        )
         self.closed = 0
 
     def _put(self, batch: Batch) -> None:

@@ -34,16 +34,20 @@ def specs() -> st.SearchStrategy[TensorSpec]:
 
 
 @given(
-    st.lists(specs(), max_size=4, unique_by=lambda s: s.name), st.lists(specs(), max_size=4, unique_by=lambda s: s.name)
+    st.lists(specs(), max_size=4, unique_by=lambda s: s.name),
+    st.lists(specs(), max_size=4, unique_by=lambda s: s.name),
 )
-def test_json_gives_the_same_specification_back(inputs: list[TensorSpec], outputs: list[TensorSpec]) -> None:
+def test_json_gives_the_same_specification_back(
+    inputs: list[TensorSpec], outputs: list[TensorSpec]
+) -> None:
     io = IOSpec(tuple(inputs), tuple(outputs))
     assert IOSpec.from_json(json.loads(json.dumps(io.to_json()))) == io
 
 
 @given(
     st.recursive(
-        st.none() | st.integers() | st.text() | st.floats(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+        st.none() | st.integers() | st.text() | st.floats(),
+        lambda x: st.lists(x) | st.dictionaries(st.text(), x),
     )
 )
 def test_foreign_json_is_refused_by_the_right_error(data: object) -> None:
@@ -61,7 +65,10 @@ def test_foreign_json_is_refused_by_the_right_error(data: object) -> None:
         (lambda: TensorSpec("x", (1,), "int8", scale=0.0), "above zero"),
         (lambda: TensorSpec("x", (1,), "int8", zero_point=3), "without a scale"),
         (lambda: TensorSpec("x", (2,), "int8", scale=(1.0, 2.0)), "need an axis"),
-        (lambda: TensorSpec("x", (2,), "int8", scale=(1.0, 2.0), zero_point=(1,), axis=0), "as many zero points"),
+        (
+            lambda: TensorSpec("x", (2,), "int8", scale=(1.0, 2.0), zero_point=(1,), axis=0),
+            "as many zero points",
+        ),
     ],
 )
 def test_an_impossible_specification_is_refused_at_birth(build: object, message: str) -> None:

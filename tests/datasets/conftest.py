@@ -66,7 +66,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @dataclass(eq=False)
 class Server(http.server.ThreadingHTTPServer):
-    """Serves ``content`` at every path, well by default, otherwise as ``script`` or ``scripts[path]`` say."""
+    """Serves ``content`` at every path, well by default, otherwise as ``script`` or
+    ``scripts[path]`` say.
+    """
 
     content: bytes
     etag: str | None = '"v1"'
@@ -218,7 +220,14 @@ class misbehave:
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -229,7 +238,9 @@ def new_server() -> Iterator[Callable[..., Server]]:
 
     def start(content: bytes, **settings: object) -> Server:
         server = Server(content, **settings)  # type: ignore[arg-type]
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         servers.append(server)
         return server
 

@@ -22,13 +22,16 @@ from nnpipe.datasets.wav_files import read_wav
 from nnpipe.testing.dataset import DatasetContract
 from nnpipe.transforms import LogMel
 
-# -- series -----------------------------------------------------------------------------------------
+# -- series
+# -----------------------------------------------------------------------------------------
 
 
 def put_points(path: Path, count: int = 30, seed: int = 0) -> np.ndarray:
     path.parent.mkdir(parents=True, exist_ok=True)
     values = np.random.default_rng(seed).standard_normal(count).astype(np.float32)
-    rows = [f"2020-01-01 00:{i:02}:00,{value},{int(20 <= i < 24)}" for i, value in enumerate(values)]
+    rows = [
+        f"2020-01-01 00:{i:02}:00,{value},{int(20 <= i < 24)}" for i, value in enumerate(values)
+    ]
     path.write_text("timestamp,value,label\n" + "\n".join(rows) + "\n", "utf-8")
     return values
 
@@ -48,11 +51,20 @@ def test_a_sample_is_the_rows_up_to_a_point(tmp_path):
     values = put_points(tmp_path / "a.csv")
     dataset = SeriesAnomaliesDataset(dataset_root=tmp_path / "a.csv", window=3)
     inputs, truth = dataset.read(np.array([0, 1, 29]))
-    np.testing.assert_array_equal(inputs["points"][..., 0], values[[[0, 0, 0], [0, 0, 1], [27, 28, 29]]])
-    assert np.flatnonzero(dataset.read(np.arange(30))[1]["window"] == 0).tolist() == [20, 21, 22, 23]
+    np.testing.assert_array_equal(
+        inputs["points"][..., 0], values[[[0, 0, 0], [0, 0, 1], [27, 28, 29]]]
+    )
+    assert np.flatnonzero(dataset.read(np.arange(30))[1]["window"] == 0).tolist() == [
+        20,
+        21,
+        22,
+        23,
+    ]
     assert truth["series"].tolist() == [0, 0, 0]
     np.testing.assert_array_equal(dataset.split("test"), np.arange(30))
-    later = SeriesAnomaliesDataset(dataset_root=tmp_path / "a.csv", test_fraction=0.5, validation_fraction=0.2)
+    later = SeriesAnomaliesDataset(
+        dataset_root=tmp_path / "a.csv", test_fraction=0.5, validation_fraction=0.2
+    )
     assert [len(later.split(name)) for name in SPLITS] == [12, 3, 15]
     assert find("AnomalyDetectionDataset", Dataset) is SeriesAnomaliesDataset
 
@@ -61,11 +73,14 @@ def test_a_sample_is_the_rows_up_to_a_point(tmp_path):
 @pytest.mark.parametrize(
     ("first", "step"),
     [
-        ("2014-04-01 00:00:00", "2014-04-01T00:05:00Z"), ("2014-04-01T02:00:00+02:00", "2014-04-01 00:05"),
-        ("01.04.2014 00:00", "1.4.2014 00:05:00"), ("2014/4/1 00:00", "2014/04/01 00:05:00.000"),
-        ("1396310400", "1396310700"), ("1396310400000", "1396310700000"),
+        ("2014-04-01 00:00:00", "2014-04-01T00:05:00Z"),
+        ("2014-04-01T02:00:00+02:00", "2014-04-01 00:05"),
+        ("01.04.2014 00:00", "1.4.2014 00:05:00"),
+        ("2014/4/1 00:00", "2014/04/01 00:05:00.000"),
+        ("1396310400", "1396310700"),
+        ("1396310400000", "1396310700000"),
     ],
-)  # fmt: skip
+)
 def test_times_are_read_in_many_forms(first, step):
     found = times_of(Path("a.csv"), [first, step])
     assert found.tolist() == [datetime(2014, 4, 1), datetime(2014, 4, 1, 0, 5)]
@@ -92,21 +107,28 @@ def test_nab_s_own_series_are_read(tmp_path):
     folder = next(tmp_path.rglob("realTweets")).parent
     windows = {
         name: spans
-        for name, spans in json.loads((nab / "labels/combined_windows.json").read_text("utf-8")).items()
+        for name, spans in json.loads(
+            (nab / "labels/combined_windows.json").read_text("utf-8")
+        ).items()
         if name.startswith("realTweets/")
     }
     (tmp_path / "windows.json").write_text(json.dumps(windows), "utf-8")
-    dataset = SeriesAnomaliesDataset(dataset_root=folder, windows=tmp_path / "windows.json", window=2)
+    dataset = SeriesAnomaliesDataset(
+        dataset_root=folder, windows=tmp_path / "windows.json", window=2
+    )
     dataset.prepare()
     assert dataset.spec.inputs[0].shape == (None, 2, 1)
     inputs, truth = dataset.read(dataset.split("test"))
     assert len(np.unique(truth["series"])) == len(windows)
-    assert len(np.unique(100 * truth["series"] + truth["window"])) == sum(map(len, windows.values())) + len(windows)
+    assert len(np.unique(100 * truth["series"] + truth["window"])) == sum(
+        map(len, windows.values())
+    ) + len(windows)
     change = np.abs(np.diff(inputs["points"][..., 0], axis=1))[:, 0]
     assert dataset.task.primary.of(dataset.evaluate({"score": change}, truth)) > 0
 
 
-# -- sounds -----------------------------------------------------------------------------------------
+# -- sounds
+# -----------------------------------------------------------------------------------------
 
 
 def put_sounds(root: Path, folders: tuple[str, ...] = ("train", "test")) -> Path:
@@ -125,7 +147,14 @@ def put_sounds(root: Path, folders: tuple[str, ...] = ("train", "test")) -> Path
 
 def sounds(root: Path, **arguments: float) -> AnomalySoundsDataset:
     return AnomalySoundsDataset(
-        **{"dataset_root": root, "sample_rate": 1000, "seconds": 0.5, "section": 96, "hop": 32, "margin": 32}
+        **{
+            "dataset_root": root,
+            "sample_rate": 1000,
+            "seconds": 0.5,
+            "section": 96,
+            "hop": 32,
+            "margin": 32,
+        }
         | arguments
     )
 
@@ -135,7 +164,13 @@ class TestAnomalySounds(DatasetContract):
     def dataset(self, tmp_path):
         root = put_sounds(tmp_path / "root")
         return AnomalySoundsDataset(
-            dataset_root=root, sample_rate=1000, seconds=0.5, section=96, hop=32, margin=32, validation_fraction=0.2
+            dataset_root=root,
+            sample_rate=1000,
+            seconds=0.5,
+            section=96,
+            hop=32,
+            margin=32,
+            validation_fraction=0.2,
         )
 
     def perfect(self, dataset, truth):
@@ -145,7 +180,13 @@ class TestAnomalySounds(DatasetContract):
 def test_sections_give_the_frames_of_the_whole_sound(tmp_path):
     """Sections with a margin are what Librosa's centred frames look at."""
     dataset = sounds(put_sounds(tmp_path))
-    shared = {"convention": "librosa", "sample_rate": 1000, "num_mels": 8, "axes": "time_first", "dynamic_range": 0}
+    shared = {
+        "convention": "librosa",
+        "sample_rate": 1000,
+        "num_mels": 8,
+        "axes": "time_first",
+        "dynamic_range": 0,
+    }
     frames = LogMel(**shared, frame_length=64, frame_step=32)
     parts = LogMel(**shared, frame_length=64, frame_step=32, padding="none")
     first = dataset.files.paths[0]
@@ -163,7 +204,8 @@ def test_clips_stay_together_and_anomalies_are_named(tmp_path):
     truth = dataset.read(dataset.split("test"))[1]
     assert truth["anomalous"].sum() == 2 * dataset.sections
     found = dataset.evaluate(
-        {"score": truth["anomalous"] + np.tile([0, 3], len(truth["clip"]))[: len(truth["clip"])]}, truth
+        {"score": truth["anomalous"] + np.tile([0, 3], len(truth["clip"]))[: len(truth["clip"])]},
+        truth,
     )
     assert dataset.task.primary.of(found) == 1  # the sections' noise is averaged
     with pytest.raises(ConfigError, match="a section"):
@@ -172,16 +214,23 @@ def test_clips_stay_together_and_anomalies_are_named(tmp_path):
         sounds(tmp_path / "nowhere").prepare()
 
 
-# -- pictures ---------------------------------------------------------------------------------------
+# -- pictures
+# ---------------------------------------------------------------------------------------
 
 
 def put_things(root: Path) -> Path:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
-    for part, kinds in {"train": ["good"], "test": ["good", "scratch"], "ground_truth": ["scratch"]}.items():
+    for part, kinds in {
+        "train": ["good"],
+        "test": ["good", "scratch"],
+        "ground_truth": ["scratch"],
+    }.items():
         for number, kind in enumerate(kinds):
             (root / part / kind).mkdir(parents=True)
             for i in range(5):
-                pixels = np.random.default_rng(100 * number + i + len(part)).integers(0, 256, (9, 8, 3), np.uint8)
+                pixels = np.random.default_rng(100 * number + i + len(part)).integers(
+                    0, 256, (9, 8, 3), np.uint8
+                )
                 image.fromarray(pixels).save(root / part / kind / f"{i:03}.png")
     return root
 
@@ -198,7 +247,9 @@ class TestAnomalyFolder(DatasetContract):
 class TestAnomalyFolderWithMasks(DatasetContract):
     @pytest.fixture
     def dataset(self, tmp_path):
-        return AnomalyFolderDataset(dataset_root=put_things(tmp_path / "root"), image_size=(6, 7), judged="pixels")
+        return AnomalyFolderDataset(
+            dataset_root=put_things(tmp_path / "root"), image_size=(6, 7), judged="pixels"
+        )
 
 
 def test_masks_of_defects_are_brought_to_the_images_size(tmp_path):
@@ -220,7 +271,9 @@ def test_masks_of_defects_are_brought_to_the_images_size(tmp_path):
     np.testing.assert_array_equal(truth["mask"][5:], [wanted] * 5)
     assert wanted.sum() == 1
     image.fromarray(mask[:5]).save(folder / "000_mask.bmp")
-    with pytest.raises(DatasetError, match=r"000\.png has 8 x 9 pixels, and its annotations are for 8 x 5"):
+    with pytest.raises(
+        DatasetError, match=r"000\.png has 8 x 9 pixels, and its annotations are for 8 x 5"
+    ):
         dataset.read(tested)
     (folder / "000_mask.bmp").unlink()
     with pytest.raises(DatasetError, match=r"holds no 000_mask\.png, the mask of"):
@@ -243,7 +296,9 @@ def test_made_up_defects_are_in_test_pictures_only():
 
 
 def test_defects_are_in_the_test_split(tmp_path):
-    dataset = AnomalyFolderDataset(dataset_root=put_things(tmp_path), image_size=(6, 7), validation_fraction=0.2)
+    dataset = AnomalyFolderDataset(
+        dataset_root=put_things(tmp_path), image_size=(6, 7), validation_fraction=0.2
+    )
     assert [len(dataset.split(name)) for name in SPLITS] == [4, 1, 10]
     assert dataset.read(dataset.split("test"))[1]["anomalous"].tolist() == [0] * 5 + [1] * 5
     assert not dataset.read(dataset.split("train"))[1]["anomalous"].any()

@@ -42,7 +42,9 @@ def test_an_archive_holds_the_same(tmp_path: Path) -> None:
 
 def test_a_split_of_ones_own_is_kept(tmp_path: Path) -> None:
     split = np.repeat([0, 1, 2], 20)
-    data = write_arrays(tmp_path, {"image": IMAGES}, LABELS, split=split, class_names=("a", "b", "c"))
+    data = write_arrays(
+        tmp_path, {"image": IMAGES}, LABELS, split=split, class_names=("a", "b", "c")
+    )
     assert data.spec.class_names == ("a", "b", "c")
     np.testing.assert_array_equal(data.split("test"), np.arange(40, 60))
     assert not set(data.split("train")) & set(data.split("test"))
@@ -58,11 +60,16 @@ def test_a_split_of_ones_own_is_kept(tmp_path: Path) -> None:
             {"image": IMAGES, "labels": LABELS - 1},
             "'labels' should be class numbers from 0; they are int64, the least -1",
         ),
-        ({"image": IMAGES, "labels": LABELS / 2}, "should be class numbers from 0; they are float64"),
+        (
+            {"image": IMAGES, "labels": LABELS / 2},
+            "should be class numbers from 0; they are float64",
+        ),
         ({"image": IMAGES, "labels": LABELS, "split": LABELS + 1}, "'split' should hold 0"),
     ],
 )
-def test_what_does_not_fit_is_told_in_one_line(tmp_path: Path, arrays: dict[str, np.ndarray], said: str) -> None:
+def test_what_does_not_fit_is_told_in_one_line(
+    tmp_path: Path, arrays: dict[str, np.ndarray], said: str
+) -> None:
     for name, array in arrays.items():
         np.save(tmp_path / f"{name}.npy", array)
     with pytest.raises(DatasetError, match=said) as caught:
@@ -90,7 +97,8 @@ def test_a_header_that_asks_for_more_than_the_file_holds_is_refused(tmp_path: Pa
         ArraysDataset(dataset_root=tmp_path).prepare()
 
 
-# -- any task, tables, raw numbers ------------------------------------------------------------------
+# -- any task, tables, raw numbers
+# ------------------------------------------------------------------
 
 
 def test_the_targets_of_any_task_are_found_by_name(tmp_path: Path) -> None:
@@ -110,9 +118,11 @@ def test_the_targets_of_any_task_are_found_by_name(tmp_path: Path) -> None:
     np.savez(tmp_path / "masks.npz", x=IMAGES, y=IMAGES[..., 0] % 3)
     (tmp_path / "names.txt").write_text("ground\nsky\nsea\n")
     masks = ArraysDataset(
-        dataset_root=tmp_path / "masks.npz", task_name="segmentation", targets=("mask=y",),
+        dataset_root=tmp_path / "masks.npz",
+        task_name="segmentation",
+        targets=("mask=y",),
         class_list=tmp_path / "names.txt",
-    )  # fmt: skip
+    )
     assert masks.spec.targets[0].dtype == "int64"
     assert masks.task.perfect(masks.read(np.array([0]))[1], masks.spec)["mask"].shape == (1, 4, 5)
 
@@ -129,28 +139,41 @@ def test_the_arguments_of_a_task_can_be_given(tmp_path: Path) -> None:
 
 
 def test_targets_of_the_wrong_form_are_told_at_once(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", image=IMAGES, boxes=np.zeros((60, 5)), **{"class": np.zeros((60, 2), int)})
+    np.savez(
+        tmp_path / "a.npz",
+        image=IMAGES,
+        boxes=np.zeros((60, 5)),
+        **{"class": np.zeros((60, 2), int)},
+    )
     for said, options in (
         ("no targets of the task detection: boxes float64", {}),
         (r"needs the target 'class'", {"targets": ("boxes",)}),
-        ("there is no array|no array 'mask', a target of the task segmentation", {"task_name": "segmentation"}),
+        (
+            "there is no array|no array 'mask', a target of the task segmentation",
+            {"task_name": "segmentation"},
+        ),
         ("no array 'boxed', did you mean|no array 'boxed'", {"targets": ("boxes=boxed", "class")}),
     ):
         with pytest.raises(DatasetError, match=said) as caught:
-            ArraysDataset(**{"dataset_root": tmp_path / "a.npz", "task_name": "detection", **options}).prepare()
+            ArraysDataset(
+                **{"dataset_root": tmp_path / "a.npz", "task_name": "detection", **options}
+            ).prepare()
         assert "\n" not in str(caught.value)
 
 
 def table(path: Path, rows: int = 40) -> None:
     lines = [
-        f"{n % 7}.5,{n},{'cat' if n % 2 else 'a dog'},{n / 10},{('train', 'test')[n % 4 == 0]}" for n in range(rows)
+        f"{n % 7}.5,{n},{'cat' if n % 2 else 'a dog'},{n / 10},{('train', 'test')[n % 4 == 0]}"
+        for n in range(rows)
     ]
     path.write_text("width,height,kind,price,split\n" + "\n".join(lines) + "\n")
 
 
 def test_columns_of_a_table_are_inputs_and_targets(tmp_path: Path) -> None:
     table(tmp_path / "a.csv")
-    pets = ArraysDataset(dataset_root=tmp_path / "a.csv", inputs=("width", "height"), targets=("label=kind",))
+    pets = ArraysDataset(
+        dataset_root=tmp_path / "a.csv", inputs=("width", "height"), targets=("label=kind",)
+    )
     assert pets.spec.class_names == ("a dog", "cat")
     assert pets.spec.inputs[0].shape == (None, 2)
     inputs, truth = pets.read(np.array([3]))
@@ -171,13 +194,19 @@ def test_columns_of_a_table_are_inputs_and_targets(tmp_path: Path) -> None:
 def test_raw_numbers_and_labels_in_files_of_their_own(tmp_path: Path) -> None:
     IMAGES.tofile(tmp_path / "images.bin")
     (tmp_path / "classes.txt").write_text("\n".join(["no", "yes", "maybe"][n] for n in LABELS))
-    data = ArraysDataset(dataset_root=tmp_path, arrays=("image=images.bin:uint8:4x5x3", "labels=classes.txt"))
+    data = ArraysDataset(
+        dataset_root=tmp_path, arrays=("image=images.bin:uint8:4x5x3", "labels=classes.txt")
+    )
     assert isinstance(data.samples.inputs["image"], np.memmap)
     inputs, truth = data.read(np.array([59, 0]))
     np.testing.assert_array_equal(inputs["image"], IMAGES[[59, 0]])
     assert [data.spec.class_names[label] for label in truth["label"]] == ["maybe", "no"]
-    short = ArraysDataset(dataset_root=tmp_path, arrays=("image=images.bin:uint8:4x5x7", "labels=classes.txt"))
-    with pytest.raises(DatasetError, match=r"images\.bin has 3,600 bytes, .* 140 each: 100 are left over"):
+    short = ArraysDataset(
+        dataset_root=tmp_path, arrays=("image=images.bin:uint8:4x5x7", "labels=classes.txt")
+    )
+    with pytest.raises(
+        DatasetError, match=r"images\.bin has 3,600 bytes, .* 140 each: 100 are left over"
+    ):
         short.prepare()
 
 
@@ -200,7 +229,9 @@ def test_arrays_of_an_archive_without_compression_are_mapped(tmp_path: Path) -> 
     np.savez_compressed(tmp_path / "b.npz", x=IMAGES, labels=LABELS)
     mapped, loaded = (ArraysDataset(dataset_root=tmp_path / name) for name in ("a.npz", "b.npz"))
     assert isinstance(mapped.samples.inputs["x"], np.memmap)
-    np.testing.assert_array_equal(mapped.read(np.arange(60))[0]["x"], loaded.read(np.arange(60))[0]["x"])
+    np.testing.assert_array_equal(
+        mapped.read(np.arange(60))[0]["x"], loaded.read(np.arange(60))[0]["x"]
+    )
 
 
 def hostile(path: Path, kind: str) -> dict[str, object]:
@@ -231,7 +262,9 @@ def hostile(path: Path, kind: str) -> dict[str, object]:
             zipfile.ZipFile(path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive,
             archive.open("x.npy", "w") as member,
         ):
-            np.lib.format.write_array_header_1_0(member, {"descr": "|u1", "fortran_order": False, "shape": (1 << 29,)})
+            np.lib.format.write_array_header_1_0(
+                member, {"descr": "|u1", "fortran_order": False, "shape": (1 << 29,)}
+            )
             for _ in range(1 << 7):
                 member.write(bytes(1 << 22))
     names = {entry.name for entry in path.iterdir()}
@@ -240,9 +273,20 @@ def hostile(path: Path, kind: str) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "kind",
-    ["line", "second line", "columns", "many short columns", "lying archive", "larger archive", "pickles", "zeros"],
+    [
+        "line",
+        "second line",
+        "columns",
+        "many short columns",
+        "lying archive",
+        "larger archive",
+        "pickles",
+        "zeros",
+    ],
 )
-def test_hostile_files_are_refused_in_one_line_with_little_memory(tmp_path: Path, kind: str) -> None:
+def test_hostile_files_are_refused_in_one_line_with_little_memory(
+    tmp_path: Path, kind: str
+) -> None:
     options = hostile(tmp_path, kind)
     tracemalloc.start()
     with pytest.raises(DatasetError) as caught:

@@ -1,4 +1,6 @@
-"""Pictures with boxes are read from the forms of YOLO, COCO and Pascal VOC, and damaged files are refused in a line."""
+"""Pictures with boxes are read from the forms of YOLO, COCO and Pascal VOC, and damaged files
+are refused in a line.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,12 @@ from nnpipe.testing.dataset import DatasetContract
 # Left, top, width and height in pixels of each picture's boxes, with the class.
 SIZES = [(30, 40), (64, 48), (20, 20), (50, 31), (25, 60)]
 BOXES: list[list[tuple[int, tuple[int, int, int, int]]]] = [
-    [(0, (4, 3, 20, 15)), (1, (10, 12, 10, 6))], [(1, (0, 0, 48, 64))], [], [(0, (5, 10, 20, 30))],
+    [(0, (4, 3, 20, 15)), (1, (10, 12, 10, 6))],
+    [(1, (0, 0, 48, 64))],
+    [],
+    [(0, (5, 10, 20, 30))],
     [(1, (30, 5, 15, 20))],
-]  # fmt: skip
+]
 NAMES = ("cat", "dog")
 
 
@@ -47,12 +52,15 @@ def yolo(root: Path) -> YOLOFolderDataset:
     (root / "labels" / "val").mkdir(parents=True)
     for name, boxes, (height, width) in zip(names, BOXES, SIZES, strict=True):
         lines = [
-            f"{label} {(x + w / 2) / width:.17g} {(y + h / 2) / height:.17g} {w / width:.17g} {h / height:.17g}"
+            f"{label} {(x + w / 2) / width:.17g} {(y + h / 2) / height:.17g} {w / width:.17g} "
+            f"{h / height:.17g}"
             for label, (x, y, w, h) in boxes
         ]
         if lines:
             (root / "labels" / "val" / f"{name}.txt").write_text("\n".join(lines) + "\n")
-    (root / "data.yaml").write_text("path: .\ntrain: images/train\nval: images/val\nnames: {0: cat, 1: dog}\n")
+    (root / "data.yaml").write_text(
+        "path: .\ntrain: images/train\nval: images/val\nnames: {0: cat, 1: dog}\n"
+    )
     return YOLOFolderDataset(dataset_root=root)
 
 
@@ -67,16 +75,23 @@ def coco_content() -> dict[str, Any]:
         ],
         "annotations": [
             {
-                "id": number + 1, "image_id": 100 + picture, "category_id": 90 if label else 7, "bbox": list(box),
-                "area": 0.5 * box[2] * box[3], "iscrowd": int(number == 2), "segmentation": [[1.5, 2, 3, 4, 5, 6]],
+                "id": number + 1,
+                "image_id": 100 + picture,
+                "category_id": 90 if label else 7,
+                "bbox": list(box),
+                "area": 0.5 * box[2] * box[3],
+                "iscrowd": int(number == 2),
+                "segmentation": [[1.5, 2, 3, 4, 5, 6]],
             }
             for number, (picture, label, box) in enumerate(flat)
         ],
         "categories": [{"id": 90, "name": "dog"}, {"id": 7, "name": "cat"}],
-    }  # fmt: skip
+    }
 
 
-def coco(root: Path, change: Callable[[dict[str, Any]], None] = lambda content: None) -> COCODataset:
+def coco(
+    root: Path, change: Callable[[dict[str, Any]], None] = lambda content: None
+) -> COCODataset:
     write_pictures(root / "val2017")
     (root / "annotations").mkdir()
     content = coco_content()
@@ -104,7 +119,11 @@ def voc(root: Path) -> PascalVOCDataset:
 
 class BoxedImagesContract(DatasetContract):
     def perfect(self, dataset: Dataset, truth: Batch) -> Batch:
-        return {"boxes": truth["boxes"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
+        return {
+            "boxes": truth["boxes"],
+            "class": truth["class"],
+            "scores": np.ones(truth["class"].shape),
+        }
 
 
 class TestYOLOFolder(BoxedImagesContract):
@@ -135,8 +154,12 @@ def test_all_forms_say_the_same(make: Callable[[Path], Dataset], tmp_path: Path)
     assert inputs["image"].shape == (5, 64, 60, 3)
     assert not inputs["image"][0, 30:].any()
     for place, boxes in enumerate(BOXES):
-        assert truth["class"][place].tolist() == [label for label, _ in boxes] + [-1] * (2 - len(boxes))
-        np.testing.assert_allclose(truth["boxes"][place, : len(boxes)], np.reshape([box for _, box in boxes], (-1, 4)))
+        assert truth["class"][place].tolist() == [label for label, _ in boxes] + [-1] * (
+            2 - len(boxes)
+        )
+        np.testing.assert_allclose(
+            truth["boxes"][place, : len(boxes)], np.reshape([box for _, box in boxes], (-1, 4))
+        )
     if make is coco:
         assert truth["crowd"].sum() == 1
         assert truth["area"][0, 0] == 150
@@ -154,7 +177,9 @@ def test_folders_of_splits_and_lists_of_pictures_are_read(tmp_path: Path) -> Non
     for root in (one, other):
         shutil.copytree(tmp_path / "usual" / "images" / "val", root / "valid" / "images")
         shutil.copytree(tmp_path / "usual" / "labels" / "val", root / "valid" / "labels")
-    (one / "data.yaml").write_text("train: ../train/images\nval: ../valid/images\nnc: 2\nnames: ['cat', 'dog']\n")
+    (one / "data.yaml").write_text(
+        "train: ../train/images\nval: ../valid/images\nnc: 2\nnames: ['cat', 'dog']\n"
+    )
     listed = sorted((other / "valid" / "images").glob("*"))
     (other / "val.txt").write_text("".join(f"./valid/images/{path.name}\n" for path in listed))
     (other / "data.yaml").write_text("train: train.txt\nval: val.txt\nnames: ['cat', 'dog']\n")
@@ -205,7 +230,9 @@ def test_a_label_file_that_cannot_be_is_refused(line: str, told: str, tmp_path: 
 def test_a_line_that_is_unreasonably_long_is_refused(tmp_path: Path) -> None:
     dataset = yolo(tmp_path)
     (tmp_path / "labels" / "val" / "000.txt").write_text("0" + " 0.5" * 300_000)
-    with pytest.raises(DatasetError, match=r"000\.txt, line 1: it has more than 1,048,576 characters"):
+    with pytest.raises(
+        DatasetError, match=r"000\.txt, line 1: it has more than 1,048,576 characters"
+    ):
         dataset.prepare()
 
 
@@ -234,13 +261,19 @@ def million(content: dict[str, Any]) -> None:
     ("change", "told"),
     [
         (million, "more than 10,000 boxes"),
-        (lambda content: content["images"][0].update(height=31), "30 pixels, and its annotations are for 40 x 31"),
+        (
+            lambda content: content["images"][0].update(height=31),
+            "30 pixels, and its annotations are for 40 x 31",
+        ),
         (lambda content: content["images"][0].update(height=-1), "has the size 40 x -1"),
         (lambda content: content["images"][0].update(height=10**30), "has the size"),
         (lambda content: content["images"][0].update(file_name="../../etc/passwd"), "a file_name"),
         (lambda content: content["images"].append(content["images"][0]), "a number of its own"),
         (lambda content: content["annotations"][0].update(bbox=[1, 2, 3]), "four numbers"),
-        (lambda content: content["annotations"][0].update(bbox=[1, 2, float("nan"), 3]), "NaN is no number"),
+        (
+            lambda content: content["annotations"][0].update(bbox=[1, 2, float("nan"), 3]),
+            "NaN is no number",
+        ),
         (lambda content: content["annotations"][0].update(bbox=[1, 2, -3, 4]), "not negative"),
         (lambda content: content["annotations"][0].update(category_id=8), "no category 8"),
         (lambda content: content.update(categories=[]), "no categories"),
@@ -251,13 +284,24 @@ def test_annotations_that_cannot_be_are_refused(
     change: Callable[[dict[str, Any]], None], told: str, tmp_path: Path
 ) -> None:
     dataset = coco(tmp_path / "data", change)
-    with pytest.raises(DatasetError, match=told) as caught:  # before a picture is opened, if the file alone tells
+    # before a picture is opened, if the file alone tells
+    with pytest.raises(DatasetError, match=told) as caught:
         dataset.read(np.arange(5))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"images": [', '{"images": [1 2]}', '{"images"}', "[" * 100_000, '{"a": ' + "[" * 100_000]
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"images": [',
+        '{"images": [1 2]}',
+        '{"images"}',
+        "[" * 100_000,
+        '{"a": ' + "[" * 100_000,
+    ],
 )
 def test_a_file_that_is_no_such_json_is_refused(text: str, tmp_path: Path) -> None:
     dataset = coco(tmp_path / "data")
@@ -272,7 +316,10 @@ def test_a_file_that_is_no_such_json_is_refused(text: str, tmp_path: Path) -> No
         ('<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', "declares a document type"),
         ("<a>" * 40 + "</a>" * 40, "nested too deeply"),
         ("<annotation>", "no XML that can be read"),
-        ("<annotation><size><width>9</width><height>x</height></size></annotation>", "a number of pixels, not 'x'"),
+        (
+            "<annotation><size><width>9</width><height>x</height></size></annotation>",
+            "a number of pixels, not 'x'",
+        ),
     ],
 )
 def test_xml_that_cannot_be_is_refused(text: str, told: str, tmp_path: Path) -> None:

@@ -26,7 +26,12 @@ for batch in (*TRAIN, TEST):
 
 def official() -> dict[str, bytes]:
     files = {f"data_batch_{number}.bin": batch.tobytes() for number, batch in enumerate(TRAIN, 1)}
-    return {**files, "test_batch.bin": TEST.tobytes(), "batches.meta.txt": b"airplane\n", "readme.html": b"<html>"}
+    return {
+        **files,
+        "test_batch.bin": TEST.tobytes(),
+        "batches.meta.txt": b"airplane\n",
+        "readme.html": b"<html>",
+    }
 
 
 def archive() -> bytes:
@@ -88,7 +93,9 @@ def test_the_archive_is_fetched_once(new_server, tmp_path, monkeypatch):
     data = archive()
     server = new_server(data)
     name = "cifar-10-binary.tar.gz"
-    described = RemoteFile(name, (server.url(f"/{name}"),), hashlib.sha256(data).hexdigest(), len(data))
+    described = RemoteFile(
+        name, (server.url(f"/{name}"),), hashlib.sha256(data).hexdigest(), len(data)
+    )
     monkeypatch.setattr(cifar10, "_ARCHIVE", described)
     for _ in range(2):
         check_content(CIFAR10Dataset(dataset_root=tmp_path, download_dataset=True))
@@ -114,7 +121,11 @@ def test_without_training_batches_all_is_test(root):
     [
         ("data_batch_3.bin", bytes(3072), "its length of 3072 bytes is no multiple of 3073"),
         ("data_batch_3.bin", b"", "its length of 0 bytes"),
-        ("test_batch.bin", bytes(3073) + b"\x0a" + bytes(3072), "record 1 has the label 10, not 0 to 9"),
+        (
+            "test_batch.bin",
+            bytes(3073) + b"\x0a" + bytes(3072),
+            "record 1 has the label 10, not 0 to 9",
+        ),
         ("train.bin.gz", b"no gzip", "Not a gzipped file"),
         ("train.bin.gz", gzip.compress(bytes(3073), mtime=0)[:-1], "ended before"),
     ],
@@ -134,11 +145,21 @@ def test_a_damaged_archive_is_named(tmp_path):
 
 
 def test_a_part_of_the_real_cifar10_is_read(shared_data):
-    dataset = CIFAR10Dataset(dataset_root=shared_data / "cifar10", download_dataset=True)  # needs no network
+    # needs no network
+    dataset = CIFAR10Dataset(dataset_root=shared_data / "cifar10", download_dataset=True)
     dataset.prepare()
-    assert [len(dataset.split(name)) for name in ("train", "validation", "test")] == [3600, 400, 500]
+    assert [len(dataset.split(name)) for name in ("train", "validation", "test")] == [
+        3600,
+        400,
+        500,
+    ]
     labels = dataset.read(dataset.split("test")[:10])[1]["label"]
-    assert [dataset.spec.class_names[label] for label in labels[:4]] == ["cat", "ship", "ship", "airplane"]
+    assert [dataset.spec.class_names[label] for label in labels[:4]] == [
+        "cat",
+        "ship",
+        "ship",
+        "airplane",
+    ]
     # A truck is not blue: were the planes mixed up, these means would be too.
     means = dataset.read(np.arange(4500))[0]["image"].mean(axis=(0, 1, 2))
     assert np.allclose(means, [125.3, 123.0, 113.9], atol=2.5)

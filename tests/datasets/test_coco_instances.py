@@ -47,15 +47,21 @@ def content() -> dict[str, Any]:
         "categories": [{"id": 90, "name": "dog"}, {"id": 7, "name": "cat"}],
         "annotations": [
             {
-                "id": number, "image_id": 7 * picture, "category_id": 90 if number else 7, "segmentation": mask,
-                "iscrowd": int(number == 3), **({"area": 80.5} if number == 1 else {}),
+                "id": number,
+                "image_id": 7 * picture,
+                "category_id": 90 if number else 7,
+                "segmentation": mask,
+                "iscrowd": int(number == 3),
+                **({"area": 80.5} if number == 1 else {}),
             }
             for number, (picture, mask) in enumerate(masks)
         ],
-    }  # fmt: skip
+    }
 
 
-def coco(root: Path, change: Callable[[dict[str, Any]], object] = lambda stated: None) -> COCOInstancesDataset:
+def coco(
+    root: Path, change: Callable[[dict[str, Any]], object] = lambda stated: None
+) -> COCOInstancesDataset:
     needs("PIL", "pycocotools")
     from PIL import Image
 
@@ -116,22 +122,37 @@ def mask_of(stated: dict[str, Any], number: int, **parts: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda c: c["annotations"][0].update(segmentation=[[1, 2, 3, 4]]), "at least three points"),
+        (
+            lambda c: c["annotations"][0].update(segmentation=[[1, 2, 3, 4]]),
+            "at least three points",
+        ),
         (lambda c: c["annotations"][0].update(segmentation=[[1, 2, 3, 4, 5, 6, 7]]), "x and y"),
         (lambda c: c["annotations"][0].update(segmentation=[]), "has no mask"),
         (lambda c: c["annotations"][0].update(segmentation=[["1"] * 6]), "numbers of pixels"),
         (lambda c: c["annotations"][0].update(segmentation=[[1e30] * 6]), "numbers of pixels"),
         (lambda c: c["annotations"][0].update(segmentation=[[10**400] * 6]), "numbers of pixels"),
         (lambda c: c["annotations"][0].update(segmentation=[[1] * 6] * 10_001), "10,001 polygons"),
-        (lambda c: c["annotations"][0].update(segmentation=[[1] * 2_000_000]), "more than 524,288 points"),
-        (lambda c: c["annotations"][0].update(segmentation=[[1] * 20_000_000]), "unreasonably large"),
+        (
+            lambda c: c["annotations"][0].update(segmentation=[[1] * 2_000_000]),
+            "more than 524,288 points",
+        ),
+        (
+            lambda c: c["annotations"][0].update(segmentation=[[1] * 20_000_000]),
+            "unreasonably large",
+        ),
         (lambda c: c.update(annotations=c["annotations"][:1] * 10_001), "more than 10,000 masks"),
-        (lambda c: mask_of(c, 3, counts=[1, 2]), "add up to 3 pixels, and its size of 18 x 24 has 432"),
+        (
+            lambda c: mask_of(c, 3, counts=[1, 2]),
+            "add up to 3 pixels, and its size of 18 x 24 has 432",
+        ),
         (lambda c: mask_of(c, 3, counts=[440, -8]), "whole numbers from 0"),
         (lambda c: mask_of(c, 3, counts=[1.5]), "whole numbers from 0"),
         (lambda c: mask_of(c, 3, counts=[10**30]), "whole numbers from 0"),
         (lambda c: mask_of(c, 3, counts=[0] * 1_100_000), "more than 1,048,576 run lengths"),
-        (lambda c: mask_of(c, 3, counts=[400], size=[20, 20]), "for 20 x 20 pixels, and image 7 has 18 x 24"),
+        (
+            lambda c: mask_of(c, 3, counts=[400], size=[20, 20]),
+            "for 20 x 20 pixels, and image 7 has 18 x 24",
+        ),
         (lambda c: mask_of(c, 3, size=[24]), "height and width"),
         (lambda c: mask_of(c, 2, counts="5P"), "ends within a number"),
         (lambda c: mask_of(c, 2, counts="5£"), "characters"),
@@ -141,7 +162,7 @@ def mask_of(stated: dict[str, Any], number: int, **parts: Any) -> None:
         (lambda c: c["annotations"][0].update(category_id=6), "no category 6"),
         (lambda c: c["images"][0].update(width=1 << 20), "has the size"),
     ],
-)  # fmt: skip
+)
 def test_content_that_cannot_be_is_refused(
     change: Callable[[dict[str, Any]], object], told: str, tmp_path: Path
 ) -> None:

@@ -1,4 +1,6 @@
-"""Boxes that a detector found elsewhere are read from COCO's results, and judged against COCO's and YOLO's truth."""
+"""Boxes that a detector found elsewhere are read from COCO's results, and judged against COCO's
+and YOLO's truth.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,49 @@ from nnpipe.scenarios.judge import main as judge
 from nnpipe.testing.dataset import DatasetContract
 
 COCOS_FIGURES = (
-    0.21092, 0.38131, 0.21068, 0.04517, 0.13903, 0.37253, 0.18672, 0.24936, 0.25357, 0.04595, 0.17135, 0.42656,
-)  # fmt: skip
+    0.21092,
+    0.38131,
+    0.21068,
+    0.04517,
+    0.13903,
+    0.37253,
+    0.18672,
+    0.24936,
+    0.25357,
+    0.04595,
+    0.17135,
+    0.42656,
+)
 """pycocotools' figures for the stored boxes (EXPECTED.md of the shared data)."""
 
 TRUTH = {
     "categories": [{"id": 18, "name": "dog"}, {"id": 3, "name": "car"}],
     "images": [{"id": n, "file_name": f"{n}.jpg", "height": 100, "width": 200} for n in (7, 139)],
     "annotations": [
-        {"id": 1, "image_id": 139, "category_id": 18, "bbox": [10, 10, 50, 40], "area": 1500, "iscrowd": 0},
-        {"id": 2, "image_id": 139, "category_id": 3, "bbox": [0, 0, 30, 20], "area": 600, "iscrowd": 1},
-        {"id": 3, "image_id": 7, "category_id": 3, "bbox": [5, 5, 20, 20], "area": 400, "iscrowd": 0},
+        {
+            "id": 1,
+            "image_id": 139,
+            "category_id": 18,
+            "bbox": [10, 10, 50, 40],
+            "area": 1500,
+            "iscrowd": 0,
+        },
+        {
+            "id": 2,
+            "image_id": 139,
+            "category_id": 3,
+            "bbox": [0, 0, 30, 20],
+            "area": 600,
+            "iscrowd": 1,
+        },
+        {
+            "id": 3,
+            "image_id": 7,
+            "category_id": 3,
+            "bbox": [5, 5, 20, 20],
+            "area": 400,
+            "iscrowd": 0,
+        },
     ],
 }
 FOUND = [
@@ -54,7 +88,9 @@ class TestCOCOResults(DatasetContract):
         return dataset.task.perfect(truth, dataset.spec)
 
 
-def test_images_and_categories_are_known_by_the_numbers_of_the_file_and_pictures_are_not_needed(tmp_path) -> None:
+def test_images_and_categories_are_known_by_the_numbers_of_the_file_and_pictures_are_not_needed(
+    tmp_path,
+) -> None:
     found, truth = written(tmp_path).read(np.arange(2))
     assert found["found_class"].tolist() == [[0, -1], [1, 0]]
     assert found["scores"].tolist() == [[0.8, 0], [0.9, 0.7]]
@@ -89,7 +125,18 @@ def test_the_command_gives_the_twelve_figures_of_stored_boxes(tmp_path, capsys) 
     stored, folder = shared_data("vectors/coco_val64_fastestdet.json.gz"), shared_data("coco_val64")
     out = tmp_path / "judged.json"
     assert (
-        judge(["COCOResultsDataset", "--dataset-root", str(stored), "--truth", str(folder), "--output", str(out)]) == 0
+        judge(
+            [
+                "COCOResultsDataset",
+                "--dataset-root",
+                str(stored),
+                "--truth",
+                str(folder),
+                "--output",
+                str(out),
+            ]
+        )
+        == 0
     )
     metrics = json.loads(out.read_text())["metrics"]
     assert [round(known["value"], 5) for known in metrics.values()] == list(COCOS_FIGURES)
@@ -101,4 +148,6 @@ def test_the_command_gives_the_twelve_figures_of_stored_boxes(tmp_path, capsys) 
     (tmp_path / "named.json").write_text(json.dumps(named))
     data = COCOResultsDataset(dataset_root=tmp_path / "named.json", truth=folder)
     other = COCOResultsDataset(dataset_root=stored, truth=folder)
-    np.testing.assert_array_equal(data.samples.inputs["found_boxes"], other.samples.inputs["found_boxes"])
+    np.testing.assert_array_equal(
+        data.samples.inputs["found_boxes"], other.samples.inputs["found_boxes"]
+    )

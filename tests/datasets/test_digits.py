@@ -18,7 +18,9 @@ class TestDigitsDataset(DatasetContract):
 
 
 def test_they_are_those_of_scikit_learn():
-    published = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed").load_digits()
+    published = pytest.importorskip(
+        "sklearn.datasets", reason="scikit-learn is not installed"
+    ).load_digits()
     inputs, truth = DigitsDataset().read(np.arange(1797))
     assert inputs["image"].dtype == np.uint8
     np.testing.assert_array_equal(inputs["image"][..., 0], published.images)

@@ -28,8 +28,12 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def remote(*urls: str, content: bytes = CONTENT, size: int | None = -1, **settings: Any) -> RemoteFile:
-    return RemoteFile("data.bin", urls, sha256(content), len(content) if size == -1 else size, **settings)
+def remote(
+    *urls: str, content: bytes = CONTENT, size: int | None = -1, **settings: Any
+) -> RemoteFile:
+    return RemoteFile(
+        "data.bin", urls, sha256(content), len(content) if size == -1 else size, **settings
+    )
 
 
 class Pauses(list[float]):
@@ -40,7 +44,11 @@ class Pauses(list[float]):
 
 
 def get(file: RemoteFile, folder: Path, **settings: Any) -> Path:
-    return fetch(file, folder, **{"timeout": 5.0, "progress": False, "sleep": Pauses(), "seed": 0, **settings})
+    return fetch(
+        file,
+        folder,
+        **{"timeout": 5.0, "progress": False, "sleep": Pauses(), "seed": 0, **settings},
+    )
 
 
 def hidden(folder: Path) -> set[str]:
@@ -76,7 +84,9 @@ def test_a_checked_file_is_not_read_again_until_it_changes(tmp_path, monkeypatch
     path.write_bytes(CONTENT)
     get(remote(NOWHERE), tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("nnpipe.datasets._download.sha256_of", lambda _: pytest.fail("was read again"))
+        patch.setattr(
+            "nnpipe.datasets._download.sha256_of", lambda _: pytest.fail("was read again")
+        )
         get(remote(NOWHERE), tmp_path)
     changed = bytearray(CONTENT)
     changed[1000] ^= 1
@@ -147,7 +157,9 @@ def test_a_users_file_that_appears_during_the_download_is_not_replaced(new_serve
 def test_a_gzip_file_packed_otherwise_is_accepted_on_its_content(tmp_path):
     mine = gzip.compress(CONTENT, 1, mtime=1)
     (tmp_path / "data.bin").write_bytes(mine)
-    published = remote(NOWHERE, content=gzip.compress(CONTENT, 9, mtime=2), content_sha256=sha256(CONTENT))
+    published = remote(
+        NOWHERE, content=gzip.compress(CONTENT, 9, mtime=2), content_sha256=sha256(CONTENT)
+    )
     assert get(published, tmp_path).read_bytes() == mine
     (tmp_path / "data.bin").write_bytes(mine[:-9])
     with pytest.raises(DatasetError, match="is not the published"):
@@ -216,9 +228,15 @@ def test_a_description_that_cannot_be_right_is_refused(values):
 
 
 def test_a_broken_off_download_is_resumed_where_it_ended(new_server, misbehaving, tmp_path):
-    server = new_server(CONTENT, script=[misbehaving.break_after(100_000), misbehaving.break_after(50_000)])
+    server = new_server(
+        CONTENT, script=[misbehaving.break_after(100_000), misbehaving.break_after(50_000)]
+    )
     assert get(remote(server.url()), tmp_path).read_bytes() == CONTENT
-    assert [seen.headers.get("Range") for seen in server.seen] == [None, "bytes=100000-", "bytes=150000-"]
+    assert [seen.headers.get("Range") for seen in server.seen] == [
+        None,
+        "bytes=100000-",
+        "bytes=150000-",
+    ]
     assert [seen.headers.get("If-Range") for seen in server.seen] == [None, '"v1"', '"v1"']
     assert server.bytes_sent == len(CONTENT)
 
@@ -235,9 +253,17 @@ def test_the_next_run_resumes_what_the_last_one_left(new_server, misbehaving, tm
     assert hidden(tmp_path) == set()
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(cuts=st.lists(st.integers(0, len(CONTENT)), max_size=6), known=st.booleans(), etag=st.booleans())
-def test_any_cut_points_give_the_same_bytes(new_server, misbehaving, tmp_path_factory, cuts, known, etag):
+@settings(
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    cuts=st.lists(st.integers(0, len(CONTENT)), max_size=6), known=st.booleans(), etag=st.booleans()
+)
+def test_any_cut_points_give_the_same_bytes(
+    new_server, misbehaving, tmp_path_factory, cuts, known, etag
+):
     server = new_server(
         CONTENT,
         etag='"v1"' if etag else None,
@@ -274,7 +300,9 @@ def test_a_weak_etag_is_not_sent_back(new_server, misbehaving, tmp_path):
 
 
 def test_a_server_that_ignores_the_range_makes_it_begin_again(new_server, misbehaving, tmp_path):
-    server = new_server(CONTENT, script=[misbehaving.break_after(100_000), misbehaving.ignore_range])
+    server = new_server(
+        CONTENT, script=[misbehaving.break_after(100_000), misbehaving.ignore_range]
+    )
     assert get(remote(server.url()), tmp_path).read_bytes() == CONTENT
     assert server.seen[1].body_bytes == len(CONTENT)
 
@@ -321,7 +349,10 @@ def test_a_part_that_is_too_long_is_thrown_away(new_server, tmp_path, size):
 
 
 def test_status_416_to_a_plain_request_ends_the_attempt(new_server, misbehaving, tmp_path):
-    server = new_server(CONTENT, script=[misbehaving.status(416), misbehaving.status(206, Content_Range="bytes 0-0/1")])
+    server = new_server(
+        CONTENT,
+        script=[misbehaving.status(416), misbehaving.status(206, Content_Range="bytes 0-0/1")],
+    )
     assert get(remote(server.url()), tmp_path).read_bytes() == CONTENT
     assert len(server.seen) == 3
 
@@ -339,7 +370,9 @@ def test_a_wrong_content_length_is_not_believed(new_server, misbehaving, tmp_pat
 
 
 @pytest.mark.parametrize("length", [1, 299_999, 300_001])
-def test_a_wrong_content_length_spoils_no_file_of_unknown_size(new_server, misbehaving, tmp_path, length):
+def test_a_wrong_content_length_spoils_no_file_of_unknown_size(
+    new_server, misbehaving, tmp_path, length
+):
     server = new_server(CONTENT, script=[misbehaving.announce(length)])
     good = new_server(CONTENT)
     path = get(remote(server.url(), good.url(), size=None), tmp_path)
@@ -357,7 +390,9 @@ def test_no_content_length_is_fine(new_server, misbehaving, tmp_path):
     assert get(remote(server.url(), size=None), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_body_without_a_length_that_breaks_off_is_not_taken_for_wrong(new_server, misbehaving, tmp_path):
+def test_a_body_without_a_length_that_breaks_off_is_not_taken_for_wrong(
+    new_server, misbehaving, tmp_path
+):
     server = new_server(CONTENT, script=[misbehaving.announce(None, CONTENT[:1000])])
     assert get(remote(server.url(), size=None), tmp_path).read_bytes() == CONTENT
     assert len(server.seen) == 2
@@ -457,8 +492,12 @@ def test_an_answer_that_is_no_http_ends_the_attempt(new_server, misbehaving, tmp
 # -- statuses, pauses, mirrors ----------------------------------------------------------------
 
 
-def test_a_server_that_is_busy_is_asked_again_after_the_time_it_names(new_server, misbehaving, tmp_path):
-    server = new_server(CONTENT, script=[misbehaving.status(503, Retry_After=7), misbehaving.status(500)])
+def test_a_server_that_is_busy_is_asked_again_after_the_time_it_names(
+    new_server, misbehaving, tmp_path
+):
+    server = new_server(
+        CONTENT, script=[misbehaving.status(503, Retry_After=7), misbehaving.status(500)]
+    )
     pauses = Pauses()
     assert get(remote(server.url()), tmp_path, sleep=pauses).read_bytes() == CONTENT
     assert pauses[0] == 7
@@ -506,7 +545,10 @@ def test_a_missing_file_is_not_asked_for_twice(new_server, misbehaving, tmp_path
     assert len(server.seen) == 1
     assert f"{server.url()}: 404 Not Found" in message
     assert f"{NOWHERE}: Connection refused" in message
-    assert f"put the file at {tmp_path / 'data.bin'} by hand (sha256 {sha256(CONTENT)}, 300000 bytes)" in message
+    assert (
+        f"put the file at {tmp_path / 'data.bin'} by hand (sha256 {sha256(CONTENT)}, 300000 bytes)"
+        in message
+    )
     assert "\n" not in message
 
 
@@ -554,7 +596,9 @@ def test_the_endless_body_of_a_redirect_is_not_read(new_server, tmp_path):
     assert get(remote(server.url()), tmp_path).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x", "javascript:x"])
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x", "javascript:x"]
+)
 def test_a_redirect_to_something_else_is_refused(new_server, misbehaving, tmp_path, target):
     server = new_server(CONTENT, default=misbehaving.status(302, Location=target))
     with pytest.raises(DatasetError, match=r"redirects from http to .*, which is refused"):
@@ -570,7 +614,9 @@ def test_a_redirect_from_https_to_http_is_refused():
     headers = Message()
     headers["Location"] = "http://example.org/data.bin"
     with pytest.raises(PermanentFailure, match="redirects from https to http, which is refused"):
-        _Redirects().http_error_302(Request("https://example.org/"), io.BytesIO(), 302, "Found", headers)
+        _Redirects().http_error_302(
+            Request("https://example.org/"), io.BytesIO(), 302, "Found", headers
+        )
 
 
 # -- what is shown ----------------------------------------------------------------------------

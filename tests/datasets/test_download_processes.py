@@ -37,7 +37,11 @@ except NNPipeError as error:
 
 
 def start(url: str, folder: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(nnpipe.__file__).parents[1]), "no_proxy": "*"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(nnpipe.__file__).parents[1]),
+        "no_proxy": "*",
+    }
     arguments = [url, str(folder), hashlib.sha256(CONTENT).hexdigest(), str(len(CONTENT))]
     return subprocess.Popen(
         [sys.executable, "-c", FETCH, *arguments],
@@ -83,14 +87,21 @@ def test_of_several_processes_one_downloads_and_all_find_the_file(new_server, tm
     assert {out.strip() for out, _ in outputs} == {str(tmp_path / "data.bin")}
     assert (tmp_path / "data.bin").read_bytes() == CONTENT
     assert server.bytes_sent == len(CONTENT)
-    waiting = [err for _, err in outputs if "waiting for another process that is downloading data.bin" in err]
+    waiting = [
+        err
+        for _, err in outputs
+        if "waiting for another process that is downloading data.bin" in err
+    ]
     assert len(waiting) == 2
     assert not (tmp_path / ".data.bin.lock").exists()
 
 
 def opens_the_lock(pid: int, folder: Path) -> bool:
     try:
-        return any(entry.readlink() == folder / ".data.bin.lock" for entry in Path(f"/proc/{pid}/fd").iterdir())
+        return any(
+            entry.readlink() == folder / ".data.bin.lock"
+            for entry in Path(f"/proc/{pid}/fd").iterdir()
+        )
     except OSError:
         return False
 
@@ -131,14 +142,19 @@ def test_ctrl_c_leaves_only_what_the_next_run_resumes(new_server, misbehaving, t
     _, err = process.communicate(timeout=10)
     assert process.returncode != 0
     assert "KeyboardInterrupt" in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".data.bin.partial", ".data.bin.partial.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".data.bin.partial",
+        ".data.bin.partial.json",
+    ]
     second = start(server.url(), tmp_path)
     assert second.communicate(timeout=20)[0].strip() == str(tmp_path / "data.bin")
     assert server.seen[1].headers["If-Range"] == '"v1"'
 
 
 @needs_proc
-def test_a_process_that_waits_takes_over_when_the_other_is_killed(new_server, misbehaving, tmp_path):
+def test_a_process_that_waits_takes_over_when_the_other_is_killed(
+    new_server, misbehaving, tmp_path
+):
     server = new_server(CONTENT, script=[misbehaving.stall_after(1_200_000, seconds=30)])
     first = start(server.url(), tmp_path)
     wait_until(lambda: length_of(tmp_path / ".data.bin.partial") >= 1_000_000)
@@ -161,7 +177,12 @@ def test_a_failure_is_one_line_on_the_command_line(new_server, misbehaving, tmp_
 
 
 def test_who_waited_for_a_removed_lock_file_joins_the_queue_for_the_new_one(tmp_path, monkeypatch):
-    path, waits, entered, looks_again = tmp_path / "lock", threading.Event(), threading.Event(), threading.Event()
+    path, waits, entered, looks_again = (
+        tmp_path / "lock",
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+    )
     monkeypatch.setattr("nnpipe.datasets._progress.time.sleep", lambda _: looks_again.wait(10))
 
     def wait_and_enter() -> None:

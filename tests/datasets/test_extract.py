@@ -22,7 +22,11 @@ from property_examples import examples
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets.extract import STAMP, extract
 
-FILES = {"images/a.jpg": b"A" * 1000, "images/b.jpg": random.Random(0).randbytes(70_000), "list.txt": b"a\nb\n"}
+FILES = {
+    "images/a.jpg": b"A" * 1000,
+    "images/b.jpg": random.Random(0).randbytes(70_000),
+    "list.txt": b"a\nb\n",
+}
 
 
 def tar_bytes(*entries: tuple[str, Any], mode: str = "w:gz") -> bytes:
@@ -91,13 +95,20 @@ def test_no_lock_or_temporary_folder_is_left(tmp_path):
 
 @pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
 def test_only_some_members_can_be_asked_for(tmp_path, make):
-    assert set(contents(unpack(make(*FILES.items()), tmp_path, ["images"]))) == {"images/a.jpg", "images/b.jpg"}
+    assert set(contents(unpack(make(*FILES.items()), tmp_path, ["images"]))) == {
+        "images/a.jpg",
+        "images/b.jpg",
+    }
 
 
 @pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
 def test_a_member_that_is_lacking_is_named(tmp_path, make):
-    refused(make(*FILES.items()), tmp_path, r"it lacks annotations, images/c\.jpg",
-            members=["images/c.jpg", "annotations", "list.txt"])  # fmt: skip
+    refused(
+        make(*FILES.items()),
+        tmp_path,
+        r"it lacks annotations, images/c\.jpg",
+        members=["images/c.jpg", "annotations", "list.txt"],
+    )
 
 
 def test_a_second_call_does_nothing_even_without_the_archive(tmp_path):
@@ -142,7 +153,11 @@ def test_threads_that_unpack_at_once_all_get_the_folder(tmp_path):
     (tmp_path / "archive").write_bytes(tar_bytes(*FILES.items()))
     found: list[Path] = []
     threads = [
-        threading.Thread(target=lambda: found.append(extract(tmp_path / "archive", tmp_path / "out", progress=False)))
+        threading.Thread(
+            target=lambda: found.append(
+                extract(tmp_path / "archive", tmp_path / "out", progress=False)
+            )
+        )
         for _ in range(4)
     ]
     for thread in threads:
@@ -157,12 +172,27 @@ def test_threads_that_unpack_at_once_all_get_the_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["../evil", "images/../../evil", "/tmp/evil", "..", "..\\evil", "C:\\evil", "C:evil", "\\evil", "a/.."]
+    "name",
+    [
+        "../evil",
+        "images/../../evil",
+        "/tmp/evil",
+        "..",
+        "..\\evil",
+        "C:\\evil",
+        "C:evil",
+        "\\evil",
+        "a/..",
+    ],
 )
 @pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
 def test_names_that_lead_out_are_refused(tmp_path, make, name):
     (tmp_path / "x").mkdir()
-    refused(make(("good.txt", b"good"), (name, b"evil")), tmp_path / "x", "the entry .* (leads out|has no relative)")
+    refused(
+        make(("good.txt", b"good"), (name, b"evil")),
+        tmp_path / "x",
+        "the entry .* (leads out|has no relative)",
+    )
     assert [path.name for path in tmp_path.rglob("*")] == ["x", "archive"]
 
 
@@ -186,7 +216,10 @@ def hardlink(target: str) -> dict[str, Any]:
 
 def test_links_within_the_folder_are_kept(tmp_path):
     out = unpack(
-        tar_bytes(("a/file", b"data"), ("a/link", symlink("../a/file")), ("a/same", hardlink("a/file"))), tmp_path
+        tar_bytes(
+            ("a/file", b"data"), ("a/link", symlink("../a/file")), ("a/same", hardlink("a/file"))
+        ),
+        tmp_path,
     )
     assert (out / "a" / "link").is_symlink()
     assert (out / "a" / "link").read_bytes() == (out / "a" / "same").read_bytes() == b"data"
@@ -217,13 +250,23 @@ def test_links_that_leave_the_folder_are_refused(tmp_path, entries):
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../archive", "not-there", "link", "folder"])
 def test_hard_links_to_anything_but_a_file_before_them_are_refused(tmp_path, target):
-    entries = [("link", symlink(".")), ("folder", {"type": tarfile.DIRTYPE}), ("hard", hardlink(target))]
-    refused(tar_bytes(*entries), tmp_path, "has no relative path|leads out|leads to no file before it")
+    entries = [
+        ("link", symlink(".")),
+        ("folder", {"type": tarfile.DIRTYPE}),
+        ("hard", hardlink(target)),
+    ]
+    refused(
+        tar_bytes(*entries), tmp_path, "has no relative path|leads out|leads to no file before it"
+    )
 
 
 @pytest.mark.parametrize("target", [b"/etc/passwd", b"../evil", b"a" * 5000])
 def test_links_in_a_zip_that_leave_the_folder_are_refused(tmp_path, target):
-    refused(zip_bytes(("link", target), mode=stat.S_IFLNK | 0o777), tmp_path, "leaves the folder|too long for a link")
+    refused(
+        zip_bytes(("link", target), mode=stat.S_IFLNK | 0o777),
+        tmp_path,
+        "leaves the folder|too long for a link",
+    )
 
 
 @pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
@@ -239,8 +282,18 @@ def test_a_file_that_is_a_folder_too_is_refused(tmp_path, make):
 
 @pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
 def test_bombs_are_refused(tmp_path, make):
-    refused(make(("zeros", bytes(5_000_000))), tmp_path, "unpacks to more than it may", max_bytes=4_000_000)
-    refused(make(*[(str(i), b"") for i in range(11)]), tmp_path, "more entries than it may", max_members=10)
+    refused(
+        make(("zeros", bytes(5_000_000))),
+        tmp_path,
+        "unpacks to more than it may",
+        max_bytes=4_000_000,
+    )
+    refused(
+        make(*[(str(i), b"") for i in range(11)]),
+        tmp_path,
+        "more entries than it may",
+        max_members=10,
+    )
 
 
 def test_a_zip_that_lies_about_a_size_is_refused(tmp_path):
@@ -266,7 +319,9 @@ def test_a_skipped_entry_counts_too(tmp_path):
     refused(data, tmp_path, "unpacks to more than it may", members=["small"], max_bytes=1_000_000)
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"\x1f\x8b", b"BZh9", b"no archive at all" * 100, bytes(100)])
+@pytest.mark.parametrize(
+    "data", [b"", b"PK", b"\x1f\x8b", b"BZh9", b"no archive at all" * 100, bytes(100)]
+)
 def test_something_else_is_named(tmp_path, data):
     refused(data, tmp_path, "archive (is damaged|was not unpacked)")
 
@@ -298,10 +353,16 @@ ARCHIVES = [
 ]
 
 
-@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     archive=st.sampled_from(ARCHIVES),
-    changes=st.lists(st.tuples(st.integers(0, 10_239), st.integers(0, 255)), min_size=1, max_size=4),
+    changes=st.lists(
+        st.tuples(st.integers(0, 10_239), st.integers(0, 255)), min_size=1, max_size=4
+    ),
 )
 def test_a_damaged_archive_is_refused_or_stays_in_its_folder(tmp_path_factory, archive, changes):
     folder = tmp_path_factory.mktemp("fuzz")
@@ -319,4 +380,6 @@ def test_a_damaged_archive_is_refused_or_stays_in_its_folder(tmp_path_factory, a
     else:
         assert sorted(path.name for path in folder.iterdir()) == ["archive", "out"]
         inside = os.path.realpath(folder / "out")
-        assert all(os.path.realpath(path).startswith(inside) for path in (folder / "out").rglob("*"))
+        assert all(
+            os.path.realpath(path).startswith(inside) for path in (folder / "out").rglob("*")
+        )

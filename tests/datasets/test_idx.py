@@ -16,7 +16,9 @@ from nnpipe.datasets.mnist import read_idx
 
 CODES = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
 arrays = st.sampled_from(sorted(CODES)).flatmap(
-    lambda kind: hnp.arrays(np.dtype(kind), hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5))
+    lambda kind: hnp.arrays(
+        np.dtype(kind), hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5)
+    )
 )
 slow_folder = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

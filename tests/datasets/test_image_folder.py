@@ -22,7 +22,9 @@ from nnpipe.testing.dataset import DatasetContract
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 
-def put_image(path: Path, seed: int = 0, size: tuple[int, int] = (20, 14), mode: str = "RGB") -> Path:
+def put_image(
+    path: Path, seed: int = 0, size: tuple[int, int] = (20, 14), mode: str = "RGB"
+) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
     Image.fromarray(pixels).convert(mode).save(path)
@@ -32,7 +34,9 @@ def put_image(path: Path, seed: int = 0, size: tuple[int, int] = (20, 14), mode:
 def put_classes(root: Path, counts: dict[str, int], seed: int = 0) -> Path:
     for number, (name, count) in enumerate(counts.items()):
         for i in range(count):
-            put_image(root / name / f"{i:03}.png", seed * 10_000 + number * 1000 + i, size=(8 + i % 5, 9))
+            put_image(
+                root / name / f"{i:03}.png", seed * 10_000 + number * 1000 + i, size=(8 + i % 5, 9)
+            )
     return root
 
 
@@ -44,7 +48,9 @@ def root(tmp_path: Path) -> Path:
 class TestImageFolderDataset(DatasetContract):
     @pytest.fixture
     def dataset(self, root):
-        return ImageFolderDataset(dataset_root=root, image_size=(6, 7), color="grayscale", split_seed=2)
+        return ImageFolderDataset(
+            dataset_root=root, image_size=(6, 7), color="grayscale", split_seed=2
+        )
 
 
 class TestImageFolderDatasetWithItsOwnSplit(DatasetContract):
@@ -56,7 +62,10 @@ class TestImageFolderDatasetWithItsOwnSplit(DatasetContract):
 
 
 def files_of(dataset: ImageFolderDataset, split: str) -> set[str]:
-    return {dataset.files.paths[i].relative_to(dataset.dataset_root).as_posix() for i in dataset.split(split)}
+    return {
+        dataset.files.paths[i].relative_to(dataset.dataset_root).as_posix()
+        for i in dataset.split(split)
+    }
 
 
 def test_classes_are_folders_in_alphabetical_order(root):
@@ -77,7 +86,10 @@ def test_a_split_keeps_the_shares_of_classes(root):
 def test_all_samples_can_be_for_testing(root):
     dataset = ImageFolderDataset(dataset_root=root, test_fraction=1.0)
     assert [len(dataset.split(name)) for name in ("train", "validation", "test")] == [0, 0, 45]
-    with pytest.raises(DatasetError, match="its split 'train' is empty, and calibration takes its samples from there"):
+    with pytest.raises(
+        DatasetError,
+        match="its split 'train' is empty, and calibration takes its samples from there",
+    ):
         next(dataset.calibration(4))
 
 
@@ -95,9 +107,13 @@ def test_a_folder_with_a_test_split_alone_is_one(tmp_path, empty):
 def test_classes_may_be_called_like_splits_where_a_list_says_so(tmp_path):
     put_classes(tmp_path / "root", {"test": 4, "val": 5})
     (tmp_path / "classes.txt").write_text("test\nval\n")
-    with pytest.raises(DatasetError, match="images directly in val and test, which are called like splits"):
+    with pytest.raises(
+        DatasetError, match="images directly in val and test, which are called like splits"
+    ):
         ImageFolderDataset(dataset_root=tmp_path / "root").prepare()
-    dataset = ImageFolderDataset(dataset_root=tmp_path / "root", class_list=tmp_path / "classes.txt")
+    dataset = ImageFolderDataset(
+        dataset_root=tmp_path / "root", class_list=tmp_path / "classes.txt"
+    )
     assert dataset.files.class_names == ("test", "val")
     assert dataset.files.official is None
 
@@ -109,10 +125,17 @@ def test_one_class_may_be_called_like_a_split(tmp_path):
 
 
 SPLIT_FOLDERS = [
-    ("Training", "", "Testing"), ("train", "valid", "test"), ("Train", "Val", "Test"), ("training_set", "", "test_set"),
-    ("TRAIN", "", "TEST"), ("train_images", "val_images", "test_images"), ("seg_train", "", "seg_test"),
-    ("trainset", "validset", "testset"), ("TrainData", "DevData", "TestData"), ("images-train", "", "images-test"),
-]  # fmt: skip
+    ("Training", "", "Testing"),
+    ("train", "valid", "test"),
+    ("Train", "Val", "Test"),
+    ("training_set", "", "test_set"),
+    ("TRAIN", "", "TEST"),
+    ("train_images", "val_images", "test_images"),
+    ("seg_train", "", "seg_test"),
+    ("trainset", "validset", "testset"),
+    ("TrainData", "DevData", "TestData"),
+    ("images-train", "", "images-test"),
+]
 
 
 @pytest.mark.parametrize("names", SPLIT_FOLDERS, ids="-".join)
@@ -124,7 +147,9 @@ def test_folders_of_splits_are_no_classes(tmp_path, names, inner):
             below = root / "data" / name / (name if inner else "")
             put_classes(below, {"cat": count, "ant": count}, seed=number)
     (root / "__MACOSX").mkdir()
-    dataset = ImageFolderDataset(dataset_root=root if inner else root / "data", validation_fraction=0)
+    dataset = ImageFolderDataset(
+        dataset_root=root if inner else root / "data", validation_fraction=0
+    )
     dataset.prepare()
     assert dataset.spec.class_names == ("ant", "cat")
     sizes = [len(dataset.split(name)) for name in ("train", "validation", "test")]
@@ -145,7 +170,10 @@ def put_layout(root: Path, *folders: str) -> Path:
     ("folders", "said"),
     [
         (("train/cat", "train/ant", "test"), "test holds images and no folders of classes"),
-        (("train/cat", "val/cat", "validation/cat"), "holds val and validation, which are one split"),
+        (
+            ("train/cat", "val/cat", "validation/cat"),
+            "holds val and validation, which are one split",
+        ),
         (("train/Cat", "test/cat"), "the class cat is called Cat in another split"),
         (("train/cat", "seg_pred/cat", "test/cat"), "folders train, test and seg_pred"),
         (("brain/yes", "brain/no"), "holds the folder brain alone, which holds no, yes"),
@@ -162,7 +190,9 @@ def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path):
     data = path.read_bytes()
     header = data[12:16] + struct.pack(">II", 13_000, 13_000) + data[24:29]
     path.write_bytes(data[:12] + header + struct.pack(">I", zlib.crc32(header)) + data[33:])
-    with pytest.raises(DatasetError, match=r"claims 13,000 x 13,000 pixels; for 7 x 6 pixels at most 67,108,864"):
+    with pytest.raises(
+        DatasetError, match=r"claims 13,000 x 13,000 pixels; for 7 x 6 pixels at most 67,108,864"
+    ):
         decoded(path, (6, 7), 3)
 
 
@@ -201,7 +231,10 @@ def test_copies_of_an_image_do_not_leak(tmp_path):
     # One picture under two labels.
     put_image(tmp_path / "b" / "00.png", seed=0)
     dataset = ImageFolderDataset(dataset_root=tmp_path, test_fraction=0.4, validation_fraction=0.3)
-    homes = [{dataset.files.paths[i].read_bytes() for i in dataset.split(s)} for s in ("train", "validation", "test")]
+    homes = [
+        {dataset.files.paths[i].read_bytes() for i in dataset.split(s)}
+        for s in ("train", "validation", "test")
+    ]
     assert all(homes)
     assert sum(map(len, homes)) == len(set.union(*homes))
 
@@ -224,7 +257,9 @@ def test_what_the_folders_lack_is_drawn_from_train(tmp_path):
     assert all(name.startswith("test/") for name in files_of(dataset, "test"))
 
 
-@pytest.mark.parametrize("name", ["x.JPG", "x.jpeg", "deep/er/x.png", "x.gif", "x.bmp", "x.webp", "x.tiff", "x.ppm"])
+@pytest.mark.parametrize(
+    "name", ["x.JPG", "x.jpeg", "deep/er/x.png", "x.gif", "x.bmp", "x.webp", "x.tiff", "x.ppm"]
+)
 def test_many_formats_and_deeper_folders_are_found(root, name):
     put_image(root / "ant" / name)
     assert len(ImageFolderDataset(dataset_root=root)) == 46
@@ -299,7 +334,12 @@ def test_a_damaged_image_is_named(root, damage):
     path = put_image(root / "bee" / "bad.jpg", size=(200, 200))
     data = path.read_bytes()
     path.write_bytes(
-        {"truncated": data[: len(data) // 2], "text": b"no image", "empty": b"", "header": data[:30]}[damage]
+        {
+            "truncated": data[: len(data) // 2],
+            "text": b"no image",
+            "empty": b"",
+            "header": data[:30],
+        }[damage]
     )
     dataset = ImageFolderDataset(dataset_root=root)
     dataset.prepare()
@@ -310,8 +350,13 @@ def test_a_damaged_image_is_named(root, damage):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.filterwarnings("ignore")  # PIL warns of damaged metadata where it can still read the image
-@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# PIL warns of damaged metadata where it can still read the image
+@pytest.mark.filterwarnings("ignore")
+@settings(
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     suffix=st.sampled_from(["png", "jpg", "gif", "bmp", "webp", "tiff", "ppm"]),
     changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),
@@ -355,7 +400,9 @@ def test_an_image_that_vanishes_is_named(root):
 
 def test_a_folder_that_cannot_be_told_is_explained(root, tmp_path):
     put_image(root / "train" / "ant" / "0.png")
-    with pytest.raises(DatasetError, match="holds the folders train and ant; below it may be either classes or"):
+    with pytest.raises(
+        DatasetError, match="holds the folders train and ant; below it may be either classes or"
+    ):
         ImageFolderDataset(dataset_root=root).prepare()
     for name in ("train", "val", "validation"):
         put_classes(tmp_path / "two" / name, {"cat": 1})

@@ -20,7 +20,10 @@ def put_recordings(root: Path, gesture: str, person: str, lengths: tuple[int, ..
     draws = np.random.default_rng(len(gesture + person))
     lines = []
     for length in lengths:
-        lines += ["-,-,-", *(", ".join(f"{x:.1f}" for x in row) for row in draws.normal(0, 500, (length, 3)))]
+        lines += [
+            "-,-,-",
+            *(", ".join(f"{x:.1f}" for x in row) for row in draws.normal(0, 500, (length, 3))),
+        ]
     (root / gesture).mkdir(parents=True, exist_ok=True)
     (root / gesture / f"output_{gesture}_{person}.txt").write_text("\n".join(lines) + "\n")
 
@@ -50,7 +53,9 @@ def test_recordings_become_windows_and_people_stay_together(tmp_path: Path) -> N
 
 
 def test_shared_strokes_are_read() -> None:
-    data = MagicWandDataset(dataset_root=shared_data("magic_wand_digits"), window=160, window_shift=160)
+    data = MagicWandDataset(
+        dataset_root=shared_data("magic_wand_digits"), window=160, window_shift=160
+    )
     data.prepare()
     assert data.spec.class_names == tuple("0123456789")
     assert data.spec.inputs[0].shape == (None, 160, 2)
@@ -64,12 +69,22 @@ def test_shared_strokes_are_read() -> None:
     [
         ("wing/a_b.txt", "-,-,-\n1,2\n", "recording 1 is no list"),
         ("wing/a_b.txt", "-,-,-\n1,2,nan\n", "recording 1 is no list"),
-        ("a.json", json.dumps({"strokes": [{"label": "1", "strokePoints": []}]}), "stroke 0 has no label"),
-        ("a.json", json.dumps({"strokes": [{"label": "1", "strokePoints": [{"x": "a", "y": 1}]}]}), "stroke 0"),
+        (
+            "a.json",
+            json.dumps({"strokes": [{"label": "1", "strokePoints": []}]}),
+            "stroke 0 has no label",
+        ),
+        (
+            "a.json",
+            json.dumps({"strokes": [{"label": "1", "strokePoints": [{"x": "a", "y": 1}]}]}),
+            "stroke 0",
+        ),
         ("a.json", json.dumps({"other": []}), "holds no recordings"),
     ],
 )
-def test_damaged_files_are_told_in_one_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_damaged_files_are_told_in_one_line(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text)
     with pytest.raises(DatasetError, match=said) as caught:

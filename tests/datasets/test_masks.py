@@ -1,4 +1,6 @@
-"""Pictures with masks are read with the classes of their pixels, and files that cannot be are refused in a line."""
+"""Pictures with masks are read with the classes of their pixels, and files that cannot be are
+refused in a line.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from nnpipe.testing.dataset import DatasetContract
 SIZES = [(30, 40), (24, 18), (20, 20), (31, 25), (12, 36)]
 
 
-def written(images: Path, masks: Path, values: tuple[int, ...], suffix: str = ".png", palette: bool = False) -> None:
+def written(
+    images: Path, masks: Path, values: tuple[int, ...], suffix: str = ".png", palette: bool = False
+) -> None:
     """Write five pictures of random pixels and their masks, which hold all values."""
     needs("PIL")
     from PIL import Image
@@ -30,7 +34,9 @@ def written(images: Path, masks: Path, values: tuple[int, ...], suffix: str = ".
     masks.mkdir(parents=True)
     random = np.random.default_rng(0)
     for number, size in enumerate(SIZES):
-        Image.fromarray(random.integers(0, 255, (*size, 3), np.uint8)).save(images / f"{number}{suffix}")
+        Image.fromarray(random.integers(0, 255, (*size, 3), np.uint8)).save(
+            images / f"{number}{suffix}"
+        )
         pixels = np.resize(np.array(values, np.uint8), size)
         mask = Image.fromarray(pixels)
         if palette:
@@ -39,7 +45,9 @@ def written(images: Path, masks: Path, values: tuple[int, ...], suffix: str = ".
         mask.save(masks / f"{number}.png")
 
 
-def folder(root: Path, values: tuple[int, ...] = (0, 1, 2, 255), **options: Any) -> MaskFolderDataset:
+def folder(
+    root: Path, values: tuple[int, ...] = (0, 1, 2, 255), **options: Any
+) -> MaskFolderDataset:
     written(root / "images", root / "masks", values)
     (root / "names.txt").write_text("ground\ncat\ndog\n")
     return MaskFolderDataset(dataset_root=root, **{"class_list": root / "names.txt"} | options)
@@ -84,9 +92,21 @@ def classes_in(dataset: MaskFolderDataset) -> list[str]:
 def test_values_of_pixels_become_classes(tmp_path: Path) -> None:
     own = folder(tmp_path / "own")
     assert classes_in(own) == ["-", "ground", "cat", "dog"]
-    assert classes_in(replace(own, pixel_classes=("1=dog", "other=ground"))) == ["-", "ground", "dog"]
-    assert classes_in(replace(own, class_list=None, pixel_classes=("2=a", "0=b", "1=ignored"))) == ["-", "a", "b"]
-    assert classes_in(replace(own, class_list=None, pixel_classes=("0=1", "1=0", "2=0"))) == ["-", "class 0", "class 1"]
+    assert classes_in(replace(own, pixel_classes=("1=dog", "other=ground"))) == [
+        "-",
+        "ground",
+        "dog",
+    ]
+    assert classes_in(replace(own, class_list=None, pixel_classes=("2=a", "0=b", "1=ignored"))) == [
+        "-",
+        "a",
+        "b",
+    ]
+    assert classes_in(replace(own, class_list=None, pixel_classes=("0=1", "1=0", "2=0"))) == [
+        "-",
+        "class 0",
+        "class 1",
+    ]
     table = tmp_path / "table.json"
     table.write_text(json.dumps({"0": None, "1": "cat", "other": 2}))
     assert classes_in(replace(own, pixel_classes_file=table)) == ["-", "cat", "dog"]
@@ -121,7 +141,9 @@ def test_folders_are_splits_and_files_may_be_named(tmp_path: Path) -> None:
         whole.rename(tmp_path / "data" / part / "val2017")
     assert len(dataset.split("test")) == 5
     named = replace(
-        dataset, images=(tmp_path / "data/images/val2017/2.png",), masks=(tmp_path / "data/masks/val2017/2.png",)
+        dataset,
+        images=(tmp_path / "data/images/val2017/2.png",),
+        masks=(tmp_path / "data/masks/val2017/2.png",),
     )
     assert len(named) == 1
 
@@ -192,7 +214,9 @@ def test_a_mask_that_cannot_be_is_refused(change: Any, told: str, tmp_path: Path
         ({"table": " " * (2 << 20)}, "too large"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_options_that_cannot_be_are_refused(
+    options: dict[str, Any], told: str, tmp_path: Path
+) -> None:
     dataset = folder(tmp_path / "data")
     if text := options.pop("table", ""):
         options["pixel_classes_file"] = tmp_path / "table.json"

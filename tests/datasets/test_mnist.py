@@ -21,7 +21,11 @@ TEST_LABELS = (np.arange(20) % 10).astype(np.uint8)
 
 
 def idx(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
 
 
 def content() -> dict[str, bytes]:
@@ -95,8 +99,16 @@ def damage(root: Path, name: str, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "complaint"),
     [
-        ("train-images-idx3-ubyte", idx(np.zeros((39, 28, 28), np.uint8)), "holds 39 images, but .* 40 labels"),
-        ("train-images-idx3-ubyte", idx(np.zeros((40, 28, 27), np.uint8)), r"holds uint8 images of \(28, 27\)"),
+        (
+            "train-images-idx3-ubyte",
+            idx(np.zeros((39, 28, 28), np.uint8)),
+            "holds 39 images, but .* 40 labels",
+        ),
+        (
+            "train-images-idx3-ubyte",
+            idx(np.zeros((40, 28, 27), np.uint8)),
+            r"holds uint8 images of \(28, 27\)",
+        ),
         ("t10k-labels-idx1-ubyte", idx(np.full(20, 10, np.uint8)), "no class numbers from 0 to 9"),
         ("t10k-labels-idx1-ubyte", idx(np.zeros((20, 1), np.uint8)), "2 axes instead of 1"),
         ("t10k-images-idx3-ubyte", b"\x89PNG", "no IDX file"),
@@ -122,14 +134,20 @@ def test_the_published_files_are_described(dataset):
     assert names == [f"{name}.gz" for name in content()]
     assert all(len(file.urls) == 2 for file in dataset.files)
     assert len({file.sha256 for file in (*MNISTDataset.files, *FashionMNISTDataset.files)}) == 8
-    assert MNISTDataset().dataset_root != FashionMNISTDataset().dataset_root  # their files bear the same names
+    # their files bear the same names
+    assert MNISTDataset().dataset_root != FashionMNISTDataset().dataset_root
 
 
 def test_the_real_mnist_is_recognised_and_read(shared_data, monkeypatch):
     monkeypatch.setattr("nnpipe.datasets._download.write_text", lambda *_: None)
-    mnist = MNISTDataset(dataset_root=shared_data / "mnist", download_dataset=True)  # needs no network
+    # needs no network
+    mnist = MNISTDataset(dataset_root=shared_data / "mnist", download_dataset=True)
     mnist.prepare()
-    assert [len(mnist.split(name)) for name in ("train", "validation", "test")] == [54000, 6000, 10000]
+    assert [len(mnist.split(name)) for name in ("train", "validation", "test")] == [
+        54000,
+        6000,
+        10000,
+    ]
     labels = mnist.read(mnist.split("test"))[1]["label"]
     assert list(np.bincount(labels)) == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     first = mnist.read(np.array([0]))

@@ -1,4 +1,6 @@
-"""Open Images is read from its published files, with groups, hierarchy and verified classes, and downloaded."""
+"""Open Images is read from its published files, with groups, hierarchy and verified classes, and
+downloaded.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from nnpipe.datasets.open_images import OpenImagesDataset
 from nnpipe.testing.dataset import DatasetContract
 
 COLUMNS = (
-    "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside"
+    "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,"
+    "IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside"
 )
 BOXES = [
     "0a1,xclick,/m/cat,1,0.1,0.6,0.2,0.7,0,0,0,0,0",
@@ -30,9 +33,14 @@ BOXES = [
 CLASSES = "/m/animal,Animal\n/m/cat,Cat\n/m/car,Car\n"
 HIERARCHY = {
     "LabelName": "/m/0bl9f",
-    "Subcategory": [{"LabelName": "/m/animal", "Subcategory": [{"LabelName": "/m/cat"}]}, {"LabelName": "/m/car"}],
+    "Subcategory": [
+        {"LabelName": "/m/animal", "Subcategory": [{"LabelName": "/m/cat"}]},
+        {"LabelName": "/m/car"},
+    ],
 }
-LABELS = "ImageID,Source,LabelName,Confidence\n0a1,verification,/m/cat,1\n0b2,verification,/m/animal,0\n"
+LABELS = (
+    "ImageID,Source,LabelName,Confidence\n0a1,verification,/m/cat,1\n0b2,verification,/m/animal,0\n"
+)
 
 
 def write(root: Path, annotations: Path, pictures: Path) -> None:
@@ -43,7 +51,9 @@ def write(root: Path, annotations: Path, pictures: Path) -> None:
     pictures.mkdir(parents=True)
     for name, size in (("0a1", (40, 20)), ("0b2", (16, 32))):
         Image.new("RGB", size, "red").save(pictures / f"{name}.jpg")
-    (annotations / "validation-annotations-bbox.csv").write_text("\n".join([COLUMNS, *BOXES]) + "\n")
+    (annotations / "validation-annotations-bbox.csv").write_text(
+        "\n".join([COLUMNS, *BOXES]) + "\n"
+    )
     (annotations / "validation-annotations-human-imagelabels-boxable.csv").write_text(LABELS)
 
 
@@ -65,7 +75,11 @@ class TestOpenImages(DatasetContract):
         return written(tmp_path / "data")
 
     def perfect(self, dataset: Dataset, truth: Batch) -> Batch:
-        return {"boxes": truth["boxes"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
+        return {
+            "boxes": truth["boxes"],
+            "class": truth["class"],
+            "scores": np.ones(truth["class"].shape),
+        }
 
 
 def test_boxes_count_for_the_classes_above_too(dataset: OpenImagesDataset) -> None:
@@ -77,7 +91,10 @@ def test_boxes_count_for_the_classes_above_too(dataset: OpenImagesDataset) -> No
     np.testing.assert_allclose(truth["boxes"][0], [[4, 4, 20, 10]] * 2)
     assert truth["verified"].tolist() == [[0, 1], [0, 1]]  # no animal, so no cat
     assert dataset.split("test").tolist() == [0, 1]
-    assert dataset.evaluate(TestOpenImages().perfect(dataset, truth), truth).settings["protocol"] == "open_images"
+    assert (
+        dataset.evaluate(TestOpenImages().perfect(dataset, truth), truth).settings["protocol"]
+        == "open_images"
+    )
     flat = replace(dataset, hierarchy=False)
     assert flat.read(np.array([0]))[1]["class"].tolist() == [[1, -1]]
 
@@ -90,17 +107,35 @@ def test_its_name_in_another_system_leads_to_it() -> None:
     ("name", "text", "told"),
     [
         ("validation-annotations-bbox.csv", "ImageID,LabelName\n", "no column XMin"),
-        ("validation-annotations-bbox.csv", f"{COLUMNS}\n{BOXES[0]},1\n", "14 columns instead of 13"),
-        ("validation-annotations-bbox.csv", f"{COLUMNS}\n" + BOXES[0].replace("0.6", "1.6"), "from 0 to 1"),
-        ("validation-annotations-bbox.csv", f"{COLUMNS}\n" + BOXES[0].replace("cat", "dog"), "no class"),
-        ("validation-annotations-bbox.csv", f"{COLUMNS}\n" + f"{BOXES[0]}\n" * 10_001, "more than 10,000 boxes"),
+        (
+            "validation-annotations-bbox.csv",
+            f"{COLUMNS}\n{BOXES[0]},1\n",
+            "14 columns instead of 13",
+        ),
+        (
+            "validation-annotations-bbox.csv",
+            f"{COLUMNS}\n" + BOXES[0].replace("0.6", "1.6"),
+            "from 0 to 1",
+        ),
+        (
+            "validation-annotations-bbox.csv",
+            f"{COLUMNS}\n" + BOXES[0].replace("cat", "dog"),
+            "no class",
+        ),
+        (
+            "validation-annotations-bbox.csv",
+            f"{COLUMNS}\n" + f"{BOXES[0]}\n" * 10_001,
+            "more than 10,000 boxes",
+        ),
         ("validation-annotations-bbox.csv", COLUMNS + "\n" + "x" * 200_000, "cannot be read"),
         ("class-descriptions-boxable.csv", "/m/cat\n", "an identifier and a name"),
         ("bbox_labels_600_hierarchy.json", "[" * 50_000, "cannot be read"),
         ("bbox_labels_600_hierarchy.json", "[]", "LabelName and Subcategory"),
     ],
 )
-def test_files_that_cannot_be_are_refused(dataset: OpenImagesDataset, name: str, text: str, told: str) -> None:
+def test_files_that_cannot_be_are_refused(
+    dataset: OpenImagesDataset, name: str, text: str, told: str
+) -> None:
     (dataset.dataset_root / name).write_text(text)
     with pytest.raises(DatasetError, match=told) as caught:
         dataset.prepare()

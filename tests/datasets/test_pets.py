@@ -35,7 +35,9 @@ def content() -> dict[str, bytes]:
     files["images/Abyssinian_100.mat"] = b"no image"
     files["annotations/list.txt"] = b"#Image CLASS-ID SPECIES BREED ID\nAbyssinian_1 1 1 1\n"
     files["annotations/trainval.txt"] = "".join(f"{stem} 1 1 1\n" for stem in TRAINVAL).encode()
-    files["annotations/test.txt"] = ("# a comment\n" + "".join(f"{stem} 1 1 1\n" for stem in TEST)).encode()
+    files["annotations/test.txt"] = (
+        "# a comment\n" + "".join(f"{stem} 1 1 1\n" for stem in TEST)
+    ).encode()
     files["annotations/trimaps/._Abyssinian_1.png"] = b"a leftover"
     return files
 
@@ -66,7 +68,9 @@ def root(tmp_path: Path) -> Path:
 class TestPetDataset(DatasetContract):
     @pytest.fixture
     def dataset(self, root):
-        return PetDataset(dataset_root=root, image_size=(8, 8), classification="species", split_seed=4)
+        return PetDataset(
+            dataset_root=root, image_size=(8, 8), classification="species", split_seed=4
+        )
 
 
 class TestPetDatasetWithoutAnnotations(DatasetContract):
@@ -90,7 +94,9 @@ def test_the_published_lists_decide(root):
 
 def test_breeds_and_species_follow_from_the_names(root):
     breeds = PetDataset(dataset_root=root)
-    assert [BREEDS[label] for label in breeds.files.labels] == [stem.rpartition("_")[0] for stem in TRAINVAL + TEST]
+    assert [BREEDS[label] for label in breeds.files.labels] == [
+        stem.rpartition("_")[0] for stem in TRAINVAL + TEST
+    ]
     species = PetDataset(dataset_root=root, classification="species")
     assert species.spec.class_names == ("cat", "dog")
     assert list(species.files.labels) == [0, 0, 1, 1, 1, 0, 0, 1, 1]
@@ -116,7 +122,9 @@ def test_archives_are_fetched_once(new_server, tmp_path, monkeypatch):
     for name, data in archives().items():
         servers.append(new_server(data))
         url = servers[-1].url(f"/{name}")
-        described[name.removesuffix(".tar.gz")] = RemoteFile(name, (url,), hashlib.sha256(data).hexdigest(), len(data))
+        described[name.removesuffix(".tar.gz")] = RemoteFile(
+            name, (url,), hashlib.sha256(data).hexdigest(), len(data)
+        )
     monkeypatch.setattr(pets, "_ARCHIVES", described)
     for _ in range(2):
         dataset = PetDataset(dataset_root=tmp_path, download_dataset=True)
@@ -146,7 +154,9 @@ def test_a_list_that_is_no_text_is_named(root):
 def test_a_name_of_no_breed_is_named(root):
     (root / "annotations" / "test.txt").unlink()
     (root / "images" / "pug_10.jpg").rename(root / "images" / "hamster_1.jpg")
-    with pytest.raises(DatasetError, match=r"hamster_1\.jpg is not named after one of the 37 breeds"):
+    with pytest.raises(
+        DatasetError, match=r"hamster_1\.jpg is not named after one of the 37 breeds"
+    ):
         PetDataset(dataset_root=root).prepare()
 
 
@@ -157,7 +167,11 @@ def test_an_empty_folder_is_named(tmp_path):
 
 
 def test_five_real_pets_are_read(shared_data):
-    dataset = PetDataset(dataset_root=shared_data / "pets" / "annotated5", download_dataset=False, image_size=(32, 32))
+    dataset = PetDataset(
+        dataset_root=shared_data / "pets" / "annotated5",
+        download_dataset=False,
+        image_size=(32, 32),
+    )
     dataset.prepare()
     assert [dataset.spec.class_names[label] for label in dataset.files.labels] == [
         *("Abyssinian", "British_Shorthair", "Russian_Blue", "Siamese", "pug")

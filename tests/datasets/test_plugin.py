@@ -20,14 +20,18 @@ class TestPluginDataset(DatasetContract):
 
     @pytest.fixture
     def dataset(self):
-        return PluginDataset(wrapped="DigitsDataset", plugin=str(EXAMPLE), split_seed=3, test_fraction=0.25)
+        return PluginDataset(
+            wrapped="DigitsDataset", plugin=str(EXAMPLE), split_seed=3, test_fraction=0.25
+        )
 
 
 @pytest.fixture
 def around(tmp_path):
     def around(body: str) -> PluginDataset:
         (tmp_path / "mine.py").write_text(f"def process_dataset(x, y):\n    return {body}\n")
-        return PluginDataset(wrapped="DigitsDataset", plugin=str(tmp_path / "mine.py"), split_seed=5)
+        return PluginDataset(
+            wrapped="DigitsDataset", plugin=str(tmp_path / "mine.py"), split_seed=5
+        )
 
     return around
 
@@ -38,7 +42,9 @@ def test_samples_are_what_the_plugin_makes_of_them(around):
     assert dataset.spec.inputs[0].dtype == "float32"
     np.testing.assert_array_equal(dataset.split("test"), digits.split("test"))
     inputs, truth = dataset.read(np.arange(9))
-    np.testing.assert_allclose(inputs["image"], digits.read(np.arange(9))[0]["image"][:, ::2] / 16, rtol=1e-6)
+    np.testing.assert_allclose(
+        inputs["image"], digits.read(np.arange(9))[0]["image"][:, ::2] / 16, rtol=1e-6
+    )
     np.testing.assert_array_equal(truth["label"], digits.read(np.arange(9))[1]["label"])
 
 
@@ -50,7 +56,9 @@ def test_other_counts_of_samples_are_told(around, body):
 
 def test_problems_are_told_when_it_is_made(tmp_path):
     (tmp_path / "mine.py").write_text("raise SystemExit\ndef process_dataset(x): pass\n")
-    with pytest.raises(ConfigError, match=r"process_dataset: expected def process_dataset\(x, y\), found \(x\)"):
+    with pytest.raises(
+        ConfigError, match=r"process_dataset: expected def process_dataset\(x, y\), found \(x\)"
+    ):
         PluginDataset(wrapped="DigitsDataset", plugin=str(tmp_path / "mine.py"))
 
 

@@ -1,4 +1,6 @@
-"""Key points are read from COCO's form and from tables, and files that cannot be are refused in a line."""
+"""Key points are read from COCO's form and from tables, and files that cannot be are refused in
+a line.
+"""
 
 from __future__ import annotations
 
@@ -30,33 +32,50 @@ def pictures(folder: Path) -> None:
         Image.fromarray(pixels).save(folder / f"{number}.png")
 
 
-def coco(root: Path, change: Callable[[dict[str, Any]], object] = lambda content: None) -> COCOKeypointsDataset:
+def coco(
+    root: Path, change: Callable[[dict[str, Any]], object] = lambda content: None
+) -> COCOKeypointsDataset:
     pictures(root / "val")
     content = {
         "images": [
             {"id": 7 * number, "file_name": f"{number}.png", "height": height, "width": width}
             for number, (height, width) in enumerate(SIZES)
         ],
-        "categories": [{"id": 1, "name": "person", "keypoints": ["head", "foot"], "skeleton": [[1, 2]]}],
+        "categories": [
+            {"id": 1, "name": "person", "keypoints": ["head", "foot"], "skeleton": [[1, 2]]}
+        ],
         "annotations": [
             {
-                "id": number, "image_id": 7 * picture, "category_id": 1, "bbox": [1, 2, 10, 12], "area": 80.5,
-                "keypoints": [3, 4, 2, 5 + number, 6, number % 2], "num_keypoints": 2, "iscrowd": int(number == 3),
+                "id": number,
+                "image_id": 7 * picture,
+                "category_id": 1,
+                "bbox": [1, 2, 10, 12],
+                "area": 80.5,
+                "keypoints": [3, 4, 2, 5 + number, 6, number % 2],
+                "num_keypoints": 2,
+                "iscrowd": int(number == 3),
             }
             for number, picture in enumerate([3, 0, 0, 4])
         ],
-    }  # fmt: skip
+    }
     change(content)
     (root / "annotations").mkdir()
     (root / "annotations" / "person_keypoints_val.json").write_text(json.dumps(content))
     return COCOKeypointsDataset(dataset_root=root)
 
 
-ROWS = [f"{n}.png,{person},{k},{0.1 * k},{0.5 + 0.1 * person}" for n in range(5) for person in (0, 1) for k in (0, 1)]
+ROWS = [
+    f"{n}.png,{person},{k},{0.1 * k},{0.5 + 0.1 * person}"
+    for n in range(5)
+    for person in (0, 1)
+    for k in (0, 1)
+]
 HEAD = "image,pose_id,keypoint_id,keypoint_x,keypoint_y"
 
 
-def table(root: Path, rows: list[str] | None = None, head: str = HEAD, **options: Any) -> KeypointsTableDataset:
+def table(
+    root: Path, rows: list[str] | None = None, head: str = HEAD, **options: Any
+) -> KeypointsTableDataset:
     pictures(root)
     (root / "keypoints.csv").write_text("\n".join([head, *(ROWS if rows is None else rows)]) + "\n")
     return KeypointsTableDataset(dataset_root=root, **options)
@@ -91,17 +110,24 @@ def test_persons_belong_to_their_pictures(tmp_path: Path) -> None:
     only = COCOKeypointsDataset(dataset_root=tmp_path / "data", only_with_persons=True)
     only.prepare()
     assert len(only) == 3
-    np.testing.assert_array_equal(only.read(np.array([1]))[1]["points"][:, 0], truth["points"][3:4, 0])
+    np.testing.assert_array_equal(
+        only.read(np.array([1]))[1]["points"][:, 0], truth["points"][3:4, 0]
+    )
 
 
 def test_tables_are_in_shares_or_pixels(tmp_path: Path) -> None:
     dataset = table(tmp_path / "shares")
     truth = dataset.read(np.array([1]))[1]
-    np.testing.assert_allclose(truth["points"][0, 1], [[0, 0.6 * 24, 1], [1.8, 0.6 * 24, 1]], rtol=1e-6)
+    np.testing.assert_allclose(
+        truth["points"][0, 1], [[0, 0.6 * 24, 1], [1.8, 0.6 * 24, 1]], rtol=1e-6
+    )
     alone = table(
-        tmp_path / "one", ["1,7,8", "0,5,6"], "keypoint_id,keypoint_x,keypoint_y", coordinates="pixels",
+        tmp_path / "one",
+        ["1,7,8", "0,5,6"],
+        "keypoint_id,keypoint_x,keypoint_y",
+        coordinates="pixels",
         image=tmp_path / "one" / "2.png",
-    )  # fmt: skip
+    )
     assert alone.read(np.array([0]))[1]["points"].tolist() == [[[[5, 6, 1], [7, 8, 1]]]]
 
 
@@ -110,13 +136,19 @@ def test_tables_are_in_shares_or_pixels(tmp_path: Path) -> None:
     [
         (lambda c: c["annotations"][0].update(keypoints=[1, 2]), "three numbers each"),
         (lambda c: c["annotations"][0].update(keypoints=[0] * 3_000_000), "at most 1,000 points"),
-        (lambda c: c["annotations"][1].update(keypoints=[1, 2, 2]), "the same number of key points"),
+        (
+            lambda c: c["annotations"][1].update(keypoints=[1, 2, 2]),
+            "the same number of key points",
+        ),
         (lambda c: c["annotations"][0].update(keypoints=[1, 2, "x", 3, 4, 5]), "finite numbers"),
         (lambda c: c["annotations"][0].update(bbox=[1e30, 2, 3, 4]), "numbers of pixels"),
         (lambda c: c["annotations"][0].update(area=-1), "numbers of pixels"),
         (lambda c: c["annotations"][0].update(image_id=6), "no image 6"),
         (lambda c: c["categories"][0].update(keypoints=["a", "a"]), "of different names"),
-        (lambda c: c["categories"][0].update(keypoints=["a"]), "names 1 key points, and its persons have 2"),
+        (
+            lambda c: c["categories"][0].update(keypoints=["a"]),
+            "names 1 key points, and its persons have 2",
+        ),
         (lambda c: c.update(annotations=c["annotations"] * 600), "more than 1,000 persons"),
     ],
 )

@@ -15,7 +15,9 @@ from nnpipe.datasets.anomaly_scores import AnomalyScoresDataset
 from nnpipe.scenarios.judge import main as judge
 from nnpipe.testing.dataset import DatasetContract
 
-NAMED = "clip,part,strange,value\n" + "".join(f"c{i // 2},{i % 2},{int(i >= 6)},{i * 0.25}\n" for i in range(10))
+NAMED = "clip,part,strange,value\n" + "".join(
+    f"c{i // 2},{i % 2},{int(i >= 6)},{i * 0.25}\n" for i in range(10)
+)
 
 
 @pytest.fixture
@@ -29,7 +31,11 @@ class TestAnomalyScores(DatasetContract):
     @pytest.fixture
     def dataset(self, table):
         return AnomalyScoresDataset(
-            dataset_root=table, score_column="value", kind_column="strange", clip_column="clip", validation_fraction=0
+            dataset_root=table,
+            score_column="value",
+            kind_column="strange",
+            clip_column="clip",
+            validation_fraction=0,
         )
 
     def perfect(self, dataset, truth):
@@ -58,7 +64,11 @@ def test_columns_are_named_or_numbered_and_kinds_follow_from_names(tmp_path, tab
         ("name,score\n", {}, "names of columns, and no rows"),
         (NAMED, {"score_column": "valeu"}, "no column 'valeu'.*did you mean value"),
         (NAMED, {"score_column": "9"}, "has 4 columns, and no column 9"),
-        (NAMED, {"score_column": "4", "kind_column": "clip"}, "row 2: 'c0' in column clip is neither 1 nor 0"),
+        (
+            NAMED,
+            {"score_column": "4", "kind_column": "clip"},
+            "row 2: 'c0' in column clip is neither 1 nor 0",
+        ),
         ('a,"1\n', {}, "cannot be read as a table"),
         ("a," + "1" * (1 << 20) + "\n", {}, "a line of more than 1,048,576 characters"),
     ],
@@ -79,7 +89,9 @@ def test_a_table_of_too_many_cells_is_refused(tmp_path, monkeypatch):
 
 
 def test_stored_scores_are_judged_by_a_command(tmp_path, capsys):
-    scores = shared_data("models/mlperf_tiny_ad/baseline_tf23_result/anomaly_score_ToyCar_id_01.csv")
+    scores = shared_data(
+        "models/mlperf_tiny_ad/baseline_tf23_result/anomaly_score_ToyCar_id_01.csv"
+    )
     out = tmp_path / "metrics.json"
     assert judge(["AnomalyScoresDataset", "--dataset-root", str(scores), "--output", str(out)]) == 0
     assert "0.889848" in capsys.readouterr().out

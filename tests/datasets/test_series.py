@@ -30,7 +30,14 @@ class TestSeries(DatasetContract):
     def dataset(self, tmp_path):
         for number in range(2):
             put_series(tmp_path / "root" / f"{number}.csv", 60 + 7 * number, number)
-        return SeriesDataset(dataset_root=tmp_path / "root", columns=("heat",), window=6, horizon=2, stride=2, season=3)
+        return SeriesDataset(
+            dataset_root=tmp_path / "root",
+            columns=("heat",),
+            window=6,
+            horizon=2,
+            stride=2,
+            season=3,
+        )
 
     def perfect(self, dataset, truth):
         return {"value": truth["value"]}
@@ -42,7 +49,9 @@ class TestSeriesFolder(DatasetContract):
         for number, name in enumerate(("ring", "slope", "wing")):
             for i in range(8):
                 put_series(tmp_path / "root" / name / f"{i}.csv", 4 + i, 10 * number + i)
-        return SeriesFolderDataset(dataset_root=tmp_path / "root", columns=("heat", "load, total"), window=8)
+        return SeriesFolderDataset(
+            dataset_root=tmp_path / "root", columns=("heat", "load, total"), window=8
+        )
 
 
 def test_recordings_are_cut_or_their_last_row_is_repeated(tmp_path):
@@ -55,31 +64,50 @@ def test_recordings_are_cut_or_their_last_row_is_repeated(tmp_path):
     assert truth["label"].tolist() == [0, 1]
 
 
-@given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 4), st.floats(0, 0.5), st.floats(0, 0.5))
+@given(
+    st.integers(1, 9), st.integers(1, 5), st.integers(1, 4), st.floats(0, 0.5), st.floats(0, 0.5)
+)
 @settings(max_examples=examples(60), deadline=None)
-def test_nothing_forecast_later_is_seen_before(tmp_path_factory, window, horizon, stride, test, validation):
+def test_nothing_forecast_later_is_seen_before(
+    tmp_path_factory, window, horizon, stride, test, validation
+):
     path = tmp_path_factory.getbasetemp() / "series.csv"
     numbers = put_series(path)
     dataset = SeriesDataset(
-        dataset_root=path, columns=("heat", "load, total"), forecast_columns=("load, total",), window=window,
-        horizon=horizon, stride=stride, test_fraction=test, validation_fraction=validation,
-    )  # fmt: skip
+        dataset_root=path,
+        columns=("heat", "load, total"),
+        forecast_columns=("load, total",),
+        window=window,
+        horizon=horizon,
+        stride=stride,
+        test_fraction=test,
+        validation_fraction=validation,
+    )
     ends = {name: dataset.split(name) * stride + window + horizon for name in SPLITS}
     borders = [0, *dataset._borders(60), 60]
     for name, low, high in zip(SPLITS, borders, borders[1:], strict=False):
         assert ((ends[name] > low) & (ends[name] <= high)).all()
-    np.testing.assert_array_equal(np.concatenate([dataset.split(name) for name in SPLITS]), np.arange(len(dataset)))
+    np.testing.assert_array_equal(
+        np.concatenate([dataset.split(name) for name in SPLITS]), np.arange(len(dataset))
+    )
     assert len(dataset) == len(range(0, 60 - window - horizon + 1, stride))
     inputs, truth = dataset.read(np.array([len(dataset) - 1]))
     row = (len(dataset) - 1) * stride
     np.testing.assert_array_equal(inputs["series"][0], numbers[row : row + window])
-    np.testing.assert_array_equal(truth["value"][0], numbers[row + window : row + window + horizon, 1:])
+    np.testing.assert_array_equal(
+        truth["value"][0], numbers[row + window : row + window + horizon, 1:]
+    )
 
 
 def test_the_naive_forecast_has_a_scaled_error_of_one(tmp_path):
     put_series(tmp_path / "a.csv", 400)
     dataset = SeriesDataset(
-        dataset_root=tmp_path / "a.csv", columns=("heat",), window=5, season=5, test_fraction=0, validation_fraction=0
+        dataset_root=tmp_path / "a.csv",
+        columns=("heat",),
+        window=5,
+        season=5,
+        test_fraction=0,
+        validation_fraction=0,
     )
     inputs, truth = dataset.read(dataset.split("train"))
     found = dataset.evaluate({"anything": inputs["series"][:, 0]}, truth)
@@ -93,12 +121,16 @@ def test_the_naive_forecast_has_a_scaled_error_of_one(tmp_path):
 
 def test_a_constant_series_has_no_scaled_error():
     truth = {"value": np.ones((3, 1, 1)), "scale": np.zeros((3, 1)), "block": np.arange(3)}
-    found = task_named("forecast").judge({"y": np.zeros((3, 1))}, truth, DatasetSpec("forecast", (), ()))
+    found = task_named("forecast").judge(
+        {"y": np.zeros((3, 1))}, truth, DatasetSpec("forecast", (), ())
+    )
     assert np.isnan(task_named("forecast").primary.of(found))
     assert task_named("forecast").metric("mae").of(found) == 1
 
 
-@pytest.mark.parametrize(("shape", "fits"), [((4, 3, 2), True), ((4, 6), True), ((4, 2, 3), False), ((3, 6), False)])
+@pytest.mark.parametrize(
+    ("shape", "fits"), [((4, 3, 2), True), ((4, 6), True), ((4, 2, 3), False), ((3, 6), False)]
+)
 def test_forecasts_of_another_shape_are_refused(shape, fits):
     truth = {"value": np.ones((4, 3, 2)), "scale": np.ones((4, 2)), "block": np.arange(4)}
     judge = task_named("forecast").judge
@@ -114,11 +146,14 @@ def test_blocks_end_anywhere(tmp_path, monkeypatch):
     for size in (1, 7, 64, 1000):
         monkeypatch.setattr(_number_table, "_BLOCK", size)
         np.testing.assert_array_equal(
-            _number_table.read_numbers(tmp_path / "a.csv", ("load, total", "heat")), numbers[:, ::-1]
+            _number_table.read_numbers(tmp_path / "a.csv", ("load, total", "heat")),
+            numbers[:, ::-1],
         )
     whole = (tmp_path / "a.csv").read_text("utf-8").replace("\n", "\r\n").rstrip()
     (tmp_path / "a.csv").write_bytes(whole.encode())
-    np.testing.assert_array_equal(_number_table.read_numbers(tmp_path / "a.csv", ("heat",)), numbers[:, :1])
+    np.testing.assert_array_equal(
+        _number_table.read_numbers(tmp_path / "a.csv", ("heat",)), numbers[:, :1]
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,10 @@ def test_every_class_keeps_its_share_within_one_sample(strata, fraction, seed):
 
 @given(labels, fractions, fractions, seeds)
 def test_the_same_seed_gives_the_same_split_and_other_seeds_others(strata, validation, test, seed):
-    first, second = (split(strata, validation_fraction=validation, test_fraction=test, seed=seed) for _ in range(2))
+    first, second = (
+        split(strata, validation_fraction=validation, test_fraction=test, seed=seed)
+        for _ in range(2)
+    )
     for name, part in first.items():
         np.testing.assert_array_equal(part, second[name])
 
@@ -68,13 +71,18 @@ def test_another_seed_gives_another_split():
     tests = {tuple(split(strata, seed=seed)["test"]) for seed in range(10)}
     assert len(tests) == 10
     # Neither is the validation split a shadow of the test split.
-    assert all(set(split(strata, seed=s)["validation"]).isdisjoint(split(strata, seed=s)["test"]) for s in range(10))
+    assert all(
+        set(split(strata, seed=s)["validation"]).isdisjoint(split(strata, seed=s)["test"])
+        for s in range(10)
+    )
 
 
 def test_the_split_of_a_seed_never_changes():
     # Other people's results rest on it: it may depend on no numpy version and on no change here.
     parts = split(np.arange(1000) % 7, seed=42)
-    digest = hashlib.sha256(b"".join(part.astype("<i8").tobytes() for part in parts.values())).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(part.astype("<i8").tobytes() for part in parts.values())
+    ).hexdigest()
     assert digest == "af2b1bf4d8601e0d8da370eade78792e64bab2f5dc471fb78ad4b40d37679bfd"
 
 
@@ -97,7 +105,9 @@ def test_every_sample_is_as_likely_to_be_drawn():
 @given(labels, st.integers(1, 40), fractions, fractions, seeds)
 def test_like_samples_stay_together(strata, kinds, validation, test, seed):
     groups = np.random.default_rng(seed).integers(0, kinds, len(strata))
-    parts = split(strata, groups=groups, validation_fraction=validation, test_fraction=test, seed=seed)
+    parts = split(
+        strata, groups=groups, validation_fraction=validation, test_fraction=test, seed=seed
+    )
     homes = [set(groups[part]) for part in parts.values()]
     assert sum(map(len, homes)) == len(set.union(*homes))
 
@@ -113,7 +123,10 @@ def test_large_groups_never_take_more_than_the_share(strata, fraction, seed):
 @given(labels, seeds, st.data())
 def test_a_published_split_stays_as_it_is(strata, seed, data):
     official = np.array(
-        data.draw(st.lists(st.sampled_from([TRAIN, TEST]), min_size=len(strata), max_size=len(strata))), np.int8
+        data.draw(
+            st.lists(st.sampled_from([TRAIN, TEST]), min_size=len(strata), max_size=len(strata))
+        ),
+        np.int8,
     )
     parts = split(strata, official, seed=seed)
     if np.any(official == TEST):
@@ -135,15 +148,28 @@ def test_nothing_is_read_for_groups_when_nothing_is_drawn():
         raise AssertionError("asked for groups")
 
     for kind, validation, test in ((official, 0.5, 0.5), (None, 0.0, 0.0)):
-        split_samples(np.zeros(3, np.int64), kind, fail, validation_fraction=validation, test_fraction=test, seed=0)
+        split_samples(
+            np.zeros(3, np.int64),
+            kind,
+            fail,
+            validation_fraction=validation,
+            test_fraction=test,
+            seed=0,
+        )
 
 
 def test_nothing_is_read_for_groups_when_all_samples_are_for_testing():
     def groups():
         raise AssertionError("the samples are read")
 
-    found = split_samples(np.arange(9) % 2, None, groups, validation_fraction=0.1, test_fraction=1.0, seed=0)
-    assert {name: len(indices) for name, indices in found.items()} == {"train": 0, "validation": 0, "test": 9}
+    found = split_samples(
+        np.arange(9) % 2, None, groups, validation_fraction=0.1, test_fraction=1.0, seed=0
+    )
+    assert {name: len(indices) for name, indices in found.items()} == {
+        "train": 0,
+        "validation": 0,
+        "test": 9,
+    }
 
 
 def test_one_picture_under_two_labels_does_not_leak():
@@ -171,5 +197,7 @@ def test_files_are_alike_when_their_bytes_are(tmp_path, monkeypatch):
         path.write_bytes(content)
     groups = groups_of_files(paths)
     assert [list(groups).index(group) for group in groups] == [0, 1, 0, 3, 4, 4]
-    monkeypatch.setattr("nnpipe.datasets._split._digest", lambda path: pytest.fail(f"read {path} for no reason"))
+    monkeypatch.setattr(
+        "nnpipe.datasets._split._digest", lambda path: pytest.fail(f"read {path} for no reason")
+    )
     groups_of_files([paths[0], paths[3], paths[4]])

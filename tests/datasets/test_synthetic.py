@@ -18,13 +18,17 @@ from nnpipe.datasets.synthetic import (
 class TestSyntheticImages(SyntheticContract):
     @pytest.fixture
     def dataset(self):
-        return SyntheticImagesDataset(num_samples=60, num_classes=3, image_size=(10, 12), channels=3, data_seed=1)
+        return SyntheticImagesDataset(
+            num_samples=60, num_classes=3, image_size=(10, 12), channels=3, data_seed=1
+        )
 
 
 class TestSyntheticVectors(SyntheticContract):
     @pytest.fixture
     def dataset(self):
-        return SyntheticVectorsDataset(num_samples=60, num_classes=4, num_features=5, noise=0.2, data_seed=1)
+        return SyntheticVectorsDataset(
+            num_samples=60, num_classes=4, num_features=5, noise=0.2, data_seed=1
+        )
 
 
 class TestSyntheticRegression(SyntheticContract):
@@ -64,7 +68,10 @@ def test_the_nearest_class_mean_is_right_most_of_the_time(dataset):
     samples, labels = everything(dataset, "train")
     tests, wanted = everything(dataset, "test")
     means = np.stack(
-        [samples[labels == label].reshape(np.sum(labels == label), -1).mean(0) for label in np.unique(labels)]
+        [
+            samples[labels == label].reshape(np.sum(labels == label), -1).mean(0)
+            for label in np.unique(labels)
+        ]
     )
     distances = ((tests.reshape(len(tests), 1, -1) - means) ** 2).sum(-1)
     accuracy = np.mean(distances.argmin(1) == wanted)
@@ -100,6 +107,8 @@ def test_anomalies_are_a_tenth_and_can_be_told():
     assert 0.05 < anomalous.mean() < 0.15
     # A wave obeys x[t+1] + x[t-1] = 2 cos(w) x[t]; what breaks the rule is strange.
     flat = series[..., 0]
-    error = np.abs(flat[:, 2:] + flat[:, :-2] - 2 * np.cos(2 * np.pi / 16) * flat[:, 1:-1]).max(axis=1)
+    error = np.abs(flat[:, 2:] + flat[:, :-2] - 2 * np.cos(2 * np.pi / 16) * flat[:, 1:-1]).max(
+        axis=1
+    )
     strange, usual = error[anomalous == 1], error[anomalous == 0]
     assert np.median(strange) > 2 * np.median(usual)

@@ -1,4 +1,6 @@
-"""The made-up data set of embeddings: reproducible, and better when what the classes share is removed."""
+"""The made-up data set of embeddings: reproducible, and better when what the classes share is
+removed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from nnpipe.datasets.synthetic_pictures import SyntheticEmbeddingDataset
 class TestSyntheticEmbedding(SyntheticContract):
     @pytest.fixture
     def dataset(self):
-        return SyntheticEmbeddingDataset(num_samples=60, num_classes=4, num_features=12, shared=2, data_seed=1)
+        return SyntheticEmbeddingDataset(
+            num_samples=60, num_classes=4, num_features=12, shared=2, data_seed=1
+        )
 
     def perfect(self, dataset, truth):
         return dataset.task.perfect(truth, dataset.spec)
@@ -25,7 +29,9 @@ def test_vectors_without_the_shared_directions_find_more():
     _, _, directions = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
     cleaned = vectors - vectors @ directions[:4].T @ directions[:4]
     found = [
-        dataset.task.primary.of(dataset.task.completed(dataset.evaluate({"embedding": each}, truth)))
+        dataset.task.primary.of(
+            dataset.task.completed(dataset.evaluate({"embedding": each}, truth))
+        )
         for each in (vectors, cleaned)
     ]
     assert 0.2 < found[0] < found[1] < 1.01

@@ -71,7 +71,9 @@ def test_a_broken_rule_tells_anomalies():
     dataset = SyntheticSeriesAnomaliesDataset(num_samples=2000)
     inputs, truth = dataset.read(dataset.split("test"))
     series = inputs["points"][..., 0].astype(np.float64)
-    error = np.abs(series[:, 2:] + series[:, :-2] - 2 * np.cos(2 * np.pi / 16) * series[:, 1:-1])[:, -4:].max(axis=1)
+    error = np.abs(series[:, 2:] + series[:, :-2] - 2 * np.cos(2 * np.pi / 16) * series[:, 1:-1])[
+        :, -4:
+    ].max(axis=1)
     assert len(np.unique(truth["series"] * 10 + truth["window"])) == 4 * 3
     assert dataset.task.primary.of(dataset.evaluate({"score": error}, truth)) > 50
 
@@ -82,6 +84,8 @@ def test_points_to_train_on_have_no_anomalies_and_leave_the_others_as_they_are()
     usual = np.concatenate([dataset.split("train"), dataset.split("validation")])
     assert len(usual) == 50
     assert (dataset.read(usual)[1]["window"] == -1).all()
-    for one, other in zip(alone.read(alone.split("test")), dataset.read(dataset.split("test")), strict=True):
+    for one, other in zip(
+        alone.read(alone.split("test")), dataset.read(dataset.split("test")), strict=True
+    ):
         for name, values in one.items():
             np.testing.assert_array_equal(other[name], values)

@@ -22,10 +22,17 @@ def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
 @pytest.mark.parametrize(
     ("first", "second", "wanted"),
     [
-        ("a,b", "1,2", ","), ("a;b", "1,5;2,5", ";"), ("a\tb", "1\t2", "\t"), ("a|b", "", "|"), ("a", "1", ","),
-        ("a;b, net", "1;2,5", ";"), ("power|kW,price", "1,2", ","), ('"a;b",c', "1,2", ","), ("", "", ","),
+        ("a,b", "1,2", ","),
+        ("a;b", "1,5;2,5", ";"),
+        ("a\tb", "1\t2", "\t"),
+        ("a|b", "", "|"),
+        ("a", "1", ","),
+        ("a;b, net", "1;2,5", ";"),
+        ("power|kW,price", "1,2", ","),
+        ('"a;b",c', "1,2", ","),
+        ("", "", ","),
     ],
-)  # fmt: skip
+)
 def test_what_separates_cells_is_told_by_two_lines(first: str, second: str, wanted: str) -> None:
     assert delimiter_of(first, second) == wanted
 
@@ -33,11 +40,17 @@ def test_what_separates_cells_is_told_by_two_lines(first: str, second: str, want
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_numbers_with_decimal_commas_are_read(tmp_path: Path, end: str, mark: str) -> None:
-    path = written(tmp_path / "a.csv", mark + end.join(["hour;load", "1;1,5", "2;-,25", "3;2,5e1", ""]))
+    path = written(
+        tmp_path / "a.csv", mark + end.join(["hour;load", "1;1,5", "2;-,25", "3;2,5e1", ""])
+    )
     assert column_names(path) == ("hour", "load")
-    np.testing.assert_array_equal(read_numbers(path, ("load", "hour")), [[1.5, 1], [-0.25, 2], [25, 3]])
+    np.testing.assert_array_equal(
+        read_numbers(path, ("load", "hour")), [[1.5, 1], [-0.25, 2], [25, 3]]
+    )
     assert list(table_of(path).cells(("load",))) == [[("1.5",), ("-.25",), ("2.5e1",)]]
-    series = SeriesDataset(dataset_root=path, columns=("load",), window=1, horizon=1, test_fraction=1.0)
+    series = SeriesDataset(
+        dataset_root=path, columns=("load",), window=1, horizon=1, test_fraction=1.0
+    )
     series.prepare()
     assert len(series) == 2
 
@@ -63,8 +76,12 @@ def test_points_are_decimals_where_cells_are_separated_by_commas() -> None:
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 def test_a_table_with_tabs_is_read(tmp_path: Path, name: str) -> None:
-    rows = "".join(f"{n}\t{'red' if n % 3 else 'blue'}\t{'yes' if n % 4 else 'no'}\n" for n in range(40))
-    data = TabularClassificationDataset(dataset_root=written(tmp_path / name, "age\tcolour\tbought\n" + rows))
+    rows = "".join(
+        f"{n}\t{'red' if n % 3 else 'blue'}\t{'yes' if n % 4 else 'no'}\n" for n in range(40)
+    )
+    data = TabularClassificationDataset(
+        dataset_root=written(tmp_path / name, "age\tcolour\tbought\n" + rows)
+    )
     data.prepare()
     assert data.spec.class_names == ("no", "yes")
     assert [column.name for column in data.columns] == ["age", "colour"]

@@ -40,7 +40,9 @@ class TestTabularRegression(DatasetContract):
 
     @pytest.fixture
     def dataset(self, tmp_path: Path) -> TabularRegressionDataset:
-        return TabularRegressionDataset(dataset_root=put_table(tmp_path / "own" / "a.csv"), target="flag")
+        return TabularRegressionDataset(
+            dataset_root=put_table(tmp_path / "own" / "a.csv"), target="flag"
+        )
 
     def perfect(self, dataset, truth):
         return truth
@@ -56,8 +58,9 @@ def test_kinds_of_columns_are_found_and_told(tmp_path: Path) -> None:
     data = TabularClassificationDataset(dataset_root=put_table(tmp_path / "a.csv"))
     data.prepare()
     assert data.reading_notes == (
-        "bought is predicted; numbers: age, flag; categories: colour; ignored: name", "2 classes: no, yes",
-    )  # fmt: skip
+        "bought is predicted; numbers: age, flag; categories: colour; ignored: name",
+        "2 classes: no, yes",
+    )
     assert data.spec.class_names == ("no", "yes")
     assert [column.name for column in data.columns] == ["age", "colour", "flag"]
     inputs, truth = data.read(np.array([0, 2]))
@@ -68,7 +71,9 @@ def test_kinds_of_columns_are_found_and_told(tmp_path: Path) -> None:
 
 
 def test_the_encoding_is_that_of_the_training_samples(tmp_path: Path) -> None:
-    data = TabularClassificationDataset(dataset_root=put_table(tmp_path / "a.csv"), ignored=("flag",))
+    data = TabularClassificationDataset(
+        dataset_root=put_table(tmp_path / "a.csv"), ignored=("flag",)
+    )
     encoding = transform_from(data.spec.transforms["features"])
     train, _ = data.read(data.split("train"))
     encoded = encoding.apply(train["features"])
@@ -82,13 +87,18 @@ def test_the_encoding_is_that_of_the_training_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"numeric": ("colour",)}, "'red' in column colour is no number; name the column with --categories"),
+        (
+            {"numeric": ("colour",)},
+            "'red' in column colour is no number; name the column with --categories",
+        ),
         ({"target": "bougth"}, "has no column 'bougth'"),
         ({"target": "colour"}, "20 rows have no colour, the first is line 3"),
         ({"ignored": ("name", "age", "colour", "flag")}, "no columns beside bought"),
     ],
 )
-def test_what_does_not_fit_is_told_in_one_line(tmp_path: Path, options: dict[str, object], said: str) -> None:
+def test_what_does_not_fit_is_told_in_one_line(
+    tmp_path: Path, options: dict[str, object], said: str
+) -> None:
     data = TabularClassificationDataset(dataset_root=put_table(tmp_path / "a.csv"), **options)  # type: ignore[arg-type]
     with pytest.raises(DatasetError, match=said) as caught:
         data.prepare()
@@ -101,9 +111,14 @@ def test_parquet_holds_the_same(tmp_path: Path) -> None:
 
     path = put_table(tmp_path / "a.csv")
     options = csv.ConvertOptions(strings_can_be_null=True, null_values=["", "NA"])
-    parquet.write_table(csv.read_csv(path, convert_options=options), tmp_path / "a.parquet", row_group_size=17)
+    parquet.write_table(
+        csv.read_csv(path, convert_options=options), tmp_path / "a.parquet", row_group_size=17
+    )
     assert arrow
-    one, other = (TabularClassificationDataset(dataset_root=tmp_path / name) for name in ("a.csv", "a.parquet"))
+    one, other = (
+        TabularClassificationDataset(dataset_root=tmp_path / name)
+        for name in ("a.csv", "a.parquet")
+    )
     assert one.spec == other.spec
     for mine, its in zip(one.read(np.arange(60)), other.read(np.arange(60)), strict=True):
         for name, array in mine.items():
@@ -144,16 +159,31 @@ def put(path: Path, text: str, encoding: str = "utf-8") -> Path:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("age,pay,bought\n1,2.5,yes\n\n2,unknown,no\n3,4.5,no\n",
-         "line 4: 'unknown' in column pay, which holds numbers, too: if it means a gap, say --missing-words unknown"),
-        ("age,pay,bought\n1,no pay,yes\n2,3,no\n", r"line 2: 'no pay' in column pay.*--missing-words 'no pay'"),
-        ('a,pay,bought\n1,"1,234.50",yes\n2,"2,000.00",no\n', r"line 2: '1,234\.50' in column pay is a number with"),
-        ('a,pay,bought\n1,"3062,87",yes\n2,"2933,95",no\n', "line 2: '3062,87' in column pay is a number with marks"),
-        ("5.1,3.5,setosa\n4.9,3.0,setosa\n", "first line holds '5.1' and other numbers, and no names of columns"),
+        (
+            "age,pay,bought\n1,2.5,yes\n\n2,unknown,no\n3,4.5,no\n",
+            "line 4: 'unknown' in column pay, which holds numbers, too: if it means a gap, say "
+            "--missing-words unknown",
+        ),
+        (
+            "age,pay,bought\n1,no pay,yes\n2,3,no\n",
+            r"line 2: 'no pay' in column pay.*--missing-words 'no pay'",
+        ),
+        (
+            'a,pay,bought\n1,"1,234.50",yes\n2,"2,000.00",no\n',
+            r"line 2: '1,234\.50' in column pay is a number with",
+        ),
+        (
+            'a,pay,bought\n1,"3062,87",yes\n2,"2933,95",no\n',
+            "line 2: '3062,87' in column pay is a number with marks",
+        ),
+        (
+            "5.1,3.5,setosa\n4.9,3.0,setosa\n",
+            "first line holds '5.1' and other numbers, and no names of columns",
+        ),
         ("sep=;\na;b\n1;2\n", "its first line, sep=;, is for a spreadsheet program; remove it"),
         ("a,bought\n1,yes\n2,\n", "1 rows have no bought, the first is line 3"),
     ],
-)  # fmt: skip
+)
 def test_an_odd_cell_or_line_is_named(tmp_path: Path, text: str, said: str) -> None:
     data = TabularClassificationDataset(dataset_root=put(tmp_path / "a.csv", text))
     with pytest.raises(DatasetError, match=said) as caught:
@@ -196,6 +226,8 @@ def test_a_column_without_a_name_is_left_out_and_told(tmp_path: Path, text: str)
 
 
 def test_names_that_are_counted_are_names(tmp_path: Path) -> None:
-    data = TabularClassificationDataset(dataset_root=put(tmp_path / "a.csv", "0,1,label\n0.5,2.5,a\n1.5,3.5,b\n"))
+    data = TabularClassificationDataset(
+        dataset_root=put(tmp_path / "a.csv", "0,1,label\n0.5,2.5,a\n1.5,3.5,b\n")
+    )
     data.prepare()
     assert len(data) == 2

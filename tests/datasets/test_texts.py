@@ -35,7 +35,10 @@ class TestTextClassificationDataset(DatasetContract):
     @pytest.fixture
     def dataset(self, tmp_path: Path) -> Dataset:
         path = tmp_path / "texts.csv"
-        path.write_text("label,text\n" + "".join(f'{("good", "bad")[n % 2]},"text, {n // 3}"\n' for n in range(40)))
+        path.write_text(
+            "label,text\n"
+            + "".join(f'{("good", "bad")[n % 2]},"text, {n // 3}"\n' for n in range(40))
+        )
         return TextClassificationDataset(dataset_root=path)
 
 
@@ -73,7 +76,9 @@ def test_prompts_from_lines_tables_and_objects_are_the_same(tmp_path: Path) -> N
         ("a.csv", b"prompt,n\nx\n", "line 2: 1 cells"),
     ],
 )
-def test_damaged_files_are_named_with_the_line(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_damaged_files_are_named_with_the_line(
+    tmp_path: Path, name: str, content: bytes, told: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DatasetError) as caught:
         PromptsDataset(dataset_root=tmp_path / name).prepare()

@@ -38,12 +38,25 @@ def wav_bytes(
     if kind == 3:
         content = samples.astype(f"<f{bits // 8}").tobytes()
     else:
-        whole = np.rint(samples * (2.0 ** (bits - 1) - 1)).astype(np.int64) + (128 if bits == 8 else 0)
+        whole = np.rint(samples * (2.0 ** (bits - 1) - 1)).astype(np.int64) + (
+            128 if bits == 8 else 0
+        )
         wide = whole.astype("<i8").reshape(-1, 1).view(np.uint8)
         content = wide[:, : bits // 8].tobytes()
-    layout = struct.pack("<HHIIHH", kind, channels, rate, rate * channels * bits // 8, channels * bits // 8, bits)
+    layout = struct.pack(
+        "<HHIIHH", kind, channels, rate, rate * channels * bits // 8, channels * bits // 8, bits
+    )
     said = len(content) if length is None else length
-    body = b"WAVE" + before + b"fmt " + struct.pack("<I", 16) + layout + b"data" + struct.pack("<I", said) + content
+    body = (
+        b"WAVE"
+        + before
+        + b"fmt "
+        + struct.pack("<I", 16)
+        + layout
+        + b"data"
+        + struct.pack("<I", said)
+        + content
+    )
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
@@ -53,7 +66,8 @@ def put(path: Path, seed: int = 0, frames: int = 400, rate: int = 1000) -> Path:
     return path
 
 
-# -- files ------------------------------------------------------------------------------------------
+# -- files
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("bits", "kind"), [(8, 1), (16, 1), (24, 1), (32, 1), (32, 3), (64, 3)])
@@ -125,14 +139,18 @@ def test_no_bytes_lead_to_anything_but_samples_or_one_line(tmp_path_factory, pla
 
 
 @given(
-    st.sampled_from([(1000, 1000), (2000, 1000), (1000, 1500), (441, 160)]), st.integers(0, 500), st.integers(1, 300)
+    st.sampled_from([(1000, 1000), (2000, 1000), (1000, 1500), (441, 160)]),
+    st.integers(0, 500),
+    st.integers(1, 300),
 )
 @settings(max_examples=examples(40))
 def test_a_part_equals_that_of_the_whole(tmp_path_factory, rates, start, length):
     needs("scipy")
     path = put(tmp_path_factory.getbasetemp() / f"{rates[0]}.wav", rate=rates[0], frames=900)
     whole = clip(path, rates[1], 3000)
-    np.testing.assert_allclose(clip(path, rates[1], length, start), whole[start : start + length], atol=1e-6)
+    np.testing.assert_allclose(
+        clip(path, rates[1], length, start), whole[start : start + length], atol=1e-6
+    )
 
 
 def test_a_tone_is_the_same_tone_at_another_rate(tmp_path):
@@ -140,13 +158,16 @@ def test_a_tone_is_the_same_tone_at_another_rate(tmp_path):
     for rate in (44100, 8000):
         time = np.arange(rate) / rate
         path = tmp_path / f"{rate}.wav"
-        path.write_bytes(wav_bytes(np.stack([np.sin(2 * np.pi * 440 * time), np.zeros(rate)], 1), rate))
+        path.write_bytes(
+            wav_bytes(np.stack([np.sin(2 * np.pi * 440 * time), np.zeros(rate)], 1), rate)
+        )
         found = clip(path, 16000, 16000)
         wanted = 0.5 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
         np.testing.assert_allclose(found[200:-200], wanted[200:-200], atol=2e-3)
 
 
-# -- folders ----------------------------------------------------------------------------------------
+# -- folders
+# ----------------------------------------------------------------------------------------
 
 
 class TestWavFolder(DatasetContract):
@@ -162,7 +183,9 @@ def test_clips_are_cut_and_padded_at_the_end(tmp_path):
     for frames in (300, 500):
         put(tmp_path / "a" / f"{frames}.wav", frames=frames)
         put(tmp_path / "b" / f"{frames}.wav", frames=frames)
-    dataset = WavFolderDataset(dataset_root=tmp_path, sample_rate=1000, seconds=0.4, class_list=None)
+    dataset = WavFolderDataset(
+        dataset_root=tmp_path, sample_rate=1000, seconds=0.4, class_list=None
+    )
     dataset.prepare()
     sounds = dataset.read(np.arange(4))[0]["sound"]
     assert sounds.shape == (4, 400)
@@ -183,7 +206,8 @@ def test_files_are_not_opened_until_they_are_read(tmp_path):
         dataset.read(np.array([1]))
 
 
-# -- Speech Commands --------------------------------------------------------------------------------
+# -- Speech Commands
+# --------------------------------------------------------------------------------
 
 
 def put_words(root: Path) -> Path:
@@ -196,7 +220,8 @@ def put_words(root: Path) -> Path:
 
 def commands(root: Path, **arguments: object) -> SpeechCommandsDataset:
     return SpeechCommandsDataset(
-        **{"dataset_root": root, "words": ("yes", "no"), "sample_rate": 1000, "seconds": 0.4} | arguments
+        **{"dataset_root": root, "words": ("yes", "no"), "sample_rate": 1000, "seconds": 0.4}
+        | arguments
     )
 
 
@@ -204,7 +229,9 @@ class TestSpeechCommands(DatasetContract):
     @pytest.fixture
     def dataset(self, tmp_path):
         root = put_words(tmp_path / "root")
-        return SpeechCommandsDataset(dataset_root=root, words=("yes", "no"), sample_rate=1000, seconds=0.4)
+        return SpeechCommandsDataset(
+            dataset_root=root, words=("yes", "no"), sample_rate=1000, seconds=0.4
+        )
 
 
 def test_silence_and_other_words_are_a_tenth_of_each_split(tmp_path):
@@ -218,7 +245,12 @@ def test_silence_and_other_words_are_a_tenth_of_each_split(tmp_path):
         assert 0 < counts[3] <= np.ceil(0.2 * words)
     first = commands(tmp_path, extra_classes="first")
     assert first.spec.class_names == ("_silence_", "_unknown_", "yes", "no")
-    assert commands(tmp_path, words=("all",), silence_fraction=0).spec.class_names == ("cat", "dog", "no", "yes")
+    assert commands(tmp_path, words=("all",), silence_fraction=0).spec.class_names == (
+        "cat",
+        "dog",
+        "no",
+        "yes",
+    )
 
 
 def test_the_lists_define_the_split(tmp_path):
@@ -268,12 +300,19 @@ def test_a_missing_word_is_named(tmp_path):
 
 
 def test_keywords_are_told_as_published():
-    """MLPerf Tiny's int8 model is right on 166 of these 180 clips with TensorFlow's own features."""
+    """MLPerf Tiny's int8 model is right on 166 of these 180 clips with TensorFlow's own
+    features.
+    """
     needs("ai_edge_litert")
     wrapper = TFLiteModel(
         model_path=shared_data("models/mlperf_tiny_kws/kws_ref_model.tflite"),
         transform="MFCC",
-        transform_options=("num_coefficients=10", "lower_hz=20", "upper_hz=4000", "normalise=maximum"),
+        transform_options=(
+            "num_coefficients=10",
+            "lower_hz=20",
+            "upper_hz=4000",
+            "normalise=maximum",
+        ),
     )
     dataset = SpeechCommandsDataset(dataset_root=shared_data("speech_commands"))
     dataset.prepare()
@@ -291,7 +330,12 @@ def test_the_transform_travels_with_the_model(tmp_path):
     wrapper = TFLiteModel(
         model_path=shared_data("models/mlperf_tiny_kws/kws_ref_model.tflite"),
         transform="MFCC",
-        transform_options=("num_coefficients=10", "lower_hz=20", "upper_hz=4000", "normalise=maximum"),
+        transform_options=(
+            "num_coefficients=10",
+            "lower_hz=20",
+            "upper_hz=4000",
+            "normalise=maximum",
+        ),
     )
     with wrapper.open(wrapper.model_path) as live:
         live.save(tmp_path / "copy.tflite")
@@ -301,5 +345,7 @@ def test_the_transform_travels_with_the_model(tmp_path):
     np.testing.assert_array_equal(found, wanted)
     assert copy.preparation().source == "description"
     assert "MFCC, 10 coefficients" in copy.meaning.inputs[0].words()
-    other = TFLiteModel(model_path=tmp_path / "copy.tflite", transform="LogMel", transform_options=("num_mels=10",))
+    other = TFLiteModel(
+        model_path=tmp_path / "copy.tflite", transform="LogMel", transform_options=("num_mels=10",)
+    )
     assert other.preparation().overridden.keys() >= {"transform"}

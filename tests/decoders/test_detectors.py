@@ -38,10 +38,15 @@ def logit(share: Any) -> Any:
 
 def spec_of(outputs: dict[str, np.ndarray]) -> IOSpec:
     image = TensorSpec("image", (None, 3, HEIGHT, WIDTH), "float32")
-    return IOSpec((image,), tuple(TensorSpec(name, (None, *a.shape[1:]), "float32") for name, a in outputs.items()))
+    return IOSpec(
+        (image,),
+        tuple(TensorSpec(name, (None, *a.shape[1:]), "float32") for name, a in outputs.items()),
+    )
 
 
-def decode(decoder: DetectionDecoder, *outputs: np.ndarray, fit: Any = "squeeze") -> dict[str, np.ndarray]:
+def decode(
+    decoder: DetectionDecoder, *outputs: np.ndarray, fit: Any = "squeeze"
+) -> dict[str, np.ndarray]:
     named = {f"out{number}": output for number, output in enumerate(outputs)}
     meaning = InputMeaning("image", "image", resize="bilinear", fit=fit)
     decoder.check(spec_of(named), (meaning,), DatasetSpec("detection", (), (), ("a", "b", "c")))
@@ -74,7 +79,9 @@ def test_fastestdet() -> None:
 
 def test_yolox_with_its_cells_grid_by_grid() -> None:
     grids = [(HEIGHT // stride, WIDTH // stride, stride) for stride in (8, 16, 32)]
-    output = np.zeros((1, sum(rows * columns for rows, columns, _ in grids), 5 + CLASSES), np.float32)
+    output = np.zeros(
+        (1, sum(rows * columns for rows, columns, _ in grids), 5 + CLASSES), np.float32
+    )
     before = 0
     for number, (rows, columns, stride) in enumerate(grids[:2]):
         row, column, place = cell_of(CENTRES[number], rows, columns)
@@ -117,7 +124,9 @@ def heads(version: str, form: str) -> list[np.ndarray]:
         size = BOXES[grid, 2:] * [WIDTH, HEIGHT]
         cell = head[0, row, column, -1]
         if version == "v8":
-            sides = np.concatenate([size / stride / 2 - place + 0.5, size / stride / 2 + place - 0.5])
+            sides = np.concatenate(
+                [size / stride / 2 - place + 0.5, size / stride / 2 + place - 0.5]
+            )
             bins = cell[:64].reshape(4, 16)
             for side, own in zip(sides, bins, strict=True):
                 low, part = int(side), side - int(side)
@@ -143,10 +152,15 @@ def heads(version: str, form: str) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     ("version", "form"),
     [
-        ("v3", "channels first"), ("v3", "channels last"), ("v4", "anchors last"), ("v5", "anchors first"),
-        ("v7", "channels first"), ("v8", "channels first"), ("v8", "channels last"),
+        ("v3", "channels first"),
+        ("v3", "channels last"),
+        ("v4", "anchors last"),
+        ("v5", "anchors first"),
+        ("v7", "channels first"),
+        ("v8", "channels first"),
+        ("v8", "channels last"),
     ],
-)  # fmt: skip
+)
 def test_yolo_heads(version: Any, form: str) -> None:
     anchors = None if version == "v8" else (20.0, 30, 24, 32, 30, 20, 40, 40)
     assert_found(decode(YOLOHeadsDecoder(version=version, anchors=anchors), *heads(version, form)))
@@ -163,7 +177,9 @@ def test_ssd_with_raw_anchors(activation: Any) -> None:
     anchors = decoder.anchors(HEIGHT, WIDTH)
     assert len(anchors) == 4 * 6 * 3 + 2 * 3 * 6
     offsets = np.zeros((1, len(anchors), 4), np.float32)
-    scores = np.full((1, len(anchors), 1 + CLASSES), 0.0 if activation == "none" else -9, np.float32)
+    scores = np.full(
+        (1, len(anchors), 1 + CLASSES), 0.0 if activation == "none" else -9, np.float32
+    )
     scores[..., 0] = 1
     for place, (box, centre, number) in enumerate(zip(BOXES, CENTRES, NUMBERS, strict=True)):
         own = anchors[5 + 30 * place]
@@ -176,7 +192,9 @@ def test_ssd_with_raw_anchors(activation: Any) -> None:
 
 
 def test_the_anchors_of_ssd_mobilenet() -> None:
-    """As many as in TensorFlow's models for 300 x 300, and the first as its generator makes them."""
+    """As many as in TensorFlow's models for 300 x 300, and the first as its generator makes
+    them.
+    """
     anchors = SSDDecoder().anchors(300, 300)
     assert len(anchors) == 1917
     np.testing.assert_allclose(anchors[0], [0.5 / 19, 0.5 / 19, 0.1, 0.1], rtol=1e-6)
@@ -198,8 +216,13 @@ def test_boxes_that_the_model_has_suppressed() -> None:
     assert_found(decode(FinishedBoxesDecoder(), count[:, None], scores, boxes, classes))
     one = np.concatenate([boxes, scores[..., None], classes[..., None]], axis=-1)[:, :2]
     assert_found(decode(FinishedBoxesDecoder(), one))
-    named = {"detection_boxes": boxes, "detection_classes": 0 * classes, "detection_scores": np.ones_like(scores)}
-    found = FinishedBoxesDecoder().decode(named, spec_of(named))  # whole scores are told by their names
+    named = {
+        "detection_boxes": boxes,
+        "detection_classes": 0 * classes,
+        "detection_scores": np.ones_like(scores),
+    }
+    # whole scores are told by their names
+    found = FinishedBoxesDecoder().decode(named, spec_of(named))
     assert (found["scores"] == 1).all()
     numbered = FinishedBoxesDecoder(numbering="coco-ids", class_offset=1)
     ids = np.where(classes == 2, 3, 1).astype(np.float32)  # a car and a person
@@ -211,9 +234,16 @@ def test_finished_boxes_without_an_axis_of_pictures() -> None:
     pixels = boxes[0][:, [1, 0, 3, 2]] * [WIDTH, HEIGHT, WIDTH, HEIGHT]
     torchvision = FinishedBoxesDecoder(box_order="ltrb", coordinates="pixels", class_offset=1)
     named = {"boxes": pixels, "labels": classes[0] + 1, "scores": scores[0]}
-    io = IOSpec(spec_of(named).inputs, tuple(TensorSpec(n, (None, *a.shape[1:]), "float32") for n, a in named.items()))
+    io = IOSpec(
+        spec_of(named).inputs,
+        tuple(TensorSpec(n, (None, *a.shape[1:]), "float32") for n, a in named.items()),
+    )
     assert_found(
-        dict(torchvision.decode(named, io, (InputMeaning("image", "image", resize="bilinear", fit="squeeze"),)))
+        dict(
+            torchvision.decode(
+                named, io, (InputMeaning("image", "image", resize="bilinear", fit="squeeze"),)
+            )
+        )
     )
 
 
@@ -223,12 +253,21 @@ def test_boxes_and_the_scores_of_all_classes() -> None:
     detr = np.full((1, 5, CLASSES + 1), -9, np.float32)
     detr[..., -1] = 3
     detr[0, [0, 1], NUMBERS] = 9
-    options: Any = {"box_order": "centre", "activation": "softmax", "background": "last", "score_threshold": 0.1}
+    options: Any = {
+        "box_order": "centre",
+        "activation": "softmax",
+        "background": "last",
+        "score_threshold": 0.1,
+    }
     assert_found(decode(ScoredBoxesDecoder(suppression="inside", **options), boxes, detr))
     sigmoids = np.full((1, 5, CLASSES), -9, np.float32)
     sigmoids[0, [0, 1], NUMBERS] = 3
     assert_found(
-        decode(ScoredBoxesDecoder(box_order="centre", activation="sigmoid", score_threshold=0.1), sigmoids, boxes)
+        decode(
+            ScoredBoxesDecoder(box_order="centre", activation="sigmoid", score_threshold=0.1),
+            sigmoids,
+            boxes,
+        )
     )
     corners = np.zeros((1, 5, 1, 4), np.float32)
     corners[0, :2, 0] = np.concatenate([BOXES[:, :2], BOXES[:, :2] + BOXES[:, 2:]], axis=1)
@@ -239,14 +278,24 @@ def test_boxes_and_the_scores_of_all_classes() -> None:
     sized[0, :2] = BOXES * [WIDTH, HEIGHT, WIDTH, HEIGHT]
     first = np.concatenate([1 - yolov4.sum(axis=2, keepdims=True), yolov4], axis=2)
     assert_found(
-        decode(ScoredBoxesDecoder(box_order="ltwh", coordinates="pixels", background="first"), sized, first[..., :])
+        decode(
+            ScoredBoxesDecoder(box_order="ltwh", coordinates="pixels", background="first"),
+            sized,
+            first[..., :],
+        )
     )
     numbered = np.zeros((1, 5, 91), np.float32)
     numbered[0, [0, 1], [3, 1]] = 0.9  # a car and a person
     named = {"scores": numbered, "boxes": corners[:, :, 0]}
-    assert_found(dict(ScoredBoxesDecoder(numbering="coco-ids").decode(
-        named, spec_of(named), (InputMeaning("image", "image", resize="bilinear", fit="squeeze"),)
-    )))  # fmt: skip
+    assert_found(
+        dict(
+            ScoredBoxesDecoder(numbering="coco-ids").decode(
+                named,
+                spec_of(named),
+                (InputMeaning("image", "image", resize="bilinear", fit="squeeze"),),
+            )
+        )
+    )
     with pytest.raises(ConfigError, match=r"2 classes.*data set has 3"):
         decode(ScoredBoxesDecoder(background="last"), sigmoids, boxes)
     with pytest.raises(ConfigError, match="expected boxes"):
@@ -262,12 +311,17 @@ def test_overlapping_boxes_of_a_class_are_dropped_unless_the_model_did_that() ->
     assert decode(YOLODecoder(score_threshold=0.75), output)["scores"].shape == (1, 1)
     assert decode(YOLODecoder(max_boxes=1), output)["scores"].shape == (1, 1)
     output[0, 0, 5] = 0.6
-    assert decode(YOLODecoder(per_box="all", suppression="inside"), output)["scores"].shape == (1, 4)
+    assert decode(YOLODecoder(per_box="all", suppression="inside"), output)["scores"].shape == (
+        1,
+        4,
+    )
 
 
 def test_the_frame_says_how_pictures_were_brought_to_the_input() -> None:
     output = np.zeros((1, 20, 4 + CLASSES), np.float32)
-    assert decode(YOLODecoder(), output, fit="letterbox-centre")["frame"].tolist() == [[HEIGHT, WIDTH, 2]]
+    assert decode(YOLODecoder(), output, fit="letterbox-centre")["frame"].tolist() == [
+        [HEIGHT, WIDTH, 2]
+    ]
 
 
 def test_a_data_set_with_other_classes_is_refused() -> None:
@@ -276,7 +330,9 @@ def test_a_data_set_with_other_classes_is_refused() -> None:
         YOLODecoder().check(spec_of(named), (), DatasetSpec("detection", (), (), ("a", "b")))
 
 
-@pytest.mark.parametrize("decoder", [YOLOXDecoder(strides=(8,)), YOLOHeadsDecoder(anchors=(1.0, 2.0)), SSDDecoder()])
+@pytest.mark.parametrize(
+    "decoder", [YOLOXDecoder(strides=(8,)), YOLOHeadsDecoder(anchors=(1.0, 2.0)), SSDDecoder()]
+)
 def test_a_decoder_travels_in_a_models_meaning(decoder: OutputDecoder) -> None:
     meaning = Meaning.from_json(Meaning(decoder=decoder.describe()).to_json())
     assert decoder_of(meaning) == decoder

@@ -1,4 +1,6 @@
-"""Models for masks are measured from their ONNX files on pictures with polygons, batches of YOLO and one by one."""
+"""Models for masks are measured from their ONNX files on pictures with polygons, batches of YOLO
+and one by one.
+"""
 
 from __future__ import annotations
 
@@ -31,23 +33,35 @@ def squares(root: Path) -> COCOInstancesDataset:
         left, top, side = (int(each) for each in random.integers([5, 5, 20], [30, 30, 28]))
         pixels[top : top + side, left : left + side] = 220
         Image.fromarray(pixels).save(root / "val" / f"{number}.png")
-        images.append({"id": number, "file_name": f"{number}.png", "height": height, "width": width})
+        images.append(
+            {"id": number, "file_name": f"{number}.png", "height": height, "width": width}
+        )
         right, bottom = left + side, top + side
         outline = [left, top, right, top, right, bottom, left, bottom]
-        annotations.append({"id": number, "image_id": number, "category_id": 1, "segmentation": [outline]})
-    stated = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "square"}]}
+        annotations.append(
+            {"id": number, "image_id": number, "category_id": 1, "segmentation": [outline]}
+        )
+    stated = {
+        "images": images,
+        "annotations": annotations,
+        "categories": [{"id": 1, "name": "square"}],
+    }
     (root / "annotations" / "instances_val.json").write_text(json.dumps(stated))
     return COCOInstancesDataset(dataset_root=root)
 
 
 def exported(path: Path, of_boxes: bool) -> None:
-    """Write a model that says that bright pixels are one thing: by a prototype, or in one box of the whole input."""
+    """Write a model that says that bright pixels are one thing: by a prototype, or in one box of
+    the whole input.
+    """
     import torch
 
     class Prototypes(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.one = torch.nn.Parameter(torch.tensor([[32.0], [32.0], [64.0], [64.0], [0.9], [1.0]]))
+            self.one = torch.nn.Parameter(
+                torch.tensor([[32.0], [32.0], [64.0], [64.0], [0.9], [1.0]])
+            )
 
         def forward(self, image):
             bright = image.mean(dim=1, keepdim=True) - 0.5
@@ -62,21 +76,36 @@ def exported(path: Path, of_boxes: bool) -> None:
 
         def forward(self, image):
             bright = image.mean(dim=1, keepdim=True)
-            sure = torch.nonzero(bright.flatten().max()[None] > 0.5)[:, 0]  # a number of boxes that depends on values
-            return self.box[sure - sure], torch.ones_like(sure), self.score[sure - sure], bright[sure - sure]
+            # a number of boxes that depends on values
+            sure = torch.nonzero(bright.flatten().max()[None] > 0.5)[:, 0]
+            return (
+                self.box[sure - sure],
+                torch.ones_like(sure),
+                self.score[sure - sure],
+                bright[sure - sure],
+            )
 
     names = ["boxes", "labels", "scores", "masks"] if of_boxes else ["output0", "output1"]
     torch.onnx.export(
-        (Boxes() if of_boxes else Prototypes()).eval(), (torch.rand(1, 3, 64, 64),), str(path), dynamo=False,
-        input_names=["images"], output_names=names,
-        dynamic_axes={name: {0: "k"} for name in names} if of_boxes
+        (Boxes() if of_boxes else Prototypes()).eval(),
+        (torch.rand(1, 3, 64, 64),),
+        str(path),
+        dynamo=False,
+        input_names=["images"],
+        output_names=names,
+        dynamic_axes={name: {0: "k"} for name in names}
+        if of_boxes
         else {name: {0: "n"} for name in ("images", *names)},
-    )  # fmt: skip
+    )
 
 
-@pytest.mark.filterwarnings("ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:You are using the legacy TorchScript-based ONNX export:DeprecationWarning"
+)
 @pytest.mark.parametrize(("decoder", "size"), [("YOLOMasksDecoder", 3), ("MaskRCNNDecoder", 1)])
-def test_bright_squares_are_found_by_models_of_either_kind(decoder: str, size: int, tmp_path: Path) -> None:
+def test_bright_squares_are_found_by_models_of_either_kind(
+    decoder: str, size: int, tmp_path: Path
+) -> None:
     needs("torch", "onnx", "onnxruntime", "PIL")
     dataset = squares(tmp_path)
     dataset.prepare()
@@ -87,7 +116,9 @@ def test_bright_squares_are_found_by_models_of_either_kind(decoder: str, size: i
     with wrapper.open(wrapper.model_path) as live, live.session() as session:
         route = SampleRoute(dataset, wrapper, wrapper.io, session.io, size)
         items = list(route.items(np.arange(6)))
-        parts = [part for item in items for part in route.judge([item], [session.infer(item.inputs)])]
+        parts = [
+            part for item in items for part in route.judge([item], [session.infer(item.inputs)])
+        ]
     found = Evaluation.joined(parts)
     assert dataset.task.metric("mask_ap50").of(found) == 1
     assert dataset.task.primary.of(found) > 0.7

@@ -30,7 +30,9 @@ def test_the_most_certain_person_comes_first() -> None:
     found = decoded(POINTS, MoveNetDecoder(score_threshold=0.5))
     scores = POINTS[..., 2].mean(axis=2)
     np.testing.assert_allclose(found["scores"], -np.sort(-scores, axis=1), rtol=1e-6)
-    np.testing.assert_allclose(found["points"][0, 0, 1], POINTS[0, scores[0].argmax(), 1, [1, 0, 2]], rtol=1e-6)
+    np.testing.assert_allclose(
+        found["points"][0, 0, 1], POINTS[0, scores[0].argmax(), 1, [1, 0, 2]], rtol=1e-6
+    )
     assert found["count"].tolist() == (scores >= 0.5).sum(axis=1).tolist()
 
 
@@ -70,7 +72,9 @@ def test_a_point_is_where_its_heat_map_is_greatest(maps: str) -> None:
         ((1, 3, 8, 9), HeatMapDecoder(), "maps=first"),
     ],
 )
-def test_models_that_do_not_fit_are_refused(shape: tuple[int, ...], decoder: OutputDecoder, told: str) -> None:
+def test_models_that_do_not_fit_are_refused(
+    shape: tuple[int, ...], decoder: OutputDecoder, told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         decoded(np.zeros(shape), decoder)
 
@@ -84,7 +88,9 @@ def test_corals_movenet_finds_the_reference() -> None:
     )
     dataset.prepare()
     model = root / "movenet_single_pose_lightning_ptq.tflite"
-    wrapper = TFLiteModel(model_path=model, fit="squeeze", decoder="MoveNetDecoder").for_dataset(dataset.spec)
+    wrapper = TFLiteModel(model_path=model, fit="squeeze", decoder="MoveNetDecoder").for_dataset(
+        dataset.spec
+    )
     with wrapper.open() as live, live.session() as session:
         route = SampleRoute(dataset, wrapper, wrapper.io, session.io, 1)
         (item,) = route.items(np.array([0]))

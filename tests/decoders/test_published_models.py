@@ -1,4 +1,6 @@
-"""Published detectors have the mAP that their boxes have by pycocotools, with preparation, decoder and data set."""
+"""Published detectors have the mAP that their boxes have by pycocotools, with preparation,
+decoder and data set.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,18 @@ from nnpipe.tasks.detection.task import Detection
 DATA = Path(__file__).parents[3] / "shared" / "data"
 FASTESTDET: dict[str, Any] = {
     "model_path": DATA / "models/fastestdet/FastestDet.onnx",
-    "fit": "squeeze", "channel_order": "bgr", "scale": 255, "decoder": "FastestDetDecoder",
-}  # fmt: skip
+    "fit": "squeeze",
+    "channel_order": "bgr",
+    "scale": 255,
+    "decoder": "FastestDetDecoder",
+}
 YOLOX: dict[str, Any] = {
     "model_path": DATA / "models/yolox/yolox_nano.onnx",
-    "fit": "letterbox", "channel_order": "bgr", "scale": 1, "decoder": "YOLOXDecoder",
-}  # fmt: skip
+    "fit": "letterbox",
+    "channel_order": "bgr",
+    "scale": 1,
+    "decoder": "YOLOXDecoder",
+}
 
 
 @pytest.mark.slow
@@ -35,7 +43,9 @@ YOLOX: dict[str, Any] = {
         (YOLOX, ("score_threshold=0.25", "overlap=0.45"), (0.3080, 0.4311)),
     ],
 )
-def test_published_detectors(model: dict[str, Any], options: tuple[str, ...], wanted: tuple[float, float]) -> None:
+def test_published_detectors(
+    model: dict[str, Any], options: tuple[str, ...], wanted: tuple[float, float]
+) -> None:
     needs("onnxruntime", "PIL")
     if not (DATA / "coco_val64").is_dir():
         pytest.skip(f"{DATA / 'coco_val64'} is not there")
@@ -50,5 +60,7 @@ def test_published_detectors(model: dict[str, Any], options: tuple[str, ...], wa
             session.run()
             parts += route.judge([item], [session.get()])
     found = Evaluation.joined(parts)
-    assert [Detection().metric(name).of(found) for name in ("map", "ap50")] == pytest.approx(wanted, abs=1e-3)
+    assert [Detection().metric(name).of(found) for name in ("map", "ap50")] == pytest.approx(
+        wanted, abs=1e-3
+    )
     assert found.settings["decoder"]["arguments"]["suppression"] == "outside"

@@ -19,7 +19,10 @@ SPEC = DatasetSpec("anomaly", (), ())
 
 
 def io_of(*shapes: tuple[int, ...]) -> IOSpec:
-    tensors = [TensorSpec(name, (None, *shape), "float32") for name, shape in zip("xy", shapes, strict=True)]
+    tensors = [
+        TensorSpec(name, (None, *shape), "float32")
+        for name, shape in zip("xy", shapes, strict=True)
+    ]
     return IOSpec((tensors[0],), (tensors[1],))
 
 
@@ -55,7 +58,10 @@ def test_models_that_reconstruct_nothing_are_refused():
     decoder.check(io_of((4, 4, 1), (16,)), (), SPEC)
     with pytest.raises(ConfigError, match=r"reconstructs \(2\) from \(3\)"):
         decoder.check(io_of((3,), (2,)), (), SPEC)
-    two = IOSpec(io_of((3,), (3,)).inputs, (*io_of((3,), (3,)).outputs, TensorSpec("z", (None, 1), "float32")))
+    two = IOSpec(
+        io_of((3,), (3,)).inputs,
+        (*io_of((3,), (3,)).outputs, TensorSpec("z", (None, 1), "float32")),
+    )
     with pytest.raises(ConfigError, match="has x and y, z"):
         decoder.check(two, (), SPEC)
 
@@ -63,7 +69,10 @@ def test_models_that_reconstruct_nothing_are_refused():
 def test_only_decoders_that_ask_for_inputs_are_given_them():
     io, outputs, inputs = io_of((3,), (3,)), {"y": np.ones(3)}, {"x": np.zeros(3)}
     assert with_inputs(None, outputs, inputs, io, io) is outputs
-    assert with_inputs(ReconstructionErrorDecoder(), outputs, inputs, io, io).keys() == {"y", "input:x"}
+    assert with_inputs(ReconstructionErrorDecoder(), outputs, inputs, io, io).keys() == {
+        "y",
+        "input:x",
+    }
 
 
 class Sections(InMemoryDataset):
@@ -78,7 +87,9 @@ class Sections(InMemoryDataset):
     def load(self) -> Samples:
         random = np.random.default_rng(0)
         kinds = np.repeat([0, 1, 0, 1, 0], 2)
-        frames = random.uniform(-20, 0, (10, 640)).astype(np.float32) + 10 * kinds[:, None].astype(np.float32)
+        frames = random.uniform(-20, 0, (10, 640)).astype(np.float32) + 10 * kinds[:, None].astype(
+            np.float32
+        )
         return Samples({"frame": frames}, {"anomalous": kinds, "clip": np.repeat(np.arange(5), 2)})
 
 
@@ -86,7 +97,8 @@ class Sections(InMemoryDataset):
 def test_an_autoencoder_is_judged_by_what_it_was_given(kind):
     """MLPerf Tiny's autoencoder; the int8 one is compared with its quantised input."""
     wrapper = TFLiteModel(
-        model_path=shared_data(f"models/mlperf_tiny_ad/ad01_{kind}.tflite"), decoder="ReconstructionErrorDecoder"
+        model_path=shared_data(f"models/mlperf_tiny_ad/ad01_{kind}.tflite"),
+        decoder="ReconstructionErrorDecoder",
     )
     dataset = Sections()
     dataset.prepare()
@@ -96,7 +108,10 @@ def test_an_autoencoder_is_judged_by_what_it_was_given(kind):
         items = list(route.items(np.arange(10)))
         outputs = [session.infer(item.inputs) for item in items]
         (found,) = route.judge(items, outputs)
-        real = [wrapper.preprocess_real({"frame": frame[None]}) for frame in dataset.samples.inputs["frame"]]
+        real = [
+            wrapper.preprocess_real({"frame": frame[None]})
+            for frame in dataset.samples.inputs["frame"]
+        ]
         wanted = []
         for sample, output in zip(real, outputs, strict=True):
             given, made = next(iter(sample.values())), next(iter(output.values()))

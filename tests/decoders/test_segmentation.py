@@ -52,7 +52,9 @@ def test_more_classes_than_rows_are_told_from_rows() -> None:
     names = DatasetSpec("segmentation", (), (), tuple(map(str, range(20))))
     scores = np.eye(20, dtype=np.float32)[MASK * 6].transpose(0, 3, 1, 2)
     SegmentationDecoder().check(io(scores), (), names)
-    np.testing.assert_array_equal(SegmentationDecoder().decode({"out": scores}, io(scores))["mask"], MASK * 6)
+    np.testing.assert_array_equal(
+        SegmentationDecoder().decode({"out": scores}, io(scores))["mask"], MASK * 6
+    )
 
 
 def test_one_score_is_compared_with_a_threshold() -> None:
@@ -64,7 +66,9 @@ def test_one_score_is_compared_with_a_threshold() -> None:
 def test_scores_are_enlarged_before_the_greatest_is_chosen() -> None:
     torch = pytest.importorskip("torch")
     scores = np.random.default_rng(0).random((2, 3, 3, 4)).astype(np.float32)
-    large = torch.nn.functional.interpolate(torch.from_numpy(scores), (6, 8), mode="bilinear").numpy()
+    large = torch.nn.functional.interpolate(
+        torch.from_numpy(scores), (6, 8), mode="bilinear"
+    ).numpy()
     np.testing.assert_array_equal(decoded(scores, SegmentationDecoder()), large.argmax(axis=1))
     small = decoded(scores, SegmentationDecoder(enlarge="classes"))
     np.testing.assert_array_equal(small, scores.argmax(axis=1))
@@ -79,13 +83,19 @@ def test_classes_of_the_model_become_those_of_the_data_set() -> None:
 @pytest.mark.parametrize(
     ("output", "decoder", "told"),
     [
-        (np.zeros((1, 6, 8, 5), np.float32), SegmentationDecoder(), "scores 5 classes, and the data set has 3"),
+        (
+            np.zeros((1, 6, 8, 5), np.float32),
+            SegmentationDecoder(),
+            "scores 5 classes, and the data set has 3",
+        ),
         (MASK, SegmentationDecoder(class_numbers=(3,)), "names class 3, and the data set has 3"),
         (MASK, SegmentationDecoder(output="mask"), "the model has the outputs out"),
         (np.zeros((1, 6), np.float32), SegmentationDecoder(), "reads masks"),
     ],
 )
-def test_models_that_do_not_fit_are_refused(output: np.ndarray, decoder: SegmentationDecoder, told: str) -> None:
+def test_models_that_do_not_fit_are_refused(
+    output: np.ndarray, decoder: SegmentationDecoder, told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         decoder.check(io(output), (), SPEC)
 
@@ -109,17 +119,22 @@ def judged(dataset: Dataset, **options: object) -> Evaluation:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "wanted"), [("", (0.9583, 0.9524, 0.9773)), ("_256", (0.9895, 0.9878, 0.9943))])
+@pytest.mark.parametrize(
+    ("size", "wanted"), [("", (0.9583, 0.9524, 0.9773)), ("_256", (0.9895, 0.9878, 0.9943))]
+)
 def test_corals_segmenter_finds_the_dog(size: str, wanted: tuple[float, ...]) -> None:
     root = shared_data("models/coral")
     dataset = MaskFolderDataset(
-        images=(root / f"dog_segmentation{size}.bmp",), masks=(root / f"dog_segmentation_mask{size}.bmp",),
+        images=(root / f"dog_segmentation{size}.bmp",),
+        masks=(root / f"dog_segmentation_mask{size}.bmp",),
         pixel_classes=("0=dog", "1=background", "2=ignored"),
-    )  # fmt: skip
+    )
     numbers = ",".join("0" if number == 12 else "1" for number in range(21))
     found = judged(dataset, decoder_options=(f"class_numbers={numbers}",))
     iou = class_pixels(found)[1](np.ones(1)).iou
-    assert [*iou, Segmentation().metric("pixel_accuracy").of(found)] == pytest.approx(wanted, abs=1e-3)
+    assert [*iou, Segmentation().metric("pixel_accuracy").of(found)] == pytest.approx(
+        wanted, abs=1e-3
+    )
 
 
 @pytest.mark.slow
@@ -128,7 +143,11 @@ def test_corals_segmenter_on_coco(tmp_path: Path) -> None:
     dataset = MaskFolderDataset(
         dataset_root=shared_data("coco_val64"),
         class_list=shared_data("models/coral/pascal_voc_segmentation_labels.txt"),
-        pixel_classes=("0=ignored", "other=background", *(f"{number}={place}" for place, number in enumerate(ids, 1))),
+        pixel_classes=(
+            "0=ignored",
+            "other=background",
+            *(f"{number}={place}" for place, number in enumerate(ids, 1)),
+        ),
     )
     found = judged(dataset)
     accuracy = Segmentation().metric("pixel_accuracy").of(found)

@@ -8,14 +8,23 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 DTYPES = st.sampled_from(
-    "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 complex64 complex128 "
+    "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 complex64 "
+    "complex128 "
     "datetime64[s] timedelta64[ms] S3 U2 >i4 >f8 >c8 S0".split()
 ).map(np.dtype)
-ARRAYS = DTYPES.flatmap(lambda dtype: arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)))
+ARRAYS = DTYPES.flatmap(
+    lambda dtype: arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+)
 LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary(max_size=8) | ARRAYS
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | TEXTS
+    | st.binary(max_size=8)
+    | ARRAYS
     | ARRAYS.filter(lambda a: a.size and a.dtype.itemsize).map(lambda a: a.reshape(-1)[0])
-)  # fmt: skip
+)
 KEYS = TEXTS | st.integers() | st.booleans() | st.none() | st.tuples(TEXTS, st.integers())
 VALUES = st.recursive(
     LEAVES,
@@ -43,7 +52,9 @@ def same(one: object, other: object) -> bool:
         return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
     if isinstance(one, (np.ndarray, np.generic)) and isinstance(other, (np.ndarray, np.generic)):
         alike = one.dtype == other.dtype and one.shape == other.shape
-        return alike and np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+        return (
+            alike and np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+        )
     if isinstance(one, float):
         return np.float64(one).tobytes() == np.float64(other).tobytes()
     return one == other

@@ -9,17 +9,27 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.history import History
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\x85\u2028\u2029\ufeff\ufffe\uffff"))
+TEXTS = st.text(
+    st.characters(
+        exclude_categories=["Cs", "Cc"], exclude_characters="\x85\u2028\u2029\ufeff\ufffe\uffff"
+    )
+)
 TREES = st.dictionaries(
     st.text("abc", min_size=1, max_size=3),
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
         | TEXTS,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("xyz", max_size=2), inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.text("xyz", max_size=2), inner, max_size=3)
+        ),
         max_leaves=8,
     ),
     max_size=3,
-)  # fmt: skip
+)
 
 
 @given(TREES)
@@ -38,7 +48,9 @@ def test_components_and_modules_are_made():
             "dataset": {"class": "nnpipe.datasets.digits.DigitsDataset"},
             "history": {"class": "nnpipe.experiment.history.History"},
             "seed": 5,
-            "inside": {"list": [{"class": "nnpipe.experiment.state.State", "arguments": {"epoch": 1}}]},
+            "inside": {
+                "list": [{"class": "nnpipe.experiment.state.State", "arguments": {"epoch": 1}}]
+            },
         }
     ).build()
     assert made["dataset"] == DigitsDataset()
@@ -58,7 +70,10 @@ def test_references_share_objects_and_are_made_first():
             },
             "same": {"reference": "model"},
             "weight": {"reference": "model.weight"},
-            "model": {"class": "torch.nn.Linear", "arguments": {"in_features": 2, "out_features": 1}},
+            "model": {
+                "class": "torch.nn.Linear",
+                "arguments": {"in_features": 2, "out_features": 1},
+            },
         }
     ).build()
     assert made["same"] is made["model"]
@@ -71,15 +86,27 @@ def test_references_share_objects_and_are_made_first():
     ("tree", "message"),
     [
         ({"a": {"class": "os.system", "arguments": {"command": "true"}}}, "no component, no class"),
-        ({"a": {"class": "subprocess.Popen", "arguments": {"args": "true"}}}, "no component, no class"),
+        (
+            {"a": {"class": "subprocess.Popen", "arguments": {"args": "true"}}},
+            "no component, no class",
+        ),
         ({"a": {"class": "nowhere.Thing"}}, r"a\.class: nowhere\.Thing cannot be found"),
         ({"a": {"class": "nnpipe.datasets.digits.Digits"}}, "cannot be found"),
         ({"a": {"class": "Short"}}, "expected a dotted path"),
         ({"a": {"class": 5}}, "expected a dotted path"),
-        ({"a": {"class": "nnpipe.experiment.history.History", "arguments": {"x": 1}}}, "a: History: .*'x'"),
-        ({"a": {"class": "nnpipe.experiment.history.History", "arguments": [1]}}, "expected names with values"),
+        (
+            {"a": {"class": "nnpipe.experiment.history.History", "arguments": {"x": 1}}},
+            "a: History: .*'x'",
+        ),
+        (
+            {"a": {"class": "nnpipe.experiment.history.History", "arguments": [1]}},
+            "expected names with values",
+        ),
         ({"a": {"class": "nnpipe.experiment.history.History", "args": {}}}, "not args"),
-        ({"a": {"class": "nnpipe.datasets.digits.DigitsDataset", "arguments": {"colour": 1}}}, "a: .*colour"),
+        (
+            {"a": {"class": "nnpipe.datasets.digits.DigitsDataset", "arguments": {"colour": 1}}},
+            "a: .*colour",
+        ),
         ({"a": {"reference": "b"}, "c": 1}, "a: nothing is called 'b'"),
         ({"a": {"reference": "b"}, "b": [{"reference": "a"}]}, "a circle"),
         ({"a": {"reference": "b.colour"}, "b": 1}, "b.colour has no 'colour'"),
@@ -102,7 +129,8 @@ def test_a_layer_that_refuses_its_arguments_is_named_by_its_place(units):
 
 
 @pytest.mark.parametrize(
-    ("tree", "message"), [({"a": [object()]}, r"a\.0: .* cannot hold object"), ({1: 2}, "names are texts")]
+    ("tree", "message"),
+    [({"a": [object()]}, r"a\.0: .* cannot hold object"), ({1: 2}, "names are texts")],
 )
 def test_what_yaml_cannot_say_is_refused(tree, message):
     with pytest.raises(ConfigError, match=message):

@@ -25,7 +25,10 @@ def database(tmp_path):
 def run(database, tmp_path):
     run = database.runs.create("digits: ä/1", Configuration({"lr": 0.1, "a: b": ["x", None]}))
     database.runs.enter(run, "running")
-    rows = [{"epoch": 5 * number, "loss": 1 / (number + 1), "odd: name": math.nan} for number in range(3)]
+    rows = [
+        {"epoch": 5 * number, "loss": 1 / (number + 1), "odd: name": math.nan}
+        for number in range(3)
+    ]
     database.figures.put_history(run, "training", rows)
     database.figures.put_statistics(run, {"accuracy": 0.75})
     database.artifacts.put_state(run, "state", {"x": 1})
@@ -38,7 +41,8 @@ def run(database, tmp_path):
 def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
     pytest.importorskip("tensorboardX", reason="tensorboardX is not installed")
     loader = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_file_loader", reason="TensorBoard is not installed"
+        "tensorboard.backend.event_processing.event_file_loader",
+        reason="TensorBoard is not installed",
     )
     from nnpipe.experiment.exports.export import to_tensorboard
 
@@ -70,7 +74,9 @@ def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
 )
 def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch, place):
     tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
-    pytest.importorskip("alembic", reason="alembic is not installed, without which MLflow opens no database")
+    pytest.importorskip(
+        "alembic", reason="alembic is not installed, without which MLflow opens no database"
+    )
     from nnpipe.experiment.exports.export import RUN_TAG, to_mlflow, tracking_uri
 
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -104,7 +110,9 @@ def test_what_mlflow_lacks_for_a_database_is_told(database, run, tmp_path, monke
         raise ModuleNotFoundError("No module named 'alembic'", name="alembic")
 
     monkeypatch.setattr(tracking, "MlflowClient", lacking)
-    with pytest.raises(MissingDependency, match=r"needs alembic, .*pip install 'nnpipe\[tracking\]'"):
+    with pytest.raises(
+        MissingDependency, match=r"needs alembic, .*pip install 'nnpipe\[tracking\]'"
+    ):
         to_mlflow(database, run, f"sqlite:///{tmp_path / 'x.db'}")
 
 
@@ -125,7 +133,9 @@ def test_mlflow_that_is_not_there_is_one_line(database, run, monkeypatch):
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    with pytest.raises(ConfigError, match=r"MLflow at http://user:\*\*\*@127\.0\.0\.1:1: ") as caught:
+    with pytest.raises(
+        ConfigError, match=r"MLflow at http://user:\*\*\*@127\.0\.0\.1:1: "
+    ) as caught:
         to_mlflow(database, run, "http://user:secret@127.0.0.1:1")
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)

@@ -15,7 +15,9 @@ from nnpipe.experiment.module import Module, StateError
 from nnpipe.experiment.state import State
 from nnpipe.experiment.state_file import from_bytes, to_bytes
 
-_SPEC = importlib.util.spec_from_file_location("strategies", Path(__file__).with_name("strategies.py"))
+_SPEC = importlib.util.spec_from_file_location(
+    "strategies", Path(__file__).with_name("strategies.py")
+)
 strategies = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(strategies)
 same = strategies.same
@@ -63,9 +65,16 @@ def test_any_tree_goes_to_a_file_and_back_to_the_bit(tree):
 
 
 def test_attributes_that_have_a_state_are_children():
-    tree = Node(a=State(x=1), plain=5, many=[State(y=2), 3, State(z=4)], named={"k": State(w=5)}, kind=State)
+    tree = Node(
+        a=State(x=1), plain=5, many=[State(y=2), 3, State(z=4)], named={"k": State(w=5)}, kind=State
+    )
     assert [name for name, _ in tree.children()] == ["a", "many.0", "many.2", "named.k"]
-    assert tree.state_dict() == {"a": {"x": 1}, "many.0": {"y": 2}, "many.2": {"z": 4}, "named.k": {"w": 5}}
+    assert tree.state_dict() == {
+        "a": {"x": 1},
+        "many.0": {"y": 2},
+        "many.2": {"z": 4},
+        "named.k": {"w": 5},
+    }
 
 
 def test_a_child_that_is_reached_twice_is_saved_once():
@@ -89,7 +98,9 @@ def test_layers_and_optimisers_are_children_too():
 
     def made():
         layer = torch.nn.Linear(2, 1)
-        return Node(model=layer, optimiser=torch.optim.Adam(layer.parameters()), state=State(step=0))
+        return Node(
+            model=layer, optimiser=torch.optim.Adam(layer.parameters()), state=State(step=0)
+        )
 
     one, other = made(), made()
     one.model(torch.ones(1, 2)).sum().backward()
@@ -105,7 +116,10 @@ def test_layers_and_optimisers_are_children_too():
     ("state", "message"),
     [
         ({"a": {"x": 1}}, "Node: the state has no inner"),
-        ({"a": {"x": 1}, "inner": {"b": {"y": 2}}, "c": {}}, "Node: the state has c, which is unknown here"),
+        (
+            {"a": {"x": 1}, "inner": {"b": {"y": 2}}, "c": {}},
+            "Node: the state has c, which is unknown here",
+        ),
         ({"a": {"x": 1}, "inner": {"b": {}}}, r"inner\.b: the state has no y"),
         ({"a": {"x": 1}, "inner": {"b": {"y": 2, "z": 3}}}, r"inner\.b: the state has z"),
         ({"a": {"x": 1}, "inner": 5}, "inner: expected the state of a Node, found int"),
@@ -123,7 +137,9 @@ def test_a_state_that_does_not_fit_changes_nothing(state, message):
 
 def test_when_a_layer_refuses_its_part_the_rest_is_as_before():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    tree = Node(a=State(x=1), first=torch.nn.Linear(2, 2), second=torch.nn.Linear(3, 3), z=State(y=1))
+    tree = Node(
+        a=State(x=1), first=torch.nn.Linear(2, 2), second=torch.nn.Linear(3, 3), z=State(y=1)
+    )
     before = copy.deepcopy(tree.state_dict())
     given_state = copy.deepcopy(before)
     given_state["a"]["x"] = 5
@@ -187,6 +203,9 @@ def test_a_state_can_be_copied():
 def test_modules_are_found_with_their_paths():
     tree = Node(a=Node(b=State(x=1)), c=[Statistics()])
     assert [(path, type(m).__name__) for path, m in tree.modules()] == [
-        ("", "Node"), ("a", "Node"), ("a.b", "State"), ("c.0", "Statistics"),
-    ]  # fmt: skip
+        ("", "Node"),
+        ("a", "Node"),
+        ("a.b", "State"),
+        ("c.0", "Statistics"),
+    ]
     assert np.isnan(Statistics().means().get("x", np.nan))

@@ -13,13 +13,25 @@ from pathlib import Path
 import pytest
 
 from nnpipe.experiment.configuration import Configuration
-from nnpipe.experiment.provenance import CURRENT_FOLDER, Origin, environment, origin_of, origin_of_object, origins
+from nnpipe.experiment.provenance import (
+    CURRENT_FOLDER,
+    Origin,
+    environment,
+    origin_of,
+    origin_of_object,
+    origins,
+)
 
 
 def git(folder: Path, *words: str) -> str:
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
     return subprocess.run(
-        ["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+        ["git", *identity, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     ).stdout.strip()
 
 
@@ -48,9 +60,12 @@ def test_code_of_a_work_tree_has_its_commit(tree):
     origin = origin_of(PATH)
     file = tree / "package_of_tree" / "__init__.py"
     assert origin == Origin(
-        path=PATH, module="package_of_tree", commit=git(tree, "rev-parse", "HEAD"), dirty=False,
+        path=PATH,
+        module="package_of_tree",
+        commit=git(tree, "rev-parse", "HEAD"),
+        dirty=False,
         sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
-    )  # fmt: skip
+    )
     assert origin.told == f"commit {origin.commit[:12]}"
     assert Origin.from_json(origin.to_json()) == origin
 
@@ -110,20 +125,26 @@ def test_versions_of_the_process_that_was_measured_count():
     assert (found["onnxruntime"], found["numpy"]) == ("0.0.1", "0.0.2")
 
 
-def test_every_class_of_a_configuration_has_an_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_every_class_of_a_configuration_has_an_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     found = origins(
         Configuration(
             {
                 "a": {"class": "nnpipe.experiment.history.History"},
-                "b": [{"class": "json.JSONDecoder", "arguments": {"x": {"class": "yaml.SafeLoader"}}}],
+                "b": [
+                    {"class": "json.JSONDecoder", "arguments": {"x": {"class": "yaml.SafeLoader"}}}
+                ],
                 "c": {"class": "nowhere.Thing"},
             }
         )
     )
     assert [origin.path for origin in found] == [
-        "nnpipe.experiment.history.History", "json.JSONDecoder", "yaml.SafeLoader",
-    ]  # fmt: skip
+        "nnpipe.experiment.history.History",
+        "json.JSONDecoder",
+        "yaml.SafeLoader",
+    ]
 
 
 def test_the_environment_names_python_and_the_packages_in_use():

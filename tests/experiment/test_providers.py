@@ -84,11 +84,12 @@ def test_a_configuration_builds_one(reader):
                 "class": "nnpipe.experiment.providers.DataProvider",
                 "arguments": {
                     "reader": {
-                        "class": "nnpipe.experiment.readers.npz.NpzReader", "arguments": {"path": str(reader.path)},
+                        "class": "nnpipe.experiment.readers.npz.NpzReader",
+                        "arguments": {"path": str(reader.path)},
                     },
                     "batch_size": 3,
                 },
             }
         }
-    ).build()  # fmt: skip
+    ).build()
     assert len(made["data"]()["sample_id"]) == 3

@@ -26,7 +26,11 @@ def written(folder, name, content):
 
 
 def test_archives_of_arrays(tmp_path):
-    arrays = {"x": np.arange(6.0).reshape(3, 2), "y": np.array(["a", "b", "c"]), "z": np.zeros((3, 0), np.int8)}
+    arrays = {
+        "x": np.arange(6.0).reshape(3, 2),
+        "y": np.array(["a", "b", "c"]),
+        "z": np.zeros((3, 0), np.int8),
+    }
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "a.npz", **arrays)
         found = reader_of(tmp_path / "a.npz").read()
@@ -39,7 +43,9 @@ def test_archives_that_lie_or_unpickle_are_refused(tmp_path):
     with pytest.raises(DatasetError, match=r"a\.npz: x\.npy: holds pickled objects"):
         reader_of(tmp_path / "a.npz").read()
     head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)})
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)}
+    )
     with zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:
         archive.writestr("x.npy", head.getvalue() + b"\0" * 64)
     with pytest.raises(DatasetError, match="is not what it holds"):
@@ -52,13 +58,26 @@ def test_archives_that_lie_or_unpickle_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     "shape",
-    ["(0, 1" + "0" * 30 + ")", "(" * 5000, "(True,)", "(-1,)", "(2.0,)", "('a',)", "()" * 3, "(1" + "0" * 5000 + ",)"],
+    [
+        "(0, 1" + "0" * 30 + ")",
+        "(" * 5000,
+        "(True,)",
+        "(-1,)",
+        "(2.0,)",
+        "('a',)",
+        "()" * 3,
+        "(1" + "0" * 5000 + ",)",
+    ],
 )
 def test_headers_of_arrays_that_lie_are_refused_in_one_line(tmp_path, shape):
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("x.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", len(header)) + header + b"\0" * 64)
-    with pytest.raises(DatasetError, match=r"a\.npz: x\.npy: (.* is not what it holds|its header is none)") as caught:
+        archive.writestr(
+            "x.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", len(header)) + header + b"\0" * 64
+        )
+    with pytest.raises(
+        DatasetError, match=r"a\.npz: x\.npy: (.* is not what it holds|its header is none)"
+    ) as caught:
         reader_of(tmp_path / "a.npz").read()
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400 + len(str(tmp_path))
@@ -67,7 +86,10 @@ def test_headers_of_arrays_that_lie_are_refused_in_one_line(tmp_path, shape):
 @pytest.mark.slow
 def test_a_small_archive_of_much_is_refused_unless_it_is_allowed(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(40 << 20))
-    with pytest.raises(DatasetError, match=r"335,544,\d+ bytes or more, above the 268,435,456 allowed; give max_bytes"):
+    with pytest.raises(
+        DatasetError,
+        match=r"335,544,\d+ bytes or more, above the 268,435,456 allowed; give max_bytes",
+    ):
         reader_of(tmp_path / "a.npz").read()
 
 
@@ -75,11 +97,15 @@ def test_texts_of_hdf5_count_as_long_as_they_are(tmp_path):
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
-        item = file.create_dataset("x", (2000,), h5py.string_dtype(), chunks=(2000,), compression="gzip")
+        item = file.create_dataset(
+            "x", (2000,), h5py.string_dtype(), chunks=(2000,), compression="gzip"
+        )
         item[:] = ["ä" * 1000] * 2000
     kind = type(reader_of(path))
     assert kind(path=path, max_bytes=6_000_000).read()["x"] == ["ä" * 1000] * 2000
-    with pytest.raises(DatasetError, match=r"a\.h5: x takes [0-9,]+ bytes or more, above the 1,000,000 allowed"):
+    with pytest.raises(
+        DatasetError, match=r"a\.h5: x takes [0-9,]+ bytes or more, above the 1,000,000 allowed"
+    ):
         kind(path=path, max_bytes=1_000_000).read()
     with h5py.File(path, "w") as file:
         file["x"] = np.array([["a", "b"]], object)
@@ -117,7 +143,12 @@ def test_tables(tmp_path):
     assert reader_of(written(tmp_path, "b.tsv", "a\tb\n1\t2,5\n")).read()["b"] == ["2,5"]
     with pytest.raises(ConfigError, match="one character"):
         Configuration(
-            {"x": {"class": "nnpipe.experiment.readers.csv.CSVReader", "arguments": {"path": "a", "delimiter": "::"}}}
+            {
+                "x": {
+                    "class": "nnpipe.experiment.readers.csv.CSVReader",
+                    "arguments": {"path": "a", "delimiter": "::"},
+                }
+            }
         ).build()
 
 
@@ -161,7 +192,12 @@ def framed(*records: bytes) -> bytes:
     out = b""
     for record in records:
         length = struct.pack("<Q", len(record))
-        out += length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
+        out += (
+            length
+            + struct.pack("<I", masked_crc32c(length))
+            + record
+            + struct.pack("<I", masked_crc32c(record))
+        )
     return out
 
 
@@ -177,7 +213,9 @@ def test_tfrecords_that_tensorflow_wrote(tmp_path):
                 "ragged": feature(int64_list=tf.train.Int64List(value=range(number))),
                 "words": feature(bytes_list=tf.train.BytesList(value=[b"a", b""])),
             }
-            writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+            writer.write(
+                tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+            )
     found = reader_of(path).read()
     assert [len(image) for image in found["image"]] == [5000] * 3
     assert found["label"].dtype == np.int64

@@ -24,7 +24,9 @@ PAIRS = st.lists(st.tuples(st.floats(-1e3, 1e3), st.just(0.0) | st.floats(0.01, 
 def test_statistics_of_parts_are_those_of_the_whole(pairs, cut):
     values, weights = [v for v, _ in pairs], [w for _, w in pairs]
     whole = Statistic.of(values, weights)
-    merged = Statistic.of(values[:cut], weights[:cut]).merged(Statistic.of(values[cut:], weights[cut:]))
+    merged = Statistic.of(values[:cut], weights[:cut]).merged(
+        Statistic.of(values[cut:], weights[cut:])
+    )
     assert merged.count == whole.count == sum(w > 0 for w in weights)
     assert merged.weight == pytest.approx(whole.weight)
     assert merged.mean == pytest.approx(whole.mean, abs=1e-6)
@@ -49,15 +51,24 @@ def test_statistics_are_those_of_numpy():
 
 
 @pytest.mark.parametrize(
-    ("values", "weights", "message"), [([1, 2], [1], "as many weights"), ([1], [-1], "cannot be negative")]
+    ("values", "weights", "message"),
+    [([1, 2], [1], "as many weights"), ([1], [-1], "cannot be negative")],
 )
 def test_bad_weights_are_refused(values, weights, message):
     with pytest.raises(ConfigError, match=message):
         Statistics().add("x", values, weights)
 
 
-@pytest.mark.parametrize("state", [5, {"x": 5}, {1: {}}, {"x": {"count": 1}}, {"x": dict.fromkeys(
-    ("count", "weight", "mean", "spread", "least", "greatest"), "1")}])  # fmt: skip
+@pytest.mark.parametrize(
+    "state",
+    [
+        5,
+        {"x": 5},
+        {1: {}},
+        {"x": {"count": 1}},
+        {"x": dict.fromkeys(("count", "weight", "mean", "spread", "least", "greatest"), "1")},
+    ],
+)
 def test_what_are_no_statistics_are_refused(state):
     statistics = Statistics()
     statistics.add("y", 1.0)

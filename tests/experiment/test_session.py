@@ -64,7 +64,9 @@ def walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def walk(**arguments: object) -> Configuration:
-    return Configuration({"experiment": {"class": "walking_for_sessions.Walk", "arguments": arguments}})
+    return Configuration(
+        {"experiment": {"class": "walking_for_sessions.Walk", "arguments": arguments}}
+    )
 
 
 @pytest.fixture
@@ -89,10 +91,21 @@ def outcome(database: RunDatabase, run: str) -> tuple[object, ...]:
 def test_a_session_is_recorded(walks, database):
     session = Session(walk(steps=5), experiment="walk", database=database, save_every=2)
     record = session.run()
-    assert (record.status, record.experiment, record.done, record.total) == ("completed", "walk", 5, 5)
+    assert (record.status, record.experiment, record.done, record.total) == (
+        "completed",
+        "walk",
+        5,
+        5,
+    )
     assert record.environment["packages"]["numpy"] == np.__version__
     assert record.process is None
-    assert [row["step"] for row in database.figures.history(record.id, HISTORY).rows()] == [1, 2, 3, 4, 5]
+    assert [row["step"] for row in database.figures.history(record.id, HISTORY).rows()] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     assert database.figures.statistics(record.id)["far"].count == 5
     (origin,) = [origin for origin in database.origins(record.id) if origin.path != CURRENT_FOLDER]
     assert origin.path == "walking_for_sessions.Walk"
@@ -130,7 +143,9 @@ def test_a_completed_experiment_is_not_run_again(walks, database):
 @pytest.mark.parametrize("save_every", [1, 3])
 @pytest.mark.parametrize("stop", [0, 1, 4, 6])
 def test_a_failed_session_goes_on_as_if_nothing_had_happened(walks, database, stop, save_every):
-    whole = Session(walk(steps=7), experiment="whole", database=database, save_every=save_every).run()
+    whole = Session(
+        walk(steps=7), experiment="whole", database=database, save_every=save_every
+    ).run()
 
     class Broken(Exception):
         pass
@@ -146,7 +161,9 @@ def test_a_failed_session_goes_on_as_if_nothing_had_happened(walks, database, st
     failed = database.runs.get("halves")
     assert failed.status == "failed"
     assert failed.reason.startswith("CallbackFailed: ")
-    record = Session(walk(steps=7), experiment="halves", database=database, save_every=save_every).run()
+    record = Session(
+        walk(steps=7), experiment="halves", database=database, save_every=save_every
+    ).run()
     assert record.id == failed.id
     ours, wanted = outcome(database, record.id), outcome(database, whole.id)
     assert ours[:-1] == wanted[:-1]  # the callback that broke it was called once more
@@ -154,15 +171,19 @@ def test_a_failed_session_goes_on_as_if_nothing_had_happened(walks, database, st
 
 @pytest.mark.slow
 def test_a_killed_session_goes_on_by_itself(walks, database):
-    whole = Session(walk(steps=40, pause=0.02), experiment="whole", database=database, save_every=3).run()
+    whole = Session(
+        walk(steps=40, pause=0.02), experiment="whole", database=database, save_every=3
+    ).run()
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from nnpipe.experiment.configuration import Configuration\n"
         "from nnpipe.experiment.database.database import RunDatabase\n"
         "from nnpipe.experiment.session import Session\n"
-        "tree = {'experiment': {'class': 'walking_for_sessions.Walk', 'arguments': {'steps': 40, 'pause': 0.02}}}\n"
+        "tree = {'experiment': {'class': 'walking_for_sessions.Walk', 'arguments': {'steps': 40, "
+        "'pause': 0.02}}}\n"
         "with RunDatabase(sys.argv[1] + '/runs.sqlite') as database:\n"
-        "    Session(Configuration(tree), experiment='killed', database=database, save_every=3).run()\n"
+        "    Session(Configuration(tree), experiment='killed', database=database, "
+        "save_every=3).run()\n"
     )
     seen = 0
     for wanted in (3, 12, 27):
@@ -187,7 +208,11 @@ def test_what_a_part_raises_is_recorded_and_raised(walks, database):
     with pytest.raises(ZeroDivisionError):
         Session(walk(steps=5, fail_at=2), experiment="walk", database=database, save_every=1).run()
     found = database.runs.get("walk")
-    assert (found.status, found.reason, found.done) == ("failed", "ZeroDivisionError: the floor ends here", 2)
+    assert (found.status, found.reason, found.done) == (
+        "failed",
+        "ZeroDivisionError: the floor ends here",
+        2,
+    )
 
 
 def test_ctrl_c_leaves_a_cancelled_run_that_goes_on(walks, database):
@@ -201,7 +226,9 @@ def test_ctrl_c_leaves_a_cancelled_run_that_goes_on(walks, database):
 
 def test_another_configuration_needs_another_name(walks, database):
     Session(walk(steps=1), experiment="walk", database=database).run()
-    with pytest.raises(ConfigError, match=r"another configuration \(experiment.arguments.steps differs\)"):
+    with pytest.raises(
+        ConfigError, match=r"another configuration \(experiment.arguments.steps differs\)"
+    ):
         Session(walk(steps=2), experiment="walk", database=database).run()
     assert len(database.runs.find()) == 1
 
@@ -218,13 +245,19 @@ def test_two_sessions_of_one_experiment_do_not_meet(walks, database):
     database.runs.take_up(run)
     with pytest.raises(ConfigError, match=f"running in process {os.getpid()}"):
         Session(walk(steps=1), experiment="walk", database=database).run()
-    assert Session(walk(steps=1), experiment="walk", database=database).run(take_over=True).status == "completed"
+    assert (
+        Session(walk(steps=1), experiment="walk", database=database).run(take_over=True).status
+        == "completed"
+    )
 
 
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
-        ({"experimnt": {"class": "nnpipe.experiment.history.History"}}, r"did you mean experimnt\?"),
+        (
+            {"experimnt": {"class": "nnpipe.experiment.history.History"}},
+            r"did you mean experimnt\?",
+        ),
         ({"experiment": 5}, "has no module 'experiment' to call"),
         ({"experiment": {"class": "nowhere.Thing"}}, "nowhere.Thing cannot be found"),
     ],
@@ -274,7 +307,8 @@ def test_a_network_its_optimiser_and_its_data_go_on_to_the_bit(walks, database):
             "class": "nnpipe.experiment.providers.DataProvider",
             "arguments": {
                 "reader": {
-                    "class": "nnpipe.experiment.readers.npz.NpzReader", "arguments": {"path": str(walks / "data.npz")},
+                    "class": "nnpipe.experiment.readers.npz.NpzReader",
+                    "arguments": {"path": str(walks / "data.npz")},
                 },
                 "batch_size": 8,
             },
@@ -282,11 +316,13 @@ def test_a_network_its_optimiser_and_its_data_go_on_to_the_bit(walks, database):
         "experiment": {
             "class": "fitting_for_sessions.Fitting",
             "arguments": {
-                "model": {"reference": "model"}, "optimiser": {"reference": "optimiser"},
-                "data": {"reference": "data"}, "steps": 20,
+                "model": {"reference": "model"},
+                "optimiser": {"reference": "optimiser"},
+                "data": {"reference": "data"},
+                "steps": 20,
             },
         },
-    }  # fmt: skip
+    }
 
     def session(name, stop=None):
         torch.manual_seed(0)
@@ -304,7 +340,10 @@ def test_a_network_its_optimiser_and_its_data_go_on_to_the_bit(walks, database):
     halves.run()
     assert list(halves.history.rows()) == list(whole.history.rows())
     assert torch.equal(halves.parts["model"].weight, whole.parts["model"].weight)
-    assert {origin.path for origin in database.origins("halves")} >= {"torch.nn.Linear", "torch.optim.Adam"}
+    assert {origin.path for origin in database.origins("halves")} >= {
+        "torch.nn.Linear",
+        "torch.optim.Adam",
+    }
     sys.modules.pop("fitting_for_sessions", None)
 
 
@@ -313,7 +352,10 @@ def test_fresh_weights_come_from_the_seed_and_nobody_else_notices(walks, databas
 
     def weights(name: str, **seed: object) -> list[float]:
         tree = walk(steps=1).tree | {
-            "model": {"class": "torch.nn.Linear", "arguments": {"in_features": 3, "out_features": 1}}
+            "model": {
+                "class": "torch.nn.Linear",
+                "arguments": {"in_features": 3, "out_features": 1},
+            }
         }
         session = Session(Configuration(tree | seed), experiment=name, database=database)
         session.run()

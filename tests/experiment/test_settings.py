@@ -43,15 +43,23 @@ BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for 
         (BOMB, "more than 200,000 values"),
     ],
 )
-def test_what_is_no_pipeline_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_what_is_no_pipeline_is_refused_with_its_place(
+    tmp_path: Path, text: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         read_settings(written(tmp_path, text))
     assert "p.yaml" in str(caught.value)
 
 
 def test_whatever_yaml_gives_can_be_written_as_json(tmp_path: Path) -> None:
-    found = read_settings(written(tmp_path, "title: 2026-01-31\nat: 2026-01-31 10:00:00\n1: {2.5: [&x {a: 1}, *x]}\n"))
-    assert found == {"title": "2026-01-31", "at": "2026-01-31 10:00:00", "1": {"2.5": [{"a": 1}, {"a": 1}]}}
+    found = read_settings(
+        written(tmp_path, "title: 2026-01-31\nat: 2026-01-31 10:00:00\n1: {2.5: [&x {a: 1}, *x]}\n")
+    )
+    assert found == {
+        "title": "2026-01-31",
+        "at": "2026-01-31 10:00:00",
+        "1": {"2.5": [{"a": 1}, {"a": 1}]},
+    }
     assert override(found, ["title=2026-02-01"])["title"] == "2026-02-01"
 
 
@@ -74,7 +82,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_changes_reach_into_objects_and_lists() -> None:
     settings = {"a": {"b": [{"c": 1}, {"c": 2}]}, "d": None}
     changed = override(settings, ["a.b.1.c=5", "a.new=[1, 2]", "d.e=text", "f=true", "g=a=b"])
-    assert changed == {"a": {"b": [{"c": 1}, {"c": 5}], "new": [1, 2]}, "d": {"e": "text"}, "f": True, "g": "a=b"}
+    assert changed == {
+        "a": {"b": [{"c": 1}, {"c": 5}], "new": [1, 2]},
+        "d": {"e": "text"},
+        "f": True,
+        "g": "a=b",
+    }
     assert settings == {"a": {"b": [{"c": 1}, {"c": 2}]}, "d": None}
 
 
@@ -94,7 +107,10 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
-        ("\n".join(f"k{i}: {i}" for i in range(300_000)), "in line 25000: more than 50,000 keys and values"),
+        (
+            "\n".join(f"k{i}: {i}" for i in range(300_000)),
+            "in line 25000: more than 50,000 keys and values",
+        ),
         ("[" * 3000 + "]" * 3000, "nested more than 64 levels deep"),
         (
             "\n".join(["- &a0 [1]", *(f"- &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60))]),
@@ -116,7 +132,13 @@ def test_what_yaml_may_be_is_bounded_and_told_in_one_line(text: str, cause: str)
 
 
 def test_colons_make_no_number_to_the_base_60() -> None:
-    assert parse_yaml("[12:30, 1:2:3.5, 12, -0x1f, 1.5, .inf]", "f.yaml")[:5] == ["12:30", "1:2:3.5", 12, -31, 1.5]
+    assert parse_yaml("[12:30, 1:2:3.5, 12, -0x1f, 1.5, .inf]", "f.yaml")[:5] == [
+        "12:30",
+        "1:2:3.5",
+        12,
+        -31,
+        1.5,
+    ]
     long = "1:" * 100_000 + "1"
     assert parse_yaml(f"a: {long}", "f.yaml") == {"a": long}
 

@@ -18,13 +18,19 @@ from nnpipe.experiment.state_file import from_bytes, read_state, to_bytes, write
 
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
-_SPEC = importlib.util.spec_from_file_location("strategies", Path(__file__).with_name("strategies.py"))
+_SPEC = importlib.util.spec_from_file_location(
+    "strategies", Path(__file__).with_name("strategies.py")
+)
 strategies = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(strategies)
 STATES, same = strategies.STATES, strategies.same
 
 MUCH = to_bytes({"bulk": np.arange(2**21 + 1, dtype=np.uint32)}, kind="test")
-EXAMPLE = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3), "epoch": 3, "random": {"state": 2**127 + 1}}
+EXAMPLE = {
+    "weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "epoch": 3,
+    "random": {"state": 2**127 + 1},
+}
 
 
 @given(STATES)
@@ -34,7 +40,9 @@ def test_any_state_comes_back_to_the_bit(state):
 
 def test_tensors_come_back_to_the_bit():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn".split()
+    names = (
+        "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn".split()
+    )
     plain = torch.arange(24).reshape(2, 3, 4)
     state = {name: plain.to(getattr(torch, name)) for name in names}
     state |= {
@@ -182,7 +190,10 @@ def test_an_older_file_is_brought_up_to_date(monkeypatch, tmp_path):
     monkeypatch.setattr(
         state_file,
         "MIGRATIONS",
-        {3: lambda state: {"rate": state["learning_rate"]}, 4: lambda state: {**state, "momentum": 0.9}},
+        {
+            3: lambda state: {"rate": state["learning_rate"]},
+            4: lambda state: {**state, "momentum": 0.9},
+        },
     )
     assert read_state(tmp_path / "old.state", kind="test") == {"rate": 0.5, "momentum": 0.9}
 

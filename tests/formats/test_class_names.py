@@ -33,7 +33,9 @@ NAMES = ("cat", "guinea pig", "dog's", 'the "other"')
         ("", ()),
     ],
 )
-def test_names_among_the_properties_of_an_onnx_file(text: str, names: tuple[str, ...], tmp_path: Path) -> None:
+def test_names_among_the_properties_of_an_onnx_file(
+    text: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     path = write_onnx_classifier(tmp_path / "m.onnx", np.eye(2, dtype=np.float32), np.arange(2))
     model = onnx.load_model(str(path))
@@ -78,7 +80,9 @@ def test_labels_that_cannot_be_read_are_none(tmp_path: Path) -> None:
 
 
 def test_published_labels(shared_data: Path) -> None:
-    found = tflite_class_names(shared_data / "models" / "coral" / "mobilenet_v1_0.25_128_quant.tflite")
+    found = tflite_class_names(
+        shared_data / "models" / "coral" / "mobilenet_v1_0.25_128_quant.tflite"
+    )
     (names,) = found.values()
     assert len(names) == 1001
     assert names[:2] == ("background", "tench, Tinca tinca")

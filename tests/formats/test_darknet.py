@@ -1,4 +1,6 @@
-"""Darknet's files: what is read, and that damaged or absurd files are refused in one line before memory is taken."""
+"""Darknet's files: what is read, and that damaged or absurd files are refused in one line before
+memory is taken.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.darknet import DarknetNetwork, read_network, read_weights
 
 IN_A_FOLDER = settings(
-    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
@@ -39,23 +43,39 @@ def refused(path: Path, *, weights_of: DarknetNetwork | None = None) -> str:
 
 def changed(number: int, **options: object) -> list[Section]:
     """Return the tiny network with other options of one section."""
-    return [(kind, own | options) if n == number else (kind, own) for n, (kind, own) in enumerate(TINY)]
+    return [
+        (kind, own | options) if n == number else (kind, own) for n, (kind, own) in enumerate(TINY)
+    ]
 
 
 def test_shapes_heads_and_anchors(network: DarknetNetwork) -> None:
     assert network.picture == (3, 32, 64)
     assert [layer.shape for layer in network.layers] == [
-        (4, 32, 64), (4, 16, 32), (8, 8, 16), (8, 8, 16), (8, 8, 16), (8, 8, 16), (14, 8, 16), (14, 8, 16),
-        (8, 8, 16), (8, 16, 32), (12, 16, 32), (14, 16, 32), (14, 16, 32),
-    ]  # fmt: skip
+        (4, 32, 64),
+        (4, 16, 32),
+        (8, 8, 16),
+        (8, 8, 16),
+        (8, 8, 16),
+        (8, 8, 16),
+        (14, 8, 16),
+        (14, 8, 16),
+        (8, 8, 16),
+        (8, 16, 32),
+        (12, 16, 32),
+        (14, 16, 32),
+        (14, 16, 32),
+    ]
     assert {n: head.anchors for n, head in network.heads.items()} == {
-        7: ((12, 20), (30, 25)), 12: ((4, 5), (8, 9)),
-    }  # fmt: skip
+        7: ((12, 20), (30, 25)),
+        12: ((4, 5), (8, 9)),
+    }
     assert network.weights == 3 * 4 * 9 + 16 + 4 * 8 * 9 + 32 + 64 + 32 + 8 * 14 + 14 + 12 * 14 + 14
 
 
 @pytest.mark.parametrize("version", [(0, 1), (0, 2), (2, 5)])
-def test_both_forms_of_the_header(network: DarknetNetwork, tmp_path: Path, version: tuple[int, int]) -> None:
+def test_both_forms_of_the_header(
+    network: DarknetNetwork, tmp_path: Path, version: tuple[int, int]
+) -> None:
     parameters = drawn_parameters(TINY)
     found = read_weights(write_weights(tmp_path / "tiny.weights", parameters, version), network)
     assert list(found) == [0, 2, 3, 6, 11]
@@ -84,10 +104,14 @@ def test_any_cfg_is_read_or_refused_in_one_line(tmp_path: Path, data: st.DataObj
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(lines) - 1))
         value = data.draw(
-            st.sampled_from(["", "-1", "0", "7", "99999", "1e9", "9" * 30, "-1,-2", "nan", "leaky", "\x00"])
+            st.sampled_from(
+                ["", "-1", "0", "7", "99999", "1e9", "9" * 30, "-1,-2", "nan", "leaky", "\x00"]
+            )
         )
         name = lines[place].partition("=")[0]
-        lines[place] = data.draw(st.sampled_from([f"{name}={value}", value, "", f"[{value}]", "[yolo]", "[route]"]))
+        lines[place] = data.draw(
+            st.sampled_from([f"{name}={value}", value, "", f"[{value}]", "[yolo]", "[route]"])
+        )
         lines.insert(data.draw(st.integers(0, len(lines))), data.draw(st.sampled_from(lines)))
     path.write_text("\n".join(lines))
     try:
@@ -121,7 +145,7 @@ def test_any_cfg_is_read_or_refused_in_one_line(tmp_path: Path, data: st.DataObj
         ([TINY[0]] + [("upsample", {"stride": 1})] * 1100, "more than 1024 sections"),
         ([], r"begin with the section \[net\]"),
     ],
-)  # fmt: skip
+)
 def test_absurd_networks_are_refused(tmp_path: Path, sections: list[Section], message: str) -> None:
     assert re.search(message, refused(write_cfg(tmp_path / "absurd.cfg", sections)))
 
@@ -140,7 +164,9 @@ def test_what_is_no_cfg_is_refused(tmp_path: Path) -> None:
     assert "no such" in refused(tmp_path / "nowhere.cfg")
 
 
-def test_weights_are_compared_with_the_network_before_memory_is_taken(network: DarknetNetwork, tmp_path: Path) -> None:
+def test_weights_are_compared_with_the_network_before_memory_is_taken(
+    network: DarknetNetwork, tmp_path: Path
+) -> None:
     path = tmp_path / "huge.weights"
     with open(path, "wb") as file:
         file.write(np.array([0, 2, 0, 0, 0], "<i4").tobytes())
@@ -176,7 +202,10 @@ def head() -> list[Section]:
     """Return a head for COCO's 80 classes."""
     last = {"size": 1, "stride": 1, "pad": 1, "filters": 255, "activation": "linear"}
     anchors = ",".join(map(str, range(1, 19)))
-    return [("convolutional", last), ("yolo", {"mask": "0,1,2", "anchors": anchors, "classes": 80, "num": 9})]
+    return [
+        ("convolutional", last),
+        ("yolo", {"mask": "0,1,2", "anchors": anchors, "classes": 80, "num": 9}),
+    ]
 
 
 def yolov3() -> list[Section]:
@@ -185,7 +214,11 @@ def yolov3() -> list[Section]:
     for filters, blocks in ((64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)):
         found.append(conv(filters, 3, 2))
         for _ in range(blocks):
-            found += [conv(filters // 2, 1), conv(filters, 3), ("shortcut", {"from": -3, "activation": "linear"})]
+            found += [
+                conv(filters // 2, 1),
+                conv(filters, 3),
+                ("shortcut", {"from": -3, "activation": "linear"}),
+            ]
     for filters, back in ((512, None), (256, 61), (128, 36)):
         if back is not None:
             found += [("route", {"layers": -4}), conv(filters, 1), ("upsample", {"stride": 2})]
@@ -199,8 +232,20 @@ def yolov3_tiny() -> list[Section]:
     found: list[Section] = [("net", {"width": 416, "height": 416, "channels": 3})]
     for filters in (16, 32, 64, 128, 256):
         found += [conv(filters, 3), ("maxpool", {"size": 2, "stride": 2})]
-    found += [conv(512, 3), ("maxpool", {"size": 2, "stride": 1}), conv(1024, 3), conv(256, 1), conv(512, 3), *head()]
-    found += [("route", {"layers": -4}), conv(128, 1), ("upsample", {"stride": 2}), ("route", {"layers": "-1, 8"})]
+    found += [
+        conv(512, 3),
+        ("maxpool", {"size": 2, "stride": 1}),
+        conv(1024, 3),
+        conv(256, 1),
+        conv(512, 3),
+        *head(),
+    ]
+    found += [
+        ("route", {"layers": -4}),
+        conv(128, 1),
+        ("upsample", {"stride": 2}),
+        ("route", {"layers": "-1, 8"}),
+    ]
     return [*found, conv(256, 3), *head()]
 
 

@@ -59,7 +59,8 @@ def test_a_file_is_known_by_its_first_bytes(tmp_path: Path, content: bytes, kind
 def test_an_archive_is_known_by_what_is_in_it(tmp_path: Path, name: str, kind: str) -> None:
     path = tmp_path / "model.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("script/data.pkl" if "script" in name else "readme.txt", b"")  # TorchScript has both
+        # TorchScript has both
+        archive.writestr("script/data.pkl" if "script" in name else "readme.txt", b"")
         archive.writestr(name, b"")
     assert kind in file_type_hint(path, "ONNXModel")
 
@@ -76,7 +77,9 @@ def test_of_a_damaged_file_of_the_wanted_kind_nothing_is_told(tmp_path: Path) ->
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_answered_with_one_line(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_are_answered_with_one_line(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.onnx"
     path.write_bytes(data)
     assert "\n" not in file_type_hint(path, "ONNXModel")

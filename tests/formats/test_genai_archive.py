@@ -10,7 +10,11 @@ import pytest
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.generation import generation_io
-from nnpipe.formats.model_folder import io_of_genai_archive, unpack_genai_archive, write_genai_archive
+from nnpipe.formats.model_folder import (
+    io_of_genai_archive,
+    unpack_genai_archive,
+    write_genai_archive,
+)
 
 IO = generation_io(7)
 

@@ -43,7 +43,9 @@ def test_a_free_part_without_bytes_is_refused_in_one_line(path: Path) -> None:
     place = free_part(content)
     content[place + 8 : place + 16] = bytes(8)
     path.write_bytes(content)
-    with pytest.raises(ArtifactError, match=rf"model\.h5: damaged.*a heap of texts is damaged at byte {place:,}"):
+    with pytest.raises(
+        ArtifactError, match=rf"model\.h5: damaged.*a heap of texts is damaged at byte {place:,}"
+    ):
         structure_in(path)
     with pytest.raises(ValueError, match="heap of texts"):
         check_text_heaps(bytes(content))

@@ -16,7 +16,10 @@ from nnpipe.formats.keras import structure_in
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 
-_HOLD = "import h5py, sys; f = h5py.File(sys.argv[1], 'r+'); print('open', flush=True); sys.stdin.read()"
+_HOLD = (
+    "import h5py, sys; f = h5py.File(sys.argv[1], 'r+'); print('open', flush=True); "
+    "sys.stdin.read()"
+)
 
 
 def test_a_file_that_another_program_writes_is_not_called_damaged(tmp_path: Path) -> None:
@@ -26,7 +29,9 @@ def test_a_file_that_another_program_writes_is_not_called_damaged(tmp_path: Path
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"open\n"
-        with pytest.raises(ArtifactError, match=r"model\.h5: another program has it open for writing") as caught:
+        with pytest.raises(
+            ArtifactError, match=r"model\.h5: another program has it open for writing"
+        ) as caught:
             structure_in(path)
         with pytest.raises(DatasetError, match="another program has it open for writing"):
             reader_of(path).read()

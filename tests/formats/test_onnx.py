@@ -27,8 +27,14 @@ def saved(model: Any, path: Path) -> Path:
 
 
 def model_of(nodes: list[Any], constants: list[Any], **side: Any) -> Any:
-    inputs = [onnx.helper.make_tensor_value_info("x", side.get("input", onnx.TensorProto.FLOAT), ["n", 4])]
-    outputs = [onnx.helper.make_tensor_value_info("y", side.get("output", onnx.TensorProto.FLOAT), ["n", 4])]
+    inputs = [
+        onnx.helper.make_tensor_value_info("x", side.get("input", onnx.TensorProto.FLOAT), ["n", 4])
+    ]
+    outputs = [
+        onnx.helper.make_tensor_value_info(
+            "y", side.get("output", onnx.TensorProto.FLOAT), ["n", 4]
+        )
+    ]
     graph = onnx.helper.make_graph(nodes, "g", inputs, outputs, constants)
     return onnx.helper.make_model(graph)
 
@@ -55,7 +61,9 @@ def test_weights_on_the_list_of_inputs_are_no_inputs(tmp_path: Path) -> None:
     model = onnx.load_model(write_onnx_network(tmp_path / "m.onnx").path)
     for constant in model.graph.initializer:
         model.graph.input.append(
-            onnx.helper.make_tensor_value_info(constant.name, constant.data_type, list(constant.dims))
+            onnx.helper.make_tensor_value_info(
+                constant.name, constant.data_type, list(constant.dims)
+            )
         )
     assert read_onnx(saved(model, tmp_path / "old.onnx")).io() == NETWORK_IO
 
@@ -71,7 +79,9 @@ def test_what_the_file_leaves_out_comes_from_its_source_or_is_asked_for(tmp_path
 
 
 @pytest.mark.parametrize("stored", ["raw", "typed"])
-@pytest.mark.parametrize(("dtype", "zero"), [("uint8", 200), ("int8", -100), ("int8", 0), (None, 0)])
+@pytest.mark.parametrize(
+    ("dtype", "zero"), [("uint8", 200), ("int8", -100), ("int8", 0), (None, 0)]
+)
 @pytest.mark.parametrize("dims", [(), (1,)])
 def test_quantisation_is_read_off_the_first_and_last_nodes(
     tmp_path: Path, stored: str, dtype: str | None, zero: int, dims: tuple[int, ...]
@@ -81,13 +91,19 @@ def test_quantisation_is_read_off_the_first_and_last_nodes(
         if stored == "raw":
             return onnx.numpy_helper.from_array(array, name)
         return onnx.helper.make_tensor(
-            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), dims, array.reshape(-1).tolist()
+            name,
+            onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
+            dims,
+            array.reshape(-1).tolist(),
         )
 
     kind = dtype or "uint8"
     constants = [constant("s", 0.125, "float32")] + ([constant("z", zero, kind)] if dtype else [])
     operands = [tensor.name for tensor in constants]
-    nodes = [node("DequantizeLinear", ["x", *operands], ["r"]), node("QuantizeLinear", ["r", *operands], ["y"])]
+    nodes = [
+        node("DequantizeLinear", ["x", *operands], ["r"]),
+        node("QuantizeLinear", ["r", *operands], ["y"]),
+    ]
     code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     path = saved(model_of(nodes, constants, input=code, output=code), tmp_path / "q.onnx")
     found = read_onnx(path).io()
@@ -96,10 +112,20 @@ def test_quantisation_is_read_off_the_first_and_last_nodes(
 
 
 @pytest.mark.parametrize(
-    "case", ["used raw too", "scale computed", "scale per channel", "scale zero", "scale infinite", "other operand"]
+    "case",
+    [
+        "used raw too",
+        "scale computed",
+        "scale per channel",
+        "scale zero",
+        "scale infinite",
+        "other operand",
+    ],
 )
 def test_quantisation_that_is_not_plain_is_not_guessed(tmp_path: Path, case: str) -> None:
-    scale = {"scale per channel": [0.5] * 4, "scale zero": 0.0, "scale infinite": np.inf}.get(case, 0.5)
+    scale = {"scale per channel": [0.5] * 4, "scale zero": 0.0, "scale infinite": np.inf}.get(
+        case, 0.5
+    )
     constants = [onnx.numpy_helper.from_array(np.array(scale, "float32"), "s")]
     nodes = [node("DequantizeLinear", ["x", "s"], ["y"])]
     if case == "used raw too":
@@ -118,7 +144,9 @@ def hiding_places() -> dict[str, Any]:
     tensor = external_tensor("../secret")
     sparse = onnx.SparseTensorProto(values=tensor, indices=tensor, dims=[4])
     inner = onnx.helper.make_graph([], "inner", [], [], [tensor])
-    deep = onnx.helper.make_graph([node("If", ["c"], ["z"], then_branch=inner, else_branch=inner)], "deep", [], [])
+    deep = onnx.helper.make_graph(
+        [node("If", ["c"], ["z"], then_branch=inner, else_branch=inner)], "deep", [], []
+    )
     attribute = onnx.AttributeProto(name="many", type=onnx.AttributeProto.TENSORS, tensors=[tensor])
     graphs = onnx.AttributeProto(name="graphs", type=onnx.AttributeProto.GRAPHS, graphs=[deep])
     several, nested = node("Custom", ["x"], ["y"]), node("Custom", ["x"], ["y"])
@@ -137,10 +165,14 @@ def hiding_places() -> dict[str, Any]:
         "function's default": model_of(plain, []),
     }
     places["sparse initializer"].graph.sparse_initializer.append(sparse)
-    function = onnx.FunctionProto(name="f", domain="d", node=[node("Constant", [], ["y"], value=tensor)])
+    function = onnx.FunctionProto(
+        name="f", domain="d", node=[node("Constant", [], ["y"], value=tensor)]
+    )
     places["function"].functions.append(function)
     default = onnx.AttributeProto(name="t", type=onnx.AttributeProto.TENSOR, t=tensor)
-    places["function's default"].functions.append(onnx.FunctionProto(name="f", domain="d", attribute_proto=[default]))
+    places["function's default"].functions.append(
+        onnx.FunctionProto(name="f", domain="d", attribute_proto=[default])
+    )
     return places
 
 
@@ -148,7 +180,9 @@ def hiding_places() -> dict[str, Any]:
 def test_weights_in_other_files_are_found_wherever_they_hide(tmp_path: Path, place: str) -> None:
     file = read_onnx(saved(hiding_places()[place], tmp_path / "m.onnx"))
     assert file.external == ("../secret",)
-    with pytest.raises(ArtifactError, match=r"m\.onnx: its weights are in '\.\./secret', outside its own folder"):
+    with pytest.raises(
+        ArtifactError, match=r"m\.onnx: its weights are in '\.\./secret', outside its own folder"
+    ):
         file.check_external()
 
 
@@ -156,13 +190,17 @@ def test_a_graph_given_twice_is_looked_at_twice(tmp_path: Path) -> None:
     """Readers of protocol buffers put the two together."""
     path = write_onnx_network(tmp_path / "m.onnx").path
     path.write_bytes(path.read_bytes() + hiding_places()["initializer"].SerializeToString())
-    assert "w" in {tensor.name for tensor in onnx.load_model(path, load_external_data=False).graph.initializer}
+    assert "w" in {
+        tensor.name for tensor in onnx.load_model(path, load_external_data=False).graph.initializer
+    }
     assert read_onnx(path).external == ("../secret",)
 
 
 def test_a_location_given_twice_is_the_last_one(tmp_path: Path) -> None:
     """Readers of protocol buffers keep the last of several values."""
-    content = model_of([node("Identity", ["x"], ["y"])], [external_tensor("a" * 26)]).SerializeToString()
+    content = model_of(
+        [node("Identity", ["x"], ["y"])], [external_tensor("a" * 26)]
+    ).SerializeToString()
     # Two short values take the place of a long one.
     twice = b"\x12\x06ok.bin" + b"\x12\x12../outside/bin.bin"
     once = b"\x12\x1a" + b"a" * 26
@@ -212,7 +250,8 @@ def test_an_input_without_a_name_is_refused(tmp_path: Path) -> None:
 def test_graphs_nested_without_end_are_refused(tmp_path: Path) -> None:
     graph = b""
     for _ in range(5000):
-        for tag in (b"\x32", b"\x2a", b"\x0a"):  # an attribute's graph, a node's attribute, a graph's node
+        # an attribute's graph, a node's attribute, a graph's node
+        for tag in (b"\x32", b"\x2a", b"\x0a"):
             graph = tag + _length(len(graph)) + graph
     path = _written(tmp_path / "m.onnx", b"\x3a" + _length(len(graph)) + graph)
     with pytest.raises(ArtifactError, match="nested too deeply"):
@@ -230,7 +269,9 @@ def calling(path: Path, bodies: dict[str, list[str]], start: str) -> Path:
             node(kind, [before], [after], domain="d" if kind in bodies else "")
             for kind, before, after in zip(kinds, places, places[1:], strict=False)
         ]
-        model.functions.append(onnx.helper.make_function("d", name, places[:1], places[-1:], calls, opsets))
+        model.functions.append(
+            onnx.helper.make_function("d", name, places[:1], places[-1:], calls, opsets)
+        )
     return saved(model, path)
 
 
@@ -242,8 +283,14 @@ def test_functions_that_call_functions_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bodies", "cause"),
     [
-        ({f"f{i}": [f"f{i - 1}" if i else "Relu"] * 10 for i in range(200)}, "stands for more than 200,000 nodes"),
-        ({f"f{i}": [f"f{i - 1}" if i else "Relu"] for i in range(3000)}, "more than 64 levels deep"),
+        (
+            {f"f{i}": [f"f{i - 1}" if i else "Relu"] * 10 for i in range(200)},
+            "stands for more than 200,000 nodes",
+        ),
+        (
+            {f"f{i}": [f"f{i - 1}" if i else "Relu"] for i in range(3000)},
+            "more than 64 levels deep",
+        ),
         ({"f0": ["f1"], "f1": ["Relu", "f0"]}, "calls itself"),
     ],
     ids=["multiplying", "deep", "endless"],
@@ -258,7 +305,9 @@ def test_functions_that_stand_for_too_much_are_refused_at_once(
 
 
 def test_a_file_of_weights_that_no_system_can_name_is_refused(tmp_path: Path) -> None:
-    path = saved(model_of([node("Relu", ["x"], ["y"])], [external_tensor("w\0.bin")]), tmp_path / "m.onnx")
+    path = saved(
+        model_of([node("Relu", ["x"], ["y"])], [external_tensor("w\0.bin")]), tmp_path / "m.onnx"
+    )
     with pytest.raises(ArtifactError, match=r"'w\\x00.bin'.*cannot be the name of a file"):
         read_onnx(path)
 
@@ -284,7 +333,11 @@ def read_or_refused(path: Path) -> None:
     assert "\n" not in refused
 
 
-@settings(max_examples=examples(300), deadline=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(300),
+    deadline=1000,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 def test_a_changed_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "m.onnx"
@@ -295,7 +348,9 @@ def test_a_changed_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) 
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(
             st.one_of(
-                st.integers(0, len(content) - 1), st.integers(0, 400), st.integers(len(content) - 400, len(content) - 1)
+                st.integers(0, len(content) - 1),
+                st.integers(0, 400),
+                st.integers(len(content) - 400, len(content) - 1),
             )
         )
         new = data.draw(st.binary(min_size=1, max_size=4))
@@ -338,8 +393,12 @@ def _stated(value: Any) -> tuple[str, tuple[str | None, tuple[int | None, ...] |
     tensor = value.type.tensor_type
     code = tensor.elem_type
     known = code in (*range(1, 14), 16)
-    dtype = names.get(code) or (np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code)).name if known else None)
+    dtype = names.get(code) or (
+        np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code)).name if known else None
+    )
     if not tensor.HasField("shape"):
         return value.name, (dtype, None)
-    shape = tuple(axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim)
+    shape = tuple(
+        axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim
+    )
     return value.name, (dtype, shape)

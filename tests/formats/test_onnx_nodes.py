@@ -23,12 +23,16 @@ def model(tmp_path: Path) -> Path:
     from onnx import TensorProto, helper, numpy_helper
 
     branch = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["negative"], name="within")], "branch", [],
+        [helper.make_node("Neg", ["x"], ["negative"], name="within")],
+        "branch",
+        [],
         [helper.make_tensor_value_info("negative", TensorProto.FLOAT, [2])],
-    )  # fmt: skip
+    )
     nodes = [
         helper.make_node("Constant", [], ["low"], value_float=-1.5),
-        helper.make_node("Constant", [], ["lowest"], value=numpy_helper.from_array(np.float32(-np.inf))),
+        helper.make_node(
+            "Constant", [], ["lowest"], value=numpy_helper.from_array(np.float32(-np.inf))
+        ),
         helper.make_node("Cast", ["lowest"], ["cast"], to=TensorProto.FLOAT),
         helper.make_node("Clip", ["x", "", "high"], ["clipped"], name="clip"),
         helper.make_node("Transpose", ["clipped"], ["turned"], perm=[0]),
@@ -36,14 +40,15 @@ def model(tmp_path: Path) -> Path:
         helper.make_node("Det", ["x"], ["z"], domain="my.own", weights=[0.5, 2.0]),
     ]
     graph = helper.make_graph(
-        nodes, "g",
+        nodes,
+        "g",
         [
             helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
             helper.make_tensor_value_info("choice", TensorProto.BOOL, []),
         ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
         [helper.make_tensor("high", TensorProto.FLOAT, [], [2.5])],
-    )  # fmt: skip
+    )
     path = tmp_path / "model.onnx"
     onnx.save_model(helper.make_model(graph), str(path))
     return path
@@ -57,14 +62,26 @@ def test_operations_of_all_graphs_are_read(model: Path) -> None:
     )
     by_kind = {node.kind: node for node in found}
     assert by_kind["Clip"].inputs == ("x", "", "high")
-    assert (by_kind["Clip"].takes(1), by_kind["Clip"].takes(2), by_kind["Clip"].takes(9)) == ("", "high", "")
-    assert (by_kind["Clip"].title, by_kind["Transpose"].title, by_kind["Neg"].title) == ("clip", "turned", "within")
+    assert (by_kind["Clip"].takes(1), by_kind["Clip"].takes(2), by_kind["Clip"].takes(9)) == (
+        "",
+        "high",
+        "",
+    )
+    assert (by_kind["Clip"].title, by_kind["Transpose"].title, by_kind["Neg"].title) == (
+        "clip",
+        "turned",
+        "within",
+    )
     assert by_kind["Transpose"].attributes == {"perm": (0,)}
     assert by_kind["Cast"].attributes == {"to": 1}
     assert by_kind["my.own::Det"].attributes == {"weights": (0.5, 2.0)}
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_damage_is_named_or_read_as_something_else(model: Path, data: st.DataObject) -> None:
     content = bytearray(model.read_bytes())

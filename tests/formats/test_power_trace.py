@@ -21,7 +21,9 @@ from nnpipe.formats.power_trace import PowerTrace, read_power_trace, trace_of_cs
         ("current,voltage,time_ns,trigger", "{a:.8f},{v:.8f},{ns:.0f},1"),
     ],
 )
-def test_recorded_traces_are_right_within_one_percent(tmp_path: Path, heading: str, row: str) -> None:
+def test_recorded_traces_are_right_within_one_percent(
+    tmp_path: Path, heading: str, row: str
+) -> None:
     """A power that swings is integrated as the formula says, whatever columns the file has."""
     lines = [heading]
     for number in range(4000):
@@ -29,12 +31,25 @@ def test_recorded_traces_are_right_within_one_percent(tmp_path: Path, heading: s
         v, a = 5.0 + 0.1 * math.sin(7 * t), 0.3 + 0.2 * math.sin(40 * t)
         w = v * a
         lines.append(
-            row.format(t=t, us=1e6 * t, ms=1e3 * t, ns=1e9 * t, v=v, mv=1e3 * v, a=a, ua=1e6 * a, w=w, mw=1e3 * w)
+            row.format(
+                t=t,
+                us=1e6 * t,
+                ms=1e3 * t,
+                ns=1e9 * t,
+                v=v,
+                mv=1e3 * v,
+                a=a,
+                ua=1e6 * a,
+                w=w,
+                mw=1e3 * w,
+            )
         )
     path = tmp_path / "power.csv"
     path.write_text("\n".join(lines), "utf-8-sig")
     fine = np.linspace(0.1234, 1.8765, 1_000_001)
-    true = float(np.mean((5.0 + 0.1 * np.sin(7 * fine)) * (0.3 + 0.2 * np.sin(40 * fine)))) * (1.8765 - 0.1234)
+    true = float(np.mean((5.0 + 0.1 * np.sin(7 * fine)) * (0.3 + 0.2 * np.sin(40 * fine)))) * (
+        1.8765 - 0.1234
+    )
     assert read_power_trace(path).energy(0.1234, 1.8765) == pytest.approx(true, rel=1e-3)
 
 
@@ -73,7 +88,9 @@ def test_other_files_are_refused_in_a_line(tmp_path: Path, text: str, said: str)
 
 
 def test_energy_outside_a_trace_or_over_a_hole_is_not_known() -> None:
-    trace = trace_of_csv("time,power\n" + "".join(f"{t},2\n" for t in (*range(100), *range(200, 300))))
+    trace = trace_of_csv(
+        "time,power\n" + "".join(f"{t},2\n" for t in (*range(100), *range(200, 300)))
+    )
     assert trace.energy(3.5, 90.0) == pytest.approx(173.0)
     with pytest.raises(ArtifactError, match="do both clocks agree"):
         trace.energy(250, 400)

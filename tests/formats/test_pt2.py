@@ -1,4 +1,6 @@
-"""Exported PyTorch programs from strangers: what is honest is read, what could run code is refused."""
+"""Exported PyTorch programs from strangers: what is honest is read, what could run code is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ class Net(torch.nn.Module):
 def saved(module: Any = None, arguments: Any = None, shapes: Any = None) -> bytes:
     if module is None:
         batch = torch.export.Dim("batch", min=1)
-        module, arguments = Net(), (torch.ones(2, 4), {"a": torch.ones(2, 3), "b": torch.ones(2, 2)})
+        module, arguments = (
+            Net(),
+            (torch.ones(2, 4), {"a": torch.ones(2, 3), "b": torch.ones(2, 2)}),
+        )
         shapes = ({0: batch}, {"a": {0: batch}, "b": {0: batch}})
     program = torch.export.export(module.eval(), arguments, dynamic_shapes=shapes)
     buffer = io.BytesIO()
@@ -95,7 +100,9 @@ def loaded(data: bytes, tmp_path: Path) -> Any:
 # -- honest files ---------------------------------------------------------------------------------
 
 
-def test_tensors_are_named_as_in_dictionaries_or_else_as_in_the_graph(honest: bytes, tmp_path: Path) -> None:
+def test_tensors_are_named_as_in_dictionaries_or_else_as_in_the_graph(
+    honest: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / "model.pt2"
     path.write_bytes(honest)
     spec = read_program(path).io
@@ -104,7 +111,11 @@ def test_tensors_are_named_as_in_dictionaries_or_else_as_in_the_graph(honest: by
         ("a", (None, 3), "float32"),
         ("b", (None, 2), "float32"),
     ]
-    assert [(s.name, s.shape) for s in spec.outputs] == [("sum", (None, 3)), ("rest.0", (None, 3)), ("rest.1", (None,))]
+    assert [(s.name, s.shape) for s in spec.outputs] == [
+        ("sum", (None, 3)),
+        ("rest.0", (None, 3)),
+        ("rest.1", (None,)),
+    ]
 
 
 def test_the_checked_copy_computes_the_same(honest: bytes, tmp_path: Path) -> None:
@@ -114,7 +125,10 @@ def test_the_checked_copy_computes_the_same(honest: bytes, tmp_path: Path) -> No
         given = (torch.randn(size, 4), {"a": torch.randn(size, 3), "b": torch.randn(size, 2)})
         expected, found = original(*given), copy(*given)
         assert torch.equal(found["sum"], expected["sum"])
-        assert all(torch.equal(mine, its) for mine, its in zip(found["rest"], expected["rest"], strict=True))
+        assert all(
+            torch.equal(mine, its)
+            for mine, its in zip(found["rest"], expected["rest"], strict=True)
+        )
 
 
 def test_reading_needs_no_pytorch(honest: bytes, tmp_path: Path) -> None:
@@ -136,11 +150,14 @@ def test_reading_needs_no_pytorch(honest: bytes, tmp_path: Path) -> None:
         torch.nn.Conv2d(3, 4, 3, padding="same"),
         torch.nn.Sequential(torch.nn.Upsample(scale_factor=2), torch.nn.GELU(approximate="tanh")),
         torch.nn.Sequential(torch.nn.Flatten(2), torch.nn.LSTM(64, 5, batch_first=True)),
-        torch.nn.Sequential(torch.nn.Flatten(2), torch.nn.TransformerEncoderLayer(64, 4, 16, batch_first=True)),
+        torch.nn.Sequential(
+            torch.nn.Flatten(2), torch.nn.TransformerEncoderLayer(64, 4, 16, batch_first=True)
+        ),
     ],
     ids=["padding", "modes", "lstm", "attention"],
 )
-@pytest.mark.filterwarnings("ignore:The tensor attributes.*were assigned during export")  # LSTM's own doing
+# LSTM's own doing
+@pytest.mark.filterwarnings("ignore:The tensor attributes.*were assigned during export")
 def test_usual_layers_pass(module: Any, tmp_path: Path) -> None:
     image = torch.randn(2, 3, 8, 8)
     program = loaded(saved(module, (image,), ({0: torch.export.Dim("batch")},)), tmp_path)
@@ -164,11 +181,17 @@ class Outside(torch.nn.Module):
             positive = (y > 0) & (x > 0)
         with torch.autocast("cpu", enabled=self.autocast):
             square = y @ y.transpose(0, 1)
-        return {"pair": (positive, None, times), "square": square, "sum": OrderedDict(a=y + other, b=None)}
+        return {
+            "pair": (positive, None, times),
+            "square": square,
+            "sum": OrderedDict(a=y + other, b=None),
+        }
 
 
 def outside(autocast: bool = False) -> bytes:
-    program = torch.export.export(Outside(autocast), (torch.ones(2, 4), 3), {"absent": None, "other": torch.ones(1)})
+    program = torch.export.export(
+        Outside(autocast), (torch.ones(2, 4), 3), {"absent": None, "other": torch.ones(1)}
+    )
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     return buffer.getvalue()
@@ -201,7 +224,9 @@ def test_classes_of_results_become_dictionaries(honest: bytes, tmp_path: Path) -
     assert list(program.module()(*given)) == ["sum", "rest"]
 
 
-@pytest.mark.parametrize("target", ["torch.ops.aten.from_file.default", "torch.ops.aten.__contains__.int", "torch.os"])
+@pytest.mark.parametrize(
+    "target", ["torch.ops.aten.from_file.default", "torch.ops.aten.__contains__.int", "torch.os"]
+)
 def test_operators_of_inner_graphs_are_checked_too(tmp_path: Path, target: str) -> None:
     def change(program: Any) -> None:
         for node in program["graph_module"]["graph"]["nodes"]:
@@ -246,7 +271,12 @@ def pickled_weight(data: bytes, trap: Path) -> bytes:
 def pickled_constant(data: bytes, trap: Path) -> bytes:
     def mark(config: Any) -> None:
         config["config"] = {
-            "constant": {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True, "tensor_meta": None}
+            "constant": {
+                "path_name": "opaque_obj_0",
+                "is_param": False,
+                "use_pickle": True,
+                "tensor_meta": None,
+            }
         }
 
     entries = entries_of(changed(data, CONSTANTS, mark))
@@ -262,7 +292,9 @@ def length_of_an_axis(data: bytes, trap: Path) -> bytes:
         for meta in program["graph_module"]["graph"]["tensor_values"].values():
             for size in meta["sizes"]:
                 if "as_expr" in size:
-                    size["as_expr"]["expr_str"] = f"__import__('pathlib').Path({str(trap)!r}).write_text('boo')"
+                    size["as_expr"]["expr_str"] = (
+                        f"__import__('pathlib').Path({str(trap)!r}).write_text('boo')"
+                    )
 
     return changed(data, PROGRAM, change)
 
@@ -278,7 +310,10 @@ def operator_by_name(data: bytes, trap: Path) -> bytes:
 
 def name_of_a_result(data: bytes, trap: Path) -> bytes:
     text = json.dumps(json.loads(entries_of(data)[PROGRAM]))
-    code = f"relu, x_ = [__import__('pathlib').Path('{trap}').write_text('boo') for _ in range(2)]; relu"
+    code = (
+        f"relu, x_ = [__import__('pathlib').Path('{trap}').write_text('boo') for _ in range(2)]; "
+        f"relu"
+    )
     return packed(entries_of(data) | {PROGRAM: text.replace('"relu"', json.dumps(code)).encode()})
 
 
@@ -305,12 +340,17 @@ ATTACKS = {
     name_of_a_result: "as name, which PyTorch would not write|holds the name",
 }
 DEFUSED = [sample_inputs, guards]
-STOPPED_BY_PYTORCH = {operator_by_name, name_of_a_result}  # version 2.13; nothing says that others do
+# version 2.13; nothing says that others do
+STOPPED_BY_PYTORCH = {operator_by_name, name_of_a_result}
 
 
-@pytest.mark.parametrize("attack", [attack for attack in [*ATTACKS, *DEFUSED] if attack not in STOPPED_BY_PYTORCH])
+@pytest.mark.parametrize(
+    "attack", [attack for attack in [*ATTACKS, *DEFUSED] if attack not in STOPPED_BY_PYTORCH]
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_attacks_are_real(honest: bytes, tmp_path: Path, attack: Callable[[bytes, Path], bytes]) -> None:
+def test_the_attacks_are_real(
+    honest: bytes, tmp_path: Path, attack: Callable[[bytes, Path], bytes]
+) -> None:
     trap = tmp_path / "trap"
     try:
         run_fully(attack(honest, trap))
@@ -320,14 +360,18 @@ def test_the_attacks_are_real(honest: bytes, tmp_path: Path, attack: Callable[[b
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_are_refused(honest: bytes, tmp_path: Path, attack: Callable[[bytes, Path], bytes]) -> None:
+def test_attacks_are_refused(
+    honest: bytes, tmp_path: Path, attack: Callable[[bytes, Path], bytes]
+) -> None:
     trap = tmp_path / "trap"
     refused(attack(honest, trap), tmp_path, ATTACKS[attack])
     assert not trap.exists()
 
 
 @pytest.mark.parametrize("attack", DEFUSED)
-def test_what_is_not_needed_is_left_out(honest: bytes, tmp_path: Path, attack: Callable[[bytes, Path], bytes]) -> None:
+def test_what_is_not_needed_is_left_out(
+    honest: bytes, tmp_path: Path, attack: Callable[[bytes, Path], bytes]
+) -> None:
     trap = tmp_path / "trap"
     program = loaded(attack(honest, trap), tmp_path)
     program.module()(torch.ones(2, 4), {"a": torch.ones(2, 3), "b": torch.ones(2, 2)})
@@ -336,10 +380,22 @@ def test_what_is_not_needed_is_left_out(honest: bytes, tmp_path: Path, attack: C
 
 @pytest.mark.parametrize(
     "target",
-    ["torch.ops.aten.from_file.default", "torch.ops.aten.save.default", "torch.ops.higher_order.cond", "torch.load",
-     "torch.ops.aten.__getitem__.str", "#custom.thing", "torch.ops.mine.relu.default", "eval", None, "math.exp"],
-)  # fmt: skip
-def test_only_operators_on_tensors_may_be_called(honest: bytes, tmp_path: Path, target: Any) -> None:
+    [
+        "torch.ops.aten.from_file.default",
+        "torch.ops.aten.save.default",
+        "torch.ops.higher_order.cond",
+        "torch.load",
+        "torch.ops.aten.__getitem__.str",
+        "#custom.thing",
+        "torch.ops.mine.relu.default",
+        "eval",
+        None,
+        "math.exp",
+    ],
+)
+def test_only_operators_on_tensors_may_be_called(
+    honest: bytes, tmp_path: Path, target: Any
+) -> None:
     def change(program: Any) -> None:
         program["graph_module"]["graph"]["nodes"][0]["target"] = target
 
@@ -348,7 +404,11 @@ def test_only_operators_on_tensors_may_be_called(honest: bytes, tmp_path: Path, 
 
 def test_objects_that_tensors_could_hide_in_are_refused(honest: bytes, tmp_path: Path) -> None:
     context = json.dumps(
-        {"default_factory_module": "os", "default_factory_name": "abort", "dict_context": ["sum", "rest"]}
+        {
+            "default_factory_module": "os",
+            "default_factory_name": "abort",
+            "dict_context": ["sum", "rest"],
+        }
     )
 
     def change(program: Any) -> None:
@@ -372,7 +432,11 @@ class Turned(torch.nn.Module):
 @pytest.mark.parametrize(
     ("of_weight", "of_input", "match"),
     [
-        ("complex64", "float32", r"'turn' holds complex numbers \(complex64\).*torch\.view_as_real"),
+        (
+            "complex64",
+            "float32",
+            r"'turn' holds complex numbers \(complex64\).*torch\.view_as_real",
+        ),
         ("float32", "complex128", r"'x' holds complex numbers \(complex128\).*torch\.view_as_real"),
         ("float8_e5m2", "float32", r"'turn' is float8_e5m2.*export it as float32"),
     ],
@@ -404,14 +468,21 @@ def test_doubled_entries_are_refused(honest: bytes, tmp_path: Path) -> None:
     refused(buffer.getvalue(), tmp_path, "two entries")
 
 
-def test_weights_that_are_too_short_are_refused_before_memory_is_taken(honest: bytes, tmp_path: Path) -> None:
+def test_weights_that_are_too_short_are_refused_before_memory_is_taken(
+    honest: bytes, tmp_path: Path
+) -> None:
     def change(config: Any) -> None:
-        config["config"]["linear.weight"]["tensor_meta"]["sizes"] = [{"as_int": 1 << 40}, {"as_int": 4}]
+        config["config"]["linear.weight"]["tensor_meta"]["sizes"] = [
+            {"as_int": 1 << 40},
+            {"as_int": 4},
+        ]
 
     refused(changed(honest, WEIGHTS, change), tmp_path, "'linear.weight' needs")
     entries = entries_of(changed(honest, WEIGHTS, change))
     file = json.loads(entries[WEIGHTS])["config"]["linear.weight"]["path_name"]
-    refused(packed(entries | {f"archive/data/weights/{file}": b""}), tmp_path, "'linear.weight' needs")
+    refused(
+        packed(entries | {f"archive/data/weights/{file}": b""}), tmp_path, "'linear.weight' needs"
+    )
 
 
 def test_weights_stay_in_the_file_until_they_are_loaded(honest: bytes, tmp_path: Path) -> None:
@@ -430,16 +501,25 @@ def weight_of(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "entry", [PROGRAM, WEIGHTS, CONSTANTS, "archive/archive_format", "archive/data/weights/weight_0"]
+    "entry",
+    [PROGRAM, WEIGHTS, CONSTANTS, "archive/archive_format", "archive/data/weights/weight_0"],
 )
 def test_missing_entries_are_named(honest: bytes, tmp_path: Path, entry: str) -> None:
     entries = entries_of(honest)
     del entries[entry]
-    refused(packed(entries), tmp_path, "damaged|not of an exported|expected one|not an exported PyTorch program")
+    refused(
+        packed(entries),
+        tmp_path,
+        "damaged|not of an exported|expected one|not an exported PyTorch program",
+    )
 
 
 def test_files_of_older_versions_say_so(tmp_path: Path) -> None:
-    refused(packed({"version": b"8.8", "serialized_exported_program.json": b"{}"}), tmp_path, "export it anew")
+    refused(
+        packed({"version": b"8.8", "serialized_exported_program.json": b"{}"}),
+        tmp_path,
+        "export it anew",
+    )
 
 
 def test_other_archives_are_told_apart(tmp_path: Path) -> None:
@@ -457,7 +537,12 @@ def test_no_damage_gets_out_as_anything_but_an_artifact_error(
     spots = list(_spots(content))
     holder, key = data.draw(st.sampled_from(spots))
     holder[key] = data.draw(
-        st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=9) | st.just([]) | st.just({})
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**70), 2**70)
+        | st.text(max_size=9)
+        | st.just([])
+        | st.just({})
     )
     path = tmp_path_factory.mktemp("fuzz") / "model.pt2"
     path.write_bytes(packed(entries | {name: json.dumps(content).encode()}))

@@ -36,7 +36,9 @@ def test_every_change_is_noticed(folder: Path, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["flipped", "dropped", "cut", "added"]))
     (folder / "m.so").write_bytes(
         {
-            "flipped": whole[:place] + bytes([whole[place] ^ 1 << data.draw(st.integers(0, 7))]) + whole[place + 1 :],
+            "flipped": whole[:place]
+            + bytes([whole[place] ^ 1 << data.draw(st.integers(0, 7))])
+            + whole[place + 1 :],
             "dropped": whole[:place] + whole[place + 1 :],
             "cut": whole[:place],
             "added": whole[:place] + b"\0" + whole[place:],
@@ -66,6 +68,8 @@ def test_a_seal_around_nonsense_is_refused(folder: Path, said: bytes, length: in
     for size in (len(said), length):
         whole = said + size.to_bytes(8, "little")
         (folder / "m.so").write_bytes(whole + hashlib.sha256(whole).digest() + b"NNPIPE-1")
-        with pytest.raises(ArtifactError, match=r"m\.so: (the description at its end is damaged|damaged)") as caught:
+        with pytest.raises(
+            ArtifactError, match=r"m\.so: (the description at its end is damaged|damaged)"
+        ) as caught:
             read_sealed(folder / "m.so", "tvm")
         assert "\n" not in str(caught.value)

@@ -18,7 +18,9 @@ from nnpipe.core.tensors import TensorSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.testing.model_files import STEP, write_tflite_difference
 
-pytest.importorskip("ai_edge_litert", reason="LiteRT, whose schema writes the files, is not installed")
+pytest.importorskip(
+    "ai_edge_litert", reason="LiteRT, whose schema writes the files, is not installed"
+)
 Rewrite = Callable[[Callable[[Any], None]], Path]
 
 
@@ -60,14 +62,21 @@ def test_the_usual_signature_is_chosen_among_several(rewritten: Rewrite) -> None
             entry.name = entry.name + b"_too"
         model.signatureDefs.insert(0, other)
 
-    assert {spec.name for spec in read_tflite(rewritten(add)).io} == {"first", "second", "difference"}
+    assert {spec.name for spec in read_tflite(rewritten(add)).io} == {
+        "first",
+        "second",
+        "difference",
+    }
 
 
 def test_a_signature_that_names_other_tensors_is_passed_over(rewritten: Rewrite) -> None:
     def spoil(model: Any) -> None:
         model.signatureDefs[0].inputs[0].tensorIndex = 2
 
-    assert {spec.name for spec in read_tflite(rewritten(spoil)).io.inputs} == {"t_first", "t_second"}
+    assert {spec.name for spec in read_tflite(rewritten(spoil)).io.inputs} == {
+        "t_first",
+        "t_second",
+    }
 
 
 def test_scales_along_an_axis_are_read(rewritten: Rewrite) -> None:
@@ -77,7 +86,9 @@ def test_scales_along_an_axis_are_read(rewritten: Rewrite) -> None:
         quantisation.quantizedDimension = 1
 
     (spec,) = read_tflite(rewritten(spread)).io.outputs
-    assert spec == TensorSpec("difference", (None, 4), "int8", (0.5, 0.25, 1.0, 2.0), (0, 1, 2, 3), 1)
+    assert spec == TensorSpec(
+        "difference", (None, 4), "int8", (0.5, 0.25, 1.0, 2.0), (0, 1, 2, 3), 1
+    )
 
 
 def _graph(change: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -93,8 +104,14 @@ def _set(what: Any, name: str, value: Any) -> None:
     [
         (lambda model: _set(model, "version", 2), "schema version 2"),
         (lambda model: _set(model, "subgraphs", []), "it holds no graph"),
-        (_graph(lambda graph: _set(graph, "inputs", [0, 3])), "an input or output is a tensor that does not exist"),
-        (_graph(lambda graph: _set(graph, "outputs", [-1])), "an input or output is a tensor that does not exist"),
+        (
+            _graph(lambda graph: _set(graph, "inputs", [0, 3])),
+            "an input or output is a tensor that does not exist",
+        ),
+        (
+            _graph(lambda graph: _set(graph, "outputs", [-1])),
+            "an input or output is a tensor that does not exist",
+        ),
         (
             _graph(lambda graph: _set(graph.operators[0], "inputs", [0, 9])),
             "an operator uses a tensor that does not exist",
@@ -103,17 +120,34 @@ def _set(what: Any, name: str, value: Any) -> None:
             _graph(lambda graph: _set(graph.operators[0], "opcodeIndex", 5)),
             "an operator refers to an operator code that does not exist",
         ),
-        (_graph(lambda graph: _set(graph.tensors[0], "buffer", 7)), "the buffer of a tensor does not exist"),
+        (
+            _graph(lambda graph: _set(graph.tensors[0], "buffer", 7)),
+            "the buffer of a tensor does not exist",
+        ),
         (_graph(lambda graph: _set(graph.tensors[0], "type", 17)), "'int4' is no element type"),
         (_graph(lambda graph: _set(graph.tensors[0], "shape", [1] * 40)), "a list of 40 numbers"),
-        (_graph(lambda graph: _set(graph.tensors[0], "shapeSignature", [1])), "two shapes of different length"),
-        (_graph(lambda graph: _set(graph.tensors[0], "shapeSignature", [-2, 4])), "-2 is no axis length"),
-        (_graph(lambda graph: _set(graph.tensors[0].quantization, "zeroPoint", [1, 2])), "1 scales and 2 zero points"),
-        (_graph(lambda graph: _set(graph.tensors[0].quantization, "scale", [np.nan])), "a scale that is not finite"),
+        (
+            _graph(lambda graph: _set(graph.tensors[0], "shapeSignature", [1])),
+            "two shapes of different length",
+        ),
+        (
+            _graph(lambda graph: _set(graph.tensors[0], "shapeSignature", [-2, 4])),
+            "-2 is no axis length",
+        ),
+        (
+            _graph(lambda graph: _set(graph.tensors[0].quantization, "zeroPoint", [1, 2])),
+            "1 scales and 2 zero points",
+        ),
+        (
+            _graph(lambda graph: _set(graph.tensors[0].quantization, "scale", [np.nan])),
+            "a scale that is not finite",
+        ),
         (_graph(lambda graph: _set(graph.tensors[0].quantization, "scale", [-1.0])), "above zero"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(rewritten: Rewrite, change: Callable[[Any], None], cause: str) -> None:
+def test_what_cannot_be_is_refused_in_one_line(
+    rewritten: Rewrite, change: Callable[[Any], None], cause: str
+) -> None:
     path = rewritten(change)
     with pytest.raises(ArtifactError, match="not a usable TensorFlow Lite model") as caught:
         read_tflite(path)
@@ -150,15 +184,20 @@ def test_lists_that_share_their_bytes_do_not_cost_time_without_end(tmp_path: Pat
 
     model = follow(0)
     vtable = model - struct.unpack_from("<i", data, model)[0]
-    graphs = model + struct.unpack_from("<H", data, vtable + 4 + 2 * 2)[0]  # where the list of graphs is referred to
+    # where the list of graphs is referred to
+    graphs = model + struct.unpack_from("<H", data, vtable + 4 + 2 * 2)[0]
     graph = follow(follow(graphs) + 4)
-    # A list of many graphs, all of them the same: a copy of the file behind it, because references lead forwards.
+    # A list of many graphs, all of them the same: a copy of the file behind it, because references
+    # lead forwards.
     count, start = 200_000, len(data)
     copy = start + 4 + 4 * count
     listed = np.arange(count, dtype="<u4")
     struct.pack_into("<I", data, graphs, start - graphs)
     path.write_bytes(
-        bytes(data) + struct.pack("<I", count) + (copy + graph - (start + 4 + 4 * listed)).tobytes() + bytes(data)
+        bytes(data)
+        + struct.pack("<I", count)
+        + (copy + graph - (start + 4 + 4 * listed)).tobytes()
+        + bytes(data)
     )
     with pytest.raises(ArtifactError, match="its lists overlap"):
         read_tflite(path)
@@ -183,7 +222,11 @@ def read_or_refused(path: Path) -> None:
     assert "\n" not in refused
 
 
-@settings(max_examples=examples(300), deadline=1000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(300),
+    deadline=1000,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.data())
 def test_a_changed_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "m.tflite"
@@ -193,7 +236,11 @@ def test_a_changed_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) 
     content = bytearray((tmp_path / "original").read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content) - 4))
-        new = data.draw(st.one_of(st.binary(min_size=1, max_size=4), st.sampled_from([b"\xff" * 4, b"\0\0\0\x80"])))
+        new = data.draw(
+            st.one_of(
+                st.binary(min_size=1, max_size=4), st.sampled_from([b"\xff" * 4, b"\0\0\0\x80"])
+            )
+        )
         content[at : at + len(new)] = new
     path.write_bytes(content[: data.draw(st.sampled_from([len(content), len(content) // 2, 40]))])
     read_or_refused(path)
@@ -225,5 +272,7 @@ def test_real_files_are_read_as_the_interpreter_reads_them(shared_data: Path) ->
             assert [numbers[spec.name] for spec in specs] == [detail["index"] for detail in details]
             for spec, detail in zip(specs, details, strict=True):
                 assert spec.dtype == np.dtype(detail["dtype"]).name
-                assert [-1 if n is None else n for n in spec.shape] == list(detail["shape_signature"])
+                assert [-1 if n is None else n for n in spec.shape] == list(
+                    detail["shape_signature"]
+                )
                 assert (spec.scale or 0.0, spec.zero_point or 0) == detail["quantization"]

@@ -14,16 +14,30 @@ from nnpipe.formats.xgboost_trees import SQUARED_ERROR, read_trees
 
 def model() -> dict:
     tree = {
-        "left_children": [1, -1, -1], "right_children": [2, -1, -1], "split_indices": [1, 0, 0],
-        "split_conditions": [0.5, 10.0, 20.0], "default_left": [1, 0, 0], "split_type": [0, 0, 0],
-        "base_weights": [0.0, 10.0, 20.0], "loss_changes": [1.0, 0.0, 0.0], "sum_hessian": [2.0, 1.0, 1.0],
-    }  # fmt: skip
+        "left_children": [1, -1, -1],
+        "right_children": [2, -1, -1],
+        "split_indices": [1, 0, 0],
+        "split_conditions": [0.5, 10.0, 20.0],
+        "default_left": [1, 0, 0],
+        "split_type": [0, 0, 0],
+        "base_weights": [0.0, 10.0, 20.0],
+        "loss_changes": [1.0, 0.0, 0.0],
+        "sum_hessian": [2.0, 1.0, 1.0],
+    }
     return {
         "version": [3, 2, 0],
         "learner": {
             "objective": {"name": SQUARED_ERROR},
-            "learner_model_param": {"base_score": "[5E-1]", "num_class": "0", "num_feature": "2", "num_target": "1"},
-            "gradient_booster": {"name": "gbtree", "model": {"tree_info": [0], "trees": [tree], "cats": "hostile"}},
+            "learner_model_param": {
+                "base_score": "[5E-1]",
+                "num_class": "0",
+                "num_feature": "2",
+                "num_target": "1",
+            },
+            "gradient_booster": {
+                "name": "gbtree",
+                "model": {"tree_info": [0], "trees": [tree], "cats": "hostile"},
+            },
         },
     }
 
@@ -40,15 +54,29 @@ def test_trees_are_read_and_nothing_else_is_handed_on(tmp_path: Path) -> None:
     ("change", "said"),
     [
         (lambda held: held["learner"]["gradient_booster"].update(name="dart"), "a model of dart"),
-        (lambda held: held["learner"]["objective"].update(name="rank:ndcg"), "rank:ndcg; trees with"),
-        (lambda held: held["learner"]["learner_model_param"].update(num_feature="99999999999"), "damaged"),
-        (lambda held: held["learner"]["learner_model_param"].update(num_class="7"), "7 classes do not go with"),
+        (
+            lambda held: held["learner"]["objective"].update(name="rank:ndcg"),
+            "rank:ndcg; trees with",
+        ),
+        (
+            lambda held: held["learner"]["learner_model_param"].update(num_feature="99999999999"),
+            "damaged",
+        ),
+        (
+            lambda held: held["learner"]["learner_model_param"].update(num_class="7"),
+            "7 classes do not go with",
+        ),
         (lambda held: held["learner"]["learner_model_param"].update(base_score="[nan]"), "damaged"),
-        (lambda held: held["learner"]["gradient_booster"]["model"].update(tree_info=[1]), "damaged"),
+        (
+            lambda held: held["learner"]["gradient_booster"]["model"].update(tree_info=[1]),
+            "damaged",
+        ),
         (lambda held: held.clear(), "damaged"),
     ],
 )
-def test_other_models_and_damaged_ones_are_told_in_one_line(tmp_path: Path, change, said: str) -> None:
+def test_other_models_and_damaged_ones_are_told_in_one_line(
+    tmp_path: Path, change, said: str
+) -> None:
     held = model()
     change(held)
     (tmp_path / "a.json").write_text(json.dumps(held))
@@ -57,7 +85,9 @@ def test_other_models_and_damaged_ones_are_told_in_one_line(tmp_path: Path, chan
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"[" * 100_000, b"\x00" * 100, b"null", b'{"learner": 1}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"[" * 100_000, b"\x00" * 100, b"null", b'{"learner": 1}']
+)
 def test_what_is_no_model_is_told_in_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(ArtifactError, match=r"a\.json: damaged"):

@@ -19,7 +19,8 @@ int sum(void) { int s = 0; for (int n = 0; n < 1000; n++) s += constants[n] + em
 int main(void) { return sum() + initial[0]; }
 """
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not all(map(shutil.which, ("cc", "size"))), reason="the tools of ELF files are missing"
+    sys.platform != "linux" or not all(map(shutil.which, ("cc", "size"))),
+    reason="the tools of ELF files are missing",
 )
 
 
@@ -38,7 +39,9 @@ def test_code_constants_and_initial_values_count_and_empty_memory_does_not(folde
 
 
 def test_it_is_what_size_tells(folder: Path) -> None:
-    told = subprocess.run(["size", "a.o"], check=True, cwd=folder, capture_output=True, text=True).stdout
+    told = subprocess.run(
+        ["size", "a.o"], check=True, cwd=folder, capture_output=True, text=True
+    ).stdout
     text, data = map(int, told.splitlines()[1].split()[:2])
     assert built_size(folder / "a.o") == text + data
 

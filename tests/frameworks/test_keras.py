@@ -19,7 +19,9 @@ keras = ImportedWhenUsed("keras")
 
 def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a process that has not started TensorFlow yet."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("TF_", "KERAS_"))}
+    plain = {
+        name: value for name, value in os.environ.items() if not name.startswith(("TF_", "KERAS_"))
+    }
     path = os.pathsep.join(sys.path)
     return subprocess.run(
         [sys.executable, "-c", "from nnpipe.frameworks.keras import import_keras\n" + program],
@@ -54,7 +56,10 @@ def test_what_is_no_greeting_is_passed_on() -> None:
 
 @pytest.mark.slow
 def test_who_asks_for_tensorflows_log_gets_it() -> None:
-    assert "TensorFlow binary is optimized" in python("import_keras()", TF_CPP_MIN_LOG_LEVEL="0").stderr
+    assert (
+        "TensorFlow binary is optimized"
+        in python("import_keras()", TF_CPP_MIN_LOG_LEVEL="0").stderr
+    )
 
 
 @pytest.mark.slow
@@ -83,7 +88,10 @@ def test_another_backend_is_refused_before_it_is_started() -> None:
     done = python("import_keras()", KERAS_BACKEND="torch")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert "ConfigError: Keras computes with torch here; set the environment variable KERAS_BACKEND" in last
+    assert (
+        "ConfigError: Keras computes with torch here; set the environment variable KERAS_BACKEND"
+        in last
+    )
     assert "No module" not in done.stderr
 
 
@@ -117,7 +125,9 @@ def test_tensors_are_bound_by_name_whatever_the_order() -> None:
 def test_outputs_of_one_layer_are_told_apart() -> None:
     a, b = keras.Input((2,), name="a"), keras.Input((2,), name="b")
     shared = keras.layers.Dense(1, name="shared")
-    assert [spec.name for spec in model_io(keras.Model([a, b], [shared(a), shared(b)])).outputs] == [
+    assert [
+        spec.name for spec in model_io(keras.Model([a, b], [shared(a), shared(b)])).outputs
+    ] == [
         "shared_0",
         "shared_1",
     ]
@@ -127,7 +137,9 @@ def test_only_names_that_keras_made_up_give_way() -> None:
     io = IOSpec((vector("x", 2),), (vector("y", 1),))
     plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     assert named_io(plain, io) == io
-    given = keras.Sequential([keras.Input((2,), name="image"), keras.layers.Dense(1, name="scores")])
+    given = keras.Sequential(
+        [keras.Input((2,), name="image"), keras.layers.Dense(1, name="scores")]
+    )
     assert [spec.name for spec in named_io(given, io)] == ["image", "scores"]
 
 
@@ -135,9 +147,21 @@ def test_only_names_that_keras_made_up_give_way() -> None:
     ("inputs", "outputs", "message"),
     [
         ([vector("a", 2)], [vector("y", 1)], "the model has the inputs x; io says a"),
-        ([vector("x", 2)], [vector("y", 1), vector("z", 1)], "the model has the outputs y; io says y, z"),
-        ([vector("x", 3)], [vector("y", 1)], r"'x' of the model is float32 \(\?, 2\); io says float32 \(\?, 3\)"),
-        ([vector("x", 2)], [TensorSpec("y", (None, 1), "int8")], r"is float32 \(\?, 1\); io says int8 \(\?, 1\)"),
+        (
+            [vector("x", 2)],
+            [vector("y", 1), vector("z", 1)],
+            "the model has the outputs y; io says y, z",
+        ),
+        (
+            [vector("x", 3)],
+            [vector("y", 1)],
+            r"'x' of the model is float32 \(\?, 2\); io says float32 \(\?, 3\)",
+        ),
+        (
+            [vector("x", 2)],
+            [TensorSpec("y", (None, 1), "int8")],
+            r"is float32 \(\?, 1\); io says int8 \(\?, 1\)",
+        ),
     ],
 )
 def test_a_promise_that_the_model_does_not_keep_is_named(
@@ -155,4 +179,6 @@ class TestSessionThatPassesInputsOn(InferenceSessionContract):
     def open_session(self) -> OpenSession:
         x = keras.Input((4,), name="x")
         model = keras.Model(x, {"same": x, "flat": keras.ops.reshape(x, (-1, 4))})
-        return lambda: KerasSession(model, IOSpec((vector("x", 4),), (vector("same", 4), vector("flat", 4))))
+        return lambda: KerasSession(
+            model, IOSpec((vector("x", 4),), (vector("same", 4), vector("flat", 4)))
+        )

@@ -1,4 +1,6 @@
-"""Keras files that come from anybody: what is damaged, lies, or brings code is refused, in one line that names it."""
+"""Keras files that come from anybody: what is damaged, lies, or brings code is refused, in one
+line that names it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def build() -> Any:
     import_keras()
     x = keras.Input((4,), name="x")
     hidden = keras.layers.Dense(5, activation="relu", name="hidden")(x)
-    return keras.Model(x, keras.layers.Dense(3, name="y")(keras.layers.Dropout(0.1, name="drop")(hidden)))
+    return keras.Model(
+        x, keras.layers.Dense(3, name="y")(keras.layers.Dropout(0.1, name="drop")(hidden))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,9 @@ def edited(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]
 
 
 def layer(config: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(item for item in config["config"]["layers"] if item["config"]["name"] == name)
+    found: dict[str, Any] = next(
+        item for item in config["config"]["layers"] if item["config"]["name"] == name
+    )
     return found
 
 
@@ -89,8 +95,13 @@ def test_a_whole_archive_gives_the_model_with_its_weights(archive: Path) -> None
 
 def test_a_model_with_a_lambda_is_refused_by_name(tmp_path: Path) -> None:
     x = keras.Input((4,))
-    keras.Model(x, keras.layers.Lambda(lambda v: v * 2, name="double", output_shape=(4,))(x)).save(tmp_path / "m.keras")
-    refused(tmp_path / "m.keras", r"holds a Lambda layer \('double'\), which would run code from the file")
+    keras.Model(x, keras.layers.Lambda(lambda v: v * 2, name="double", output_shape=(4,))(x)).save(
+        tmp_path / "m.keras"
+    )
+    refused(
+        tmp_path / "m.keras",
+        r"holds a Lambda layer \('double'\), which would run code from the file",
+    )
 
 
 @pytest.mark.parametrize("name", ["TFSMLayer", "TorchModuleWrapper", "__lambda__", "JaxLayer"])
@@ -98,29 +109,46 @@ def test_other_layers_that_carry_code_are_refused(archive: Path, tmp_path: Path,
     def change(config: dict[str, Any]) -> None:
         layer(config, "drop")["class_name"] = name
 
-    refused(repacked(archive, tmp_path / "m.keras", config=edited(change)), "would run code from the file")
+    refused(
+        repacked(archive, tmp_path / "m.keras", config=edited(change)),
+        "would run code from the file",
+    )
 
 
 def test_code_hidden_deep_in_arguments_is_refused(archive: Path, tmp_path: Path) -> None:
     def change(config: dict[str, Any]) -> None:
-        layer(config, "hidden")["config"]["activation"] = [{"a": {"class_name": "__lambda__", "config": {"value": ""}}}]
+        layer(config, "hidden")["config"]["activation"] = [
+            {"a": {"class_name": "__lambda__", "config": {"value": ""}}}
+        ]
 
     refused(repacked(archive, tmp_path / "m.keras", config=edited(change)), "a Python lambda")
 
 
-@pytest.mark.parametrize(("module", "name"), [("os", "system"), ("builtins", "eval"), ("subprocess", "Popen")])
-def test_functions_of_other_modules_are_not_called(archive: Path, tmp_path: Path, module: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "name"), [("os", "system"), ("builtins", "eval"), ("subprocess", "Popen")]
+)
+def test_functions_of_other_modules_are_not_called(
+    archive: Path, tmp_path: Path, module: str, name: str
+) -> None:
     def change(config: dict[str, Any]) -> None:
         layer(config, "hidden")["config"]["activation"] = {
-            "module": module, "class_name": "function", "config": name, "registered_name": name,
-        }  # fmt: skip
+            "module": module,
+            "class_name": "function",
+            "config": name,
+            "registered_name": name,
+        }
 
-    refused(repacked(archive, tmp_path / "m.keras", config=edited(change)), "Keras cannot build the model")
+    refused(
+        repacked(archive, tmp_path / "m.keras", config=edited(change)),
+        "Keras cannot build the model",
+    )
 
 
 def test_a_layer_that_is_unknown_here_is_named(archive: Path, tmp_path: Path) -> None:
     def change(config: dict[str, Any]) -> None:
-        layer(config, "drop").update(class_name="Peculiar", module="somewhere", registered_name="Peculiar")
+        layer(config, "drop").update(
+            class_name="Peculiar", module="somewhere", registered_name="Peculiar"
+        )
 
     refused(repacked(archive, tmp_path / "m.keras", config=edited(change)), "Peculiar")
 
@@ -132,17 +160,30 @@ def test_more_weights_than_the_file_can_hold_are_not_made(archive: Path, tmp_pat
         layer(config, "y").pop("build_config")
 
     # 14 billion weights: to make them would end this process.
-    refused(repacked(archive, tmp_path / "m.keras", config=edited(change)), "claims 64,000,000,028 bytes of weights")
+    refused(
+        repacked(archive, tmp_path / "m.keras", config=edited(change)),
+        "claims 64,000,000,028 bytes of weights",
+    )
     assert load_model(archive) is not None, "nothing of the giant is left behind"
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"[" * 100_000, b'{"class_name": 3}', b"\xff\xfe", b'{"a": NaN}'])
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{", b"[" * 100_000, b'{"class_name": 3}', b"\xff\xfe", b'{"a": NaN}']
+)
 def test_a_damaged_structure_is_named(archive: Path, tmp_path: Path, text: bytes) -> None:
-    refused(repacked(archive, tmp_path / "m.keras", config=lambda _: text), r"config\.json is damaged|cannot build")
+    refused(
+        repacked(archive, tmp_path / "m.keras", config=lambda _: text),
+        r"config\.json is damaged|cannot build",
+    )
 
 
 def test_a_description_of_something_else_is_refused(archive: Path, tmp_path: Path) -> None:
-    flat = {"module": "keras.layers", "class_name": "Flatten", "config": {}, "registered_name": None}
+    flat = {
+        "module": "keras.layers",
+        "class_name": "Flatten",
+        "config": {},
+        "registered_name": None,
+    }
     path = repacked(archive, tmp_path / "m.keras", config=lambda _: json.dumps(flat).encode())
     refused(path, "Flatten is no functional or sequential model")
 
@@ -153,11 +194,16 @@ def test_structure_and_weights_that_do_not_fit_are_refused(archive: Path, tmp_pa
         layer(config, "hidden").pop("build_config")
         layer(config, "y").pop("build_config")
 
-    refused(repacked(archive, tmp_path / "m.keras", config=edited(change)), "structure and its weights do not belong")
+    refused(
+        repacked(archive, tmp_path / "m.keras", config=edited(change)),
+        "structure and its weights do not belong",
+    )
 
 
 @pytest.mark.parametrize(("member", "name"), [("config", CONFIG), ("weights", WEIGHTS)])
-def test_an_archive_without_its_parts_is_no_model(archive: Path, tmp_path: Path, member: str, name: str) -> None:
+def test_an_archive_without_its_parts_is_no_model(
+    archive: Path, tmp_path: Path, member: str, name: str
+) -> None:
     refused(repacked(archive, tmp_path / "m.keras", **{member: lambda _: None}), f"without {name}")
 
 
@@ -207,27 +253,50 @@ def virtual(file: Any) -> None:
 
 
 LIES: dict[str, tuple[Callable[[Any], None], str]] = {
-    "external link": (replaced(lambda f: f.__setitem__(KERNEL, h5py.ExternalLink("secret.h5", "data"))), "is a link"),
-    "soft link": (replaced(lambda f: f.__setitem__(KERNEL, h5py.SoftLink("/layers/dense_1/vars/0"))), "is a link"),
+    "external link": (
+        replaced(lambda f: f.__setitem__(KERNEL, h5py.ExternalLink("secret.h5", "data"))),
+        "is a link",
+    ),
+    "soft link": (
+        replaced(lambda f: f.__setitem__(KERNEL, h5py.SoftLink("/layers/dense_1/vars/0"))),
+        "is a link",
+    ),
     "external storage": (replaced(external_storage), "lies in another file"),
     "virtual dataset": (replaced(virtual), "lies in another file"),
     "text": (replaced(lambda f: f.__setitem__(KERNEL, "weights")), "not an array of numbers"),
-    "complex numbers": (replaced(lambda f: f.__setitem__(KERNEL, np.ones((4, 5), complex))), "not an array of numbers"),
+    "complex numbers": (
+        replaced(lambda f: f.__setitem__(KERNEL, np.ones((4, 5), complex))),
+        "not an array of numbers",
+    ),
     "a group": (replaced(lambda f: f.create_group(KERNEL)), "layers/dense/vars/0 is missing"),
-    "another shape": (replaced(lambda f: f.__setitem__(KERNEL, np.ones((5, 4)))), r"shape \(5, 4\), the model's is"),
-    "a giant": (replaced(lambda f: f.create_dataset(KERNEL, (1 << 40,), "f4", chunks=(1 << 20,))), "has shape"),
+    "another shape": (
+        replaced(lambda f: f.__setitem__(KERNEL, np.ones((5, 4)))),
+        r"shape \(5, 4\), the model's is",
+    ),
+    "a giant": (
+        replaced(lambda f: f.create_dataset(KERNEL, (1 << 40,), "f4", chunks=(1 << 20,))),
+        "has shape",
+    ),
     "one too many": (
         lambda f: f.__setitem__("layers/dense_2/vars/0", np.ones(1)),
         "dense_2/vars/0 is not in the model",
     ),
-    "a circle": (lambda f: f["layers"].__setitem__("again", f["layers"]), "nested more than 64 deep"),
-    "linked layers": (lambda f: (f.move("layers", "x"), f.__setitem__("layers", h5py.SoftLink("/x")))[0], "is a link"),
+    "a circle": (
+        lambda f: f["layers"].__setitem__("again", f["layers"]),
+        "nested more than 64 deep",
+    ),
+    "linked layers": (
+        lambda f: (f.move("layers", "x"), f.__setitem__("layers", h5py.SoftLink("/x")))[0],
+        "is a link",
+    ),
     "nothing": (lambda f: f.__delitem__("layers"), "without Keras weights"),
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_weights_that_lie_are_refused_and_none_is_set(archive: Path, tmp_path: Path, lie: str) -> None:
+def test_weights_that_lie_are_refused_and_none_is_set(
+    archive: Path, tmp_path: Path, lie: str
+) -> None:
     change, why = LIES[lie]
     with h5py.File(tmp_path / "secret.h5", "w") as file:
         file["data"] = np.full((4, 5), 42.0, "float32")
@@ -241,7 +310,9 @@ def test_weights_that_lie_are_refused_and_none_is_set(archive: Path, tmp_path: P
 
 def test_what_an_optimiser_left_is_passed_over(archive: Path, tmp_path: Path) -> None:
     path = weights_file(
-        archive, tmp_path / "m.weights.h5", lambda f: f.__setitem__("optimizer/vars/0", np.ones((9, 9)))
+        archive,
+        tmp_path / "m.weights.h5",
+        lambda f: f.__setitem__("optimizer/vars/0", np.ones((9, 9))),
     )
     model = build()
     read_weights(path, model, "it")
@@ -273,17 +344,39 @@ def test_an_old_file_with_other_layer_names_is_read_in_order(tmp_path: Path) -> 
     [
         (lambda f: f.__delitem__("last"), "last is listed in the file, but missing"),
         (lambda f: f.__delitem__("last/last/bias:0"), "bias:0 is listed in the file, but missing"),
-        (lambda f: f["last"].attrs.__setitem__("weight_names", [b"last/kernel:0"]), "layer last holds 1 weights"),
-        (lambda f: f.attrs.__setitem__("layer_names", [b"first"]), "1 layers with weights, the model has 2"),
-        (lambda f: f.attrs.__setitem__("layer_names", [b"last", b"first"]), r"has shape \(5, 3\), the model's is"),
-        (lambda f: f.attrs.__setitem__("layer_names", [b"../../x", b"/"]), "listed in the file, but missing"),
+        (
+            lambda f: f["last"].attrs.__setitem__("weight_names", [b"last/kernel:0"]),
+            "layer last holds 1 weights",
+        ),
+        (
+            lambda f: f.attrs.__setitem__("layer_names", [b"first"]),
+            "1 layers with weights, the model has 2",
+        ),
+        (
+            lambda f: f.attrs.__setitem__("layer_names", [b"last", b"first"]),
+            r"has shape \(5, 3\), the model's is",
+        ),
+        (
+            lambda f: f.attrs.__setitem__("layer_names", [b"../../x", b"/"]),
+            "listed in the file, but missing",
+        ),
         (lambda f: f.attrs.__setitem__("layer_names", 7), "cannot be read"),
-        (lambda f: f["last"].attrs.__setitem__("weight_names", [b"\xff\xfe", b"a"]), "cannot be read"),
-        (lambda f: f.__delitem__("first") or f.__setitem__("first", h5py.ExternalLink("x.h5", "/")), "is a link"),
+        (
+            lambda f: f["last"].attrs.__setitem__("weight_names", [b"\xff\xfe", b"a"]),
+            "cannot be read",
+        ),
+        (
+            lambda f: (
+                f.__delitem__("first") or f.__setitem__("first", h5py.ExternalLink("x.h5", "/"))
+            ),
+            "is a link",
+        ),
     ],
     ids=lambda value: "" if callable(value) else str(value),
 )
-def test_an_old_file_that_lies_is_refused(tmp_path: Path, change: Callable[[Any], None], why: str) -> None:
+def test_an_old_file_that_lies_is_refused(
+    tmp_path: Path, change: Callable[[Any], None], why: str
+) -> None:
     model = build()
     before = [weight.numpy() for weight in model.weights]
     refused(old_file(tmp_path / "m.h5", change), why, lambda path: read_weights(path, model, "it"))
@@ -305,24 +398,37 @@ def accepted(path: Path, read: Callable[[Path], Any]) -> Any:
     return None
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
-def test_flipped_bytes_are_noticed_or_harmless(archive: Path, tmp_path: Path, data: st.DataObject) -> None:
+def test_flipped_bytes_are_noticed_or_harmless(
+    archive: Path, tmp_path: Path, data: st.DataObject
+) -> None:
     content = bytearray(archive.read_bytes())
     places = data.draw(
-        st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(1, 255)), min_size=1, max_size=4)
+        st.lists(
+            st.tuples(st.integers(0, len(content) - 1), st.integers(1, 255)), min_size=1, max_size=4
+        )
     )
     for place, flip in places:
         content[place] ^= flip
     path = tmp_path / "m.keras"
     path.write_bytes(content)
     expected = load_model(archive)
-    if (found := accepted(path, load_model)) is not None:  # bytes may mean nothing: dates, attributes
+    # bytes may mean nothing: dates, attributes
+    if (found := accepted(path, load_model)) is not None:
         for mine, its in zip(expected.weights, found.weights, strict=True):
             np.testing.assert_array_equal(mine.numpy(), its.numpy())
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_flipped_bytes_in_bare_hdf5_are_errors_of_one_line_or_numbers(
     archive: Path, tmp_path: Path, data: st.DataObject

@@ -1,4 +1,6 @@
-"""What a framework computes wrongly is refused by name, and like forms that it computes well are not."""
+"""What a framework computes wrongly is refused by name, and like forms that it computes well are
+not.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,13 @@ def node(kind: str, inputs: str, outputs: str = "y", **attributes: Any) -> Any:
 
 def write(path: Path, nodes: list[Any], initializers: dict[str, np.ndarray] | None = None) -> Path:
     """Write a graph; what it computes does not matter, it is only looked at."""
-    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in (initializers or {}).items()]
+    tensors = [
+        onnx.numpy_helper.from_array(array, name) for name, array in (initializers or {}).items()
+    ]
     value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(nodes, "g", [value("x", FLOAT, [2])], [value("y", FLOAT, [2])], tensors)
+    graph = onnx.helper.make_graph(
+        nodes, "g", [value("x", FLOAT, [2])], [value("y", FLOAT, [2])], tensors
+    )
     onnx.save_model(onnx.helper.make_model(graph), str(path))
     return path
 
@@ -44,9 +50,19 @@ NO_PEEPHOLES = [node("LSTM", "x w r", hidden_size=2)]
 @pytest.mark.parametrize(
     ("framework", "table", "nodes", "told"),
     [
-        ("OpenVINO", OPENVINO, [node("Resize", "x _ s", antialias=1)], "OpenVINO computes Resize 'the Resize' wrongly"),
+        (
+            "OpenVINO",
+            OPENVINO,
+            [node("Resize", "x _ s", antialias=1)],
+            "OpenVINO computes Resize 'the Resize' wrongly",
+        ),
         ("OpenVINO", OPENVINO, [node("Resize", "x _ s", antialias=0)], ""),
-        ("OpenVINO", OPENVINO, [node("Resize", "x _ _ s", keep_aspect_ratio_policy="not_larger")], "aspect_ratio"),
+        (
+            "OpenVINO",
+            OPENVINO,
+            [node("Resize", "x _ _ s", keep_aspect_ratio_policy="not_larger")],
+            "aspect_ratio",
+        ),
         ("OpenVINO", OPENVINO, [node("Resize", "x _ _ s", keep_aspect_ratio_policy="stretch")], ""),
         ("OpenVINO", OPENVINO, PEEPHOLES, "peepholes"),
         ("OpenVINO", OPENVINO, NO_PEEPHOLES, ""),
@@ -87,11 +103,15 @@ def test_a_form_within_a_branch_is_found(tmp_path: Path) -> None:
         refuse_wrong(path, "IREE", IREE)
 
 
-# -- by the frameworks themselves ---------------------------------------------------------------------
+# -- by the frameworks themselves
+# ---------------------------------------------------------------------
 
 
 def model(
-    tmp_path: Path, nodes: list[Any], inputs: dict[str, tuple[str, list[int]]], output: tuple[str, list[int]]
+    tmp_path: Path,
+    nodes: list[Any],
+    inputs: dict[str, tuple[str, list[int]]],
+    output: tuple[str, list[int]],
 ) -> Artifact:
     kinds = {"float32": 1, "int64": 7, "float64": 11}
 
@@ -109,7 +129,9 @@ def model(
 
 
 @pytest.mark.parametrize("length", [4, 5])
-def test_openvino_pools_with_a_window_beyond_the_input_are_refused(tmp_path: Path, length: int) -> None:
+def test_openvino_pools_with_a_window_beyond_the_input_are_refused(
+    tmp_path: Path, length: int
+) -> None:
     pytest.importorskip("openvino", reason="OpenVINO is not installed")
     # Windows stand at 0 and 3; rounding up puts a third at 6 where the input is 5 long.
     pool = [node("MaxPool", "x", kernel_shape=[1], strides=[3], ceil_mode=1)]
@@ -124,46 +146,77 @@ def test_openvino_pools_with_a_window_beyond_the_input_are_refused(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("length", "pads"), [(8, [1] * 4), (7, [1] * 4), (8, [0] * 4)])
-def test_openvino_counts_padding_that_rounding_up_adds(tmp_path: Path, length: int, pads: list[int]) -> None:
+def test_openvino_counts_padding_that_rounding_up_adds(
+    tmp_path: Path, length: int, pads: list[int]
+) -> None:
     pytest.importorskip("openvino", reason="OpenVINO is not installed")
     pool = [
-        node("AveragePool", "x", kernel_shape=[3, 3], strides=[2, 2], pads=pads, ceil_mode=1, count_include_pad=1)
-    ]  # fmt: skip
+        node(
+            "AveragePool",
+            "x",
+            kernel_shape=[3, 3],
+            strides=[2, 2],
+            pads=pads,
+            ceil_mode=1,
+            count_include_pad=1,
+        )
+    ]
     over = 5 if length == 8 and any(pads) else 4
-    artifact = model(tmp_path, pool, {"x": ("float32", [1, 1, length, length])}, ("float32", [1, 1, over, over]))
+    artifact = model(
+        tmp_path, pool, {"x": ("float32", [1, 1, length, length])}, ("float32", [1, 1, over, over])
+    )
     if length == 8 and any(pads):
-        with pytest.raises(NotSupported, match="AvgPool 'y' wrongly: with ceil_mode, count_include_pad"):
+        with pytest.raises(
+            NotSupported, match="AvgPool 'y' wrongly: with ceil_mode, count_include_pad"
+        ):
             OpenVINORuntime().load(artifact)
         return
     given = np.random.default_rng(0).standard_normal((1, 1, length, length)).astype(np.float32)
-    expected = pytest.importorskip("onnx.reference").ReferenceEvaluator(str(artifact.path)).run(None, {"x": given})[0]
+    expected = (
+        pytest.importorskip("onnx.reference")
+        .ReferenceEvaluator(str(artifact.path))
+        .run(None, {"x": given})[0]
+    )
     with OpenVINORuntime().load(artifact) as session:
         np.testing.assert_allclose(session.infer({"x": given})["y"], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("batch", "kernel"), [(None, 3), (1, 3), (None, 2)])
-def test_openvino_leaves_out_padding_to_the_same_length(tmp_path: Path, batch: int | None, kernel: int) -> None:
+def test_openvino_leaves_out_padding_to_the_same_length(
+    tmp_path: Path, batch: int | None, kernel: int
+) -> None:
     pytest.importorskip("openvino", reason="OpenVINO is not installed")
     shape = np.array([2, 3, kernel, kernel])
     nodes = [
         onnx.helper.make_node(
-            "ConstantOfShape", ["shape"], ["w"], value=onnx.numpy_helper.from_array(np.ones(1, "f4"))
+            "ConstantOfShape",
+            ["shape"],
+            ["w"],
+            value=onnx.numpy_helper.from_array(np.ones(1, "f4")),
         ),
         node("ConvTranspose", "x w", strides=[2, 2], auto_pad="SAME_UPPER"),
     ]
     first = "n" if batch is None else batch
     value = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(
-        nodes, "g", [value("x", FLOAT, [first, 2, 4, 4])], [value("y", FLOAT, [first, 3, 8, 8])],
+        nodes,
+        "g",
+        [value("x", FLOAT, [first, 2, 4, 4])],
+        [value("y", FLOAT, [first, 3, 8, 8])],
         [onnx.numpy_helper.from_array(shape, "shape")],
-    )  # fmt: skip
+    )
     path = tmp_path / "model.onnx"
     opset = [onnx.helper.make_opsetid("", 18)]
     onnx.save_model(onnx.helper.make_model(graph, opset_imports=opset, ir_version=9), str(path))
-    specs = [(TensorSpec(name, (batch, *rest), "float32"),) for name, rest in (("x", (2, 4, 4)), ("y", (3, 8, 8)))]
+    specs = [
+        (TensorSpec(name, (batch, *rest), "float32"),)
+        for name, rest in (("x", (2, 4, 4)), ("y", (3, 8, 8)))
+    ]
     artifact = Artifact.of(path, "onnx", IOSpec(*specs))
     if batch is None and kernel == 3:
-        with pytest.raises(NotSupported, match="ConvolutionBackpropData 'y' wrongly: auto_pad is left out"):
+        with pytest.raises(
+            NotSupported, match="ConvolutionBackpropData 'y' wrongly: auto_pad is left out"
+        ):
             OpenVINORuntime().load(artifact)
         return
     with OpenVINORuntime().load(artifact) as session:
@@ -175,7 +228,9 @@ def test_openvino_refuses_float64_that_float32_cannot_hold(tmp_path: Path, numbe
     pytest.importorskip("openvino", reason="OpenVINO is not installed")
     artifact = model(tmp_path, [node("Add", "x x")], {"x": ("float64", [2])}, ("float64", [2]))
     with OpenVINORuntime().load(artifact) as session:
-        np.testing.assert_array_equal(session.infer({"x": np.array([1.0, np.nan])})["y"], [2.0, np.nan])
+        np.testing.assert_array_equal(
+            session.infer({"x": np.array([1.0, np.nan])})["y"], [2.0, np.nan]
+        )
         with pytest.raises(NotSupported, match="computes float64 in float32, and 'x' holds"):
             session.infer({"x": np.array([1.0, number])})
         with pytest.raises(NotSupported, match="and 'y' holds"):

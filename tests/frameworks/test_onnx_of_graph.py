@@ -10,7 +10,13 @@ from installed import needs
 
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.graph import Graph, Operation
-from nnpipe.core.primitives import ConvolutionPrimitive, MatrixProduct, PlainPrimitive, PoolingPrimitive, Primitive
+from nnpipe.core.primitives import (
+    ConvolutionPrimitive,
+    MatrixProduct,
+    PlainPrimitive,
+    PoolingPrimitive,
+    Primitive,
+)
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.frameworks.onnx_of_graph import onnx_of_graph
 
@@ -19,13 +25,22 @@ needs("onnx", "onnxruntime")
 RELU = PlainPrimitive("elementwise", "relu")
 
 
-def graph(tensors: dict[str, tuple[Any, ...]], *operations: tuple[str, str, tuple[Primitive, ...]]) -> Graph:
-    """Return a graph that ends with its last operation; each tensor is a shape, perhaps with a type behind it."""
+def graph(
+    tensors: dict[str, tuple[Any, ...]], *operations: tuple[str, str, tuple[Primitive, ...]]
+) -> Graph:
+    """Return a graph that ends with its last operation; each tensor is a shape, perhaps with a
+    type behind it.
+    """
     specs = {
-        name: TensorSpec(name, tuple(n for n in each if n != "int8"), "int8" if "int8" in each else "float32")
+        name: TensorSpec(
+            name, tuple(n for n in each if n != "int8"), "int8" if "int8" in each else "float32"
+        )
         for name, each in tensors.items()
     }
-    made = tuple(Operation(to, "Op", tuple(given.split()), (to,), primitives=what) for given, to, what in operations)
+    made = tuple(
+        Operation(to, "Op", tuple(given.split()), (to,), primitives=what)
+        for given, to, what in operations
+    )
     return Graph(made, specs, ("x",), (operations[-1][1],))
 
 
@@ -54,14 +69,26 @@ def test_channels_that_were_last_come_first_and_fewer_axes_are_fitted_to_them() 
     convolution = ConvolutionPrimitive(25, (3, 3), 4, 6, strides=(1, 1), dilations=(1, 1))
     model = written(
         graph(
-            {"x": (1, 5, 5, 4), "w": (6, 3, 3, 4), "b": (6,), "y": (1, 5, 5, 6), "z": (1, 5, 5, 6), "o": (1, 1, 1, 6)},
+            {
+                "x": (1, 5, 5, 4),
+                "w": (6, 3, 3, 4),
+                "b": (6,),
+                "y": (1, 5, 5, 6),
+                "z": (1, 5, 5, 6),
+                "o": (1, 1, 1, 6),
+            },
             ("x w b", "y", (convolution, RELU)),
             ("y b", "z", (PlainPrimitive("elementwise", "add"),)),
             ("z", "o", (PoolingPrimitive("mean"),)),
         )
     )
     assert kinds(model) == ["Conv", "Relu", "Add", "GlobalAveragePool"]
-    assert [length.dim_value for length in model.graph.input[0].type.tensor_type.shape.dim] == [1, 4, 5, 5]
+    assert [length.dim_value for length in model.graph.input[0].type.tensor_type.shape.dim] == [
+        1,
+        4,
+        5,
+        5,
+    ]
 
 
 def test_views_cost_nothing_and_transpositions_are_moved() -> None:
@@ -79,7 +106,14 @@ def test_views_cost_nothing_and_transpositions_are_moved() -> None:
 def test_views_of_a_part_and_expanded_ones_keep_what_is_computed_before_them() -> None:
     model = written(
         graph(
-            {"x": (1, 4, 6), "w": (6, 8), "y": (1, 4, 8), "part": (1, 4, 2), "row": (4, 2), "o": (3, 4, 2)},
+            {
+                "x": (1, 4, 6),
+                "w": (6, 8),
+                "y": (1, 4, 8),
+                "part": (1, 4, 2),
+                "row": (4, 2),
+                "o": (3, 4, 2),
+            },
             ("x w", "y", (MatrixProduct(1, 4, 6, 8),)),
             ("y", "part", (PlainPrimitive("view", "split"),)),
             ("part", "row", (PlainPrimitive("view", "select"),)),
@@ -94,9 +128,18 @@ def test_views_of_a_part_and_expanded_ones_keep_what_is_computed_before_them() -
 def test_numbers_of_8_bits_stay_so_between_conversions_that_runtimes_fuse() -> None:
     product = MatrixProduct(1, 1, 4, 6)
     model = written(
-        graph({"x": (1, 4, "int8"), "w": (6, 4, "int8"), "y": (1, 6, "int8")}, ("x w", "y", (product, RELU)))
+        graph(
+            {"x": (1, 4, "int8"), "w": (6, 4, "int8"), "y": (1, 6, "int8")},
+            ("x w", "y", (product, RELU)),
+        )
     )
-    assert kinds(model) == ["DequantizeLinear", "DequantizeLinear", "MatMul", "Relu", "QuantizeLinear"]
+    assert kinds(model) == [
+        "DequantizeLinear",
+        "DequantizeLinear",
+        "MatMul",
+        "Relu",
+        "QuantizeLinear",
+    ]
     import onnx
 
     constants = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}

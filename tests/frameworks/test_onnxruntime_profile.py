@@ -18,7 +18,9 @@ def test_times_are_whole_microseconds_that_were_cut_off_and_warm_up_is_left_out(
     for run in range(WARMUP_RUNS + 2):
         start = 1000 * run
         events.append(event("model_run", start, 900))
-        events.append(event("conv_kernel_time", start + 5, 10 * run, op_name="Conv", node_index="3"))
+        events.append(
+            event("conv_kernel_time", start + 5, 10 * run, op_name="Conv", node_index="3")
+        )
         events.append(event("relu_kernel_time", start + 500, 0, op_name="Relu", node_index="4"))
     conv, relu = onnxruntime_profile._steps(events, 2)
     assert (conv.name, conv.kind, relu.name) == ("conv", "Conv", "relu")
@@ -44,7 +46,9 @@ def test_what_runs_inside_a_loop_counts_once() -> None:
         ("QLinearConv", ["float", "int8"], "int8"),
     ],
 )
-def test_an_operator_that_rounds_its_inputs_computes_in_integers(kind: str, read: list[str], precision: str) -> None:
+def test_an_operator_that_rounds_its_inputs_computes_in_integers(
+    kind: str, read: list[str], precision: str
+) -> None:
     about = {"input_type_shape": [{name: [1]} for name in read]}
     step = onnxruntime_profile._Step(kind, kind, about, np.zeros(1))
     assert onnxruntime_profile._precision(step) == precision

@@ -9,7 +9,9 @@ from nnpipe.frameworks.openvino import kernels_of, undone
 
 
 def averages(times: np.ndarray) -> np.ndarray:
-    """Return what OpenVINO gives after each run: the sum of whole microseconds divided by the runs, rounded down."""
+    """Return what OpenVINO gives after each run: the sum of whole microseconds divided by the
+    runs, rounded down.
+    """
     return np.cumsum(times, axis=1) // np.arange(1, times.shape[1] + 1)
 
 

@@ -27,9 +27,12 @@ def test_only_integers_are_added_by_operators_for_scalars() -> None:
 @pytest.mark.slow
 def test_a_quantised_program_computes_indices() -> None:
     quantizers = pytest.importorskip(
-        "executorch.backends.xnnpack.quantizer.xnnpack_quantizer", reason="ExecuTorch is not installed"
+        "executorch.backends.xnnpack.quantizer.xnnpack_quantizer",
+        reason="ExecuTorch is not installed",
     )
-    pt2e = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e", reason="torchao is not installed")
+    pt2e = pytest.importorskip(
+        "torchao.quantization.pt2e.quantize_pt2e", reason="torchao is not installed"
+    )
     rules = quantizers.XNNPACKQuantizer().set_global(quantizers.get_symmetric_quantization_config())
     example = (torch.arange(12.0), torch.tensor([0, 3]))
     module = torch.export.export(Shifted(), example).module()

@@ -32,7 +32,9 @@ def test_trainings_that_begin_at_once_keep_their_own_files(tmp_path: Path) -> No
     assert len(list((tmp_path / "train").iterdir())) == 3
 
 
-def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_folder_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with curves(None) as write:
         write(1, {"loss": 1.0})
@@ -48,9 +50,14 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-def test_a_missing_package_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingDependency, match="pip install tensorboardX") as caught, curves(tmp_path / "logs"):
+    with (
+        pytest.raises(MissingDependency, match="pip install tensorboardX") as caught,
+        curves(tmp_path / "logs"),
+    ):
         pass
     assert_one_line(caught.value)
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,9 @@ MARK = "NNPIPE_TEST_MARK"
 
 
 def wait_for(what: Callable[[], object], said: str = "", seconds: float = 120.0) -> None:
-    """Wait until something holds; a busy machine may take long, and looking more seldom leaves it more time."""
+    """Wait until something holds; a busy machine may take long, and looking more seldom leaves
+    it more time.
+    """
     limit, pause = time.monotonic() + seconds, 0.01
     while not what():
         assert time.monotonic() < limit, said or "it never came"
@@ -39,7 +41,9 @@ def wait_for(what: Callable[[], object], said: str = "", seconds: float = 120.0)
 
 @dataclass(frozen=True)
 class Desk:
-    """A run database, a folder of scripts, and a mark that all processes of the test's jobs bear."""
+    """A run database, a folder of scripts, and a mark that all processes of the test's jobs
+    bear.
+    """
 
     database: RunDatabase
     folder: Path
@@ -54,7 +58,13 @@ class Desk:
         return path
 
     def submit(self, text: str, *outputs: str, name: str = "train.py", **more: object) -> JobRecord:
-        work = {"file": self.script(text, name), "outputs": outputs, "directory": self.folder, "grace": 0.3, **more}
+        work = {
+            "file": self.script(text, name),
+            "outputs": outputs,
+            "directory": self.folder,
+            "grace": 0.3,
+            **more,
+        }
         return submit(self.database, JobSpec(**work), LocalPlace(self.folder / "jobs"))  # type: ignore[arg-type]
 
     def there(self, name: str) -> None:
@@ -63,7 +73,9 @@ class Desk:
 
     def end_of(self, job: JobRecord) -> JobRecord:
         """Wait for a job's end, and for that of all its processes."""
-        wait_for(lambda: refresh(self.database, self.database.jobs.get(job.id)).ended, "it never ended")
+        wait_for(
+            lambda: refresh(self.database, self.database.jobs.get(job.id)).ended, "it never ended"
+        )
         wait_for(lambda: not self.left(), "processes are left")
         return refresh(self.database, self.database.jobs.get(job.id))
 
@@ -72,10 +84,13 @@ class Desk:
 def settled_by_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave what follows the end of a job to those who look at it.
 
-    A job starts a process of nnpipe for this, too, which is most of what a test costs that looks for something else.
+    A job starts a process of nnpipe for this, too, which is most of what a test costs that looks
+    for something else.
     """
     start = control.start
-    monkeypatch.setattr(control, "start", lambda folder, job, way: start(folder, {**job, "afterwards": None}, way))
+    monkeypatch.setattr(
+        control, "start", lambda folder, job, way: start(folder, {**job, "afterwards": None}, way)
+    )
 
 
 @pytest.fixture

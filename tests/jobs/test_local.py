@@ -69,7 +69,9 @@ def kill(job, *names: str) -> None:
 
 @pytest.mark.slow
 def test_it_is_known_when_a_job_worked_though_nobody_looked(desk: Desk) -> None:
-    job = desk.end_of(desk.submit("import time; open('model.pt', 'w').write(str(time.time()))\n", "model.pt"))
+    job = desk.end_of(
+        desk.submit("import time; open('model.pt', 'w').write(str(time.time()))\n", "model.pt")
+    )
     wrote = float((desk.folder / "model.pt").read_text())
     assert job.run.started is not None
     assert job.run.ended is not None
@@ -78,20 +80,35 @@ def test_it_is_known_when_a_job_worked_though_nobody_looked(desk: Desk) -> None:
 
 def test_a_job_that_writes_its_output_is_completed(desk: Desk) -> None:
     told = "import os; f = open(os.environ['NNPIPE_PROGRESS'], 'a')\n"
-    told += '[f.write(\'{"fraction": %s, "metrics": {"loss": %s}}\\n\' % (i / 4, 1 / i)) for i in (1, 2, 3)]\n'
+    told += (
+        '[f.write(\'{"fraction": %s, "metrics": {"loss": %s}}\\n\' % (i / 4, 1 / i)) for i in '
+        "(1, 2, 3)]\n"
+    )
     job = desk.end_of(desk.submit(told + "print('hello')\n" + WRITES, "model.pt"))
-    assert (job.state, job.run.status, job.fraction, job.run.reason) == ("completed", "completed", 1.0, "")
+    assert (job.state, job.run.status, job.fraction, job.run.reason) == (
+        "completed",
+        "completed",
+        1.0,
+        "",
+    )
     assert job.settled
     (output,) = job.details["ended"]["outputs"]
     assert (output["path"], output["size"], output["fault"]) == ("model.pt", 7, "")
     rows = desk.database.figures.history(job.id, "progress").rows()
-    assert [(row["fraction"], row["loss"]) for row in rows] == [(0.25, 1.0), (0.5, 0.5), (0.75, 1 / 3)]
+    assert [(row["fraction"], row["loss"]) for row in rows] == [
+        (0.25, 1.0),
+        (0.5, 0.5),
+        (0.75, 1 / 3),
+    ]
     assert desk.database.artifacts.path(job.id, "log.txt").read_text() == "hello\n"
 
 
 @looked_at
 def test_progress_is_seen_while_it_runs(desk: Desk) -> None:
-    told = "import os; open(os.environ['NNPIPE_PROGRESS'], 'w').write('{\"fraction\": 0.25}\\n{\"fraction\": 0.')\n"
+    told = (
+        "import os; open(os.environ['NNPIPE_PROGRESS'], 'w').write('{\"fraction\": "
+        '0.25}\\n{"fraction": 0.\')\n'
+    )
     job = desk.submit("import time; open('begun', 'w').close(); time.sleep(1000)")
     desk.there("begun")
     wait_for(lambda: refresh(desk.database, job).state == "initialising")
@@ -113,12 +130,22 @@ def test_progress_is_seen_while_it_runs(desk: Desk) -> None:
         ("import os; os.kill(os.getpid(), 11)", (), "the script was ended by SIGSEGV"),
         ("pass", ("model.pt",), "with status 0, but model.pt was not written"),
         ("open('model.pt', 'w')", ("model.pt",), "with status 0, but model.pt is empty"),
-        ("import os; os.mkdir('model.pt')", ("model.pt",), "with status 0, but model.pt is no file"),
-        ("import os; os.mkfifo('model.pt')", ("model.pt",), "with status 0, but model.pt is no file"),
+        (
+            "import os; os.mkdir('model.pt')",
+            ("model.pt",),
+            "with status 0, but model.pt is no file",
+        ),
+        (
+            "import os; os.mkfifo('model.pt')",
+            ("model.pt",),
+            "with status 0, but model.pt is no file",
+        ),
         (WRITES + "raise SystemExit(1)", ("model.pt",), "the script ended with status 1"),
     ],
 )
-def test_what_did_not_work_is_failed_and_says_why(desk: Desk, text: str, outputs: tuple[str, ...], reason: str) -> None:
+def test_what_did_not_work_is_failed_and_says_why(
+    desk: Desk, text: str, outputs: tuple[str, ...], reason: str
+) -> None:
     job = desk.end_of(desk.submit(text, *outputs))
     assert (job.state, job.run.status) == ("failed", "failed")
     assert reason in job.run.reason
@@ -134,7 +161,8 @@ def test_an_output_of_an_earlier_run_is_no_success(desk: Desk) -> None:
     assert desk.end_of(desk.submit(WRITES, "model.pt")).state == "completed"
     other = "import os; s = os.stat('model.pt'); open('model.pt', 'r+').write('weighed'); "
     other += "os.utime('model.pt', ns=(s.st_atime_ns, s.st_mtime_ns))"
-    assert desk.end_of(desk.submit(other, "model.pt")).state == "completed"  # by its content, where all else is alike
+    # by its content, where all else is alike
+    assert desk.end_of(desk.submit(other, "model.pt")).state == "completed"
 
 
 @pytest.mark.slow
@@ -157,7 +185,9 @@ def test_a_killed_script_is_failed(desk: Desk) -> None:
         (("warden", "supervisor", "script"), "all its processes were killed"),
     ],
 )
-def test_killed_supervisors_leave_a_failed_job_and_no_process(desk: Desk, names: tuple[str, ...], reason: str) -> None:
+def test_killed_supervisors_leave_a_failed_job_and_no_process(
+    desk: Desk, names: tuple[str, ...], reason: str
+) -> None:
     job = desk.submit(FAMILY + WAITS)
     desk.there("begun")
     assert len(desk.left()) == 5
@@ -215,7 +245,9 @@ def test_two_who_cancel_at_once(desk: Desk) -> None:
 
 
 @looked_at
-def test_a_supervisor_that_does_not_hear_is_ended_with_the_job(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_supervisor_that_does_not_hear_is_ended_with_the_job(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nnpipe.jobs.agent.control.SURELY", -5.0)  # do not wait long for it
     job = desk.submit(FAMILY + WAITS)
     desk.there("begun")
@@ -240,7 +272,10 @@ def test_a_machine_that_is_shut_down_does_not_cancel(desk: Desk) -> None:
     desk.there("begun")
     os.kill(processes_of(job)["warden"]["pid"], signal.SIGTERM)
     job = desk.end_of(job)
-    assert (job.state, job.run.reason) == ("failed", "it was told to end (SIGTERM), as when a machine is shut down")
+    assert (job.state, job.run.reason) == (
+        "failed",
+        "it was told to end (SIGTERM), as when a machine is shut down",
+    )
 
 
 @looked_at
@@ -251,7 +286,9 @@ def test_a_machine_that_is_shut_down_does_not_cancel(desk: Desk) -> None:
         ({"boot": "another"}, "the machine was restarted while it ran"),
     ],
 )
-def test_another_process_of_the_same_number_is_not_the_job(desk: Desk, changes: dict[str, object], reason: str) -> None:
+def test_another_process_of_the_same_number_is_not_the_job(
+    desk: Desk, changes: dict[str, object], reason: str
+) -> None:
     job = desk.submit(WAITS)
     desk.there("begun")
     kill(job, "warden", "supervisor")
@@ -276,7 +313,9 @@ def test_a_job_of_another_machine_is_left_alone(desk: Desk) -> None:
     job = desk.submit(WAITS)
     desk.there("begun")
     before = processes_of(job)
-    files.write(Path(job.folder), files.PROCESSES, {n: v | {"host": "elsewhere"} for n, v in before.items()})
+    files.write(
+        Path(job.folder), files.PROCESSES, {n: v | {"host": "elsewhere"} for n, v in before.items()}
+    )
     seen = refresh(desk.database, job)
     assert (seen.state, seen.ended) == ("initialising", False)
     assert "it runs on elsewhere" in seen.run.reason
@@ -288,13 +327,17 @@ def test_a_job_of_another_machine_is_left_alone(desk: Desk) -> None:
 @looked_at
 def test_several_at_once(desk: Desk) -> None:
     jobs = [
-        desk.submit(f"open('{n}.pt', 'w').write('x'); raise SystemExit({n % 2})", f"{n}.pt", name=f"{n}.py")
+        desk.submit(
+            f"open('{n}.pt', 'w').write('x'); raise SystemExit({n % 2})", f"{n}.pt", name=f"{n}.py"
+        )
         for n in range(6)
     ]
     assert [desk.end_of(job).state for job in jobs] == ["completed", "failed"] * 3
 
 
-def test_a_submitter_that_was_killed_leaves_no_job_that_seems_to_start(desk: Desk, monkeypatch) -> None:
+def test_a_submitter_that_was_killed_leaves_no_job_that_seems_to_start(
+    desk: Desk, monkeypatch
+) -> None:
     from nnpipe.jobs import jobs
 
     monkeypatch.setattr(jobs.Place, "__init__", lambda self: None, raising=False)
@@ -313,28 +356,42 @@ def test_a_submitter_that_was_killed_leaves_no_job_that_seems_to_start(desk: Des
     pid = os.fork()
     if not pid:
         Killed.__abstractmethods__ = frozenset()
-        jobs.submit(desk.database, jobs.JobSpec(file=desk.script("pass"), directory=desk.folder), Killed())
+        jobs.submit(
+            desk.database, jobs.JobSpec(file=desk.script("pass"), directory=desk.folder), Killed()
+        )
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
     (job,) = desk.database.jobs.find()
     assert (job.state, job.run.status) == ("creating", "created")
     job = refresh(desk.database, job)
     assert (job.state, job.run.reason) == (
-        "failed", "it was never started: the command that submitted it was ended",
-    )  # fmt: skip
+        "failed",
+        "it was never started: the command that submitted it was ended",
+    )
 
 
 @looked_at
 def test_hostile_lines_do_not_stop_whoever_looks(desk: Desk) -> None:
     lines = [
-        b"\xff\xfe", b"[" * 100_000, b"{}", b"null", b'{"fraction": 1e999}', b'{"fraction": true}', b'{"fraction": -1}',
-        b'{"fraction": "0.5"}', b'{"metrics": [1]}', b'{"metrics": {"": 1, "a\\u0000": 2, "\\ud800": 3, "x": null}}',
-        b"9" * 10_000, b'{"fraction": 0.75, "metrics": {"loss": NaN, "big": ' + b"9" * 400 + b"}}", b"x" * 200_000,
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"{}",
+        b"null",
+        b'{"fraction": 1e999}',
+        b'{"fraction": true}',
+        b'{"fraction": -1}',
+        b'{"fraction": "0.5"}',
+        b'{"metrics": [1]}',
+        b'{"metrics": {"": 1, "a\\u0000": 2, "\\ud800": 3, "x": null}}',
+        b"9" * 10_000,
+        b'{"fraction": 0.75, "metrics": {"loss": NaN, "big": ' + b"9" * 400 + b"}}",
+        b"x" * 200_000,
         b'{"fraction": 0.9, "metr',
-    ]  # fmt: skip
+    ]
     (desk.folder / "hostile").write_bytes(b"\n".join(lines))
     job = desk.submit(
-        "import os; open(os.environ['NNPIPE_PROGRESS'], 'wb').write(open('hostile', 'rb').read())\n" + WAITS
+        "import os; open(os.environ['NNPIPE_PROGRESS'], 'wb').write(open('hostile', 'rb').read())\n"
+        + WAITS
     )
     desk.there("begun")
     seen = refresh(desk.database, job)
@@ -348,7 +405,8 @@ def test_a_folder_that_was_removed(desk: Desk) -> None:
 
     job = desk.submit(WAITS)
     desk.there("begun")
-    # Its agent may be writing a file there just now, which would then be gone between being listed and being removed.
+    # Its agent may be writing a file there just now, which would then be gone between being listed
+    # and being removed.
     shutil.rmtree(Path(job.folder).rename(desk.folder / "removed"), ignore_errors=True)
     assert "is gone, and its processes go on" in refresh(desk.database, job).run.reason
     job = cancel(desk.database, job)
@@ -358,8 +416,14 @@ def test_a_folder_that_was_removed(desk: Desk) -> None:
 
 @looked_at
 def test_it_is_gone_on_with(desk: Desk) -> None:
-    text = "import argparse, os, sys\np = argparse.ArgumentParser(); p.add_argument('--resume', action='store_true')\n"
-    text += "p.add_argument('--progress')\na = p.parse_args()\nassert a.progress == os.environ['NNPIPE_PROGRESS']\n"
+    text = (
+        "import argparse, os, sys\np = argparse.ArgumentParser(); p.add_argument('--resume', "
+        "action='store_true')\n"
+    )
+    text += (
+        "p.add_argument('--progress')\na = p.parse_args()\nassert a.progress == "
+        "os.environ['NNPIPE_PROGRESS']\n"
+    )
     text += "print('resumed' if a.resume else 'fresh', flush=True)\n"
     text += "if not a.resume:\n    " + WRITES + "    sys.exit(1)\n"
     job = desk.end_of(desk.submit(text, "model.pt"))
@@ -369,7 +433,9 @@ def test_it_is_gone_on_with(desk: Desk) -> None:
     assert (job.state, job.attempt, job.run.reason) == ("completed", 2, "")
     assert (Path(job.folder) / files.LOG).read_text() == "fresh\nresumed\n"
     assert json.loads((Path(job.folder) / "ended.1.json").read_text())["state"] == "failed"
-    with pytest.raises(ConfigError, match="is completed; only what was cancelled or failed is resumed"):
+    with pytest.raises(
+        ConfigError, match="is completed; only what was cancelled or failed is resumed"
+    ):
         resume(desk.database, job)
 
 
@@ -382,10 +448,14 @@ def test_the_values_of_variables_stay_out_of_the_run_database(desk: Desk) -> Non
     assert job.details["work"]["variables"] == ["A_SECRET"]
     job = desk.end_of(resume(desk.database, job, {"MORE": "vinegar"}))
     assert job.state == "completed"
-    assert (Path(job.folder) / files.LOG).read_text() == "salt-and-pepper None\nsalt-and-pepper vinegar\n"
+    assert (
+        Path(job.folder) / files.LOG
+    ).read_text() == "salt-and-pepper None\nsalt-and-pepper vinegar\n"
     kept = [path for path in desk.folder.glob("runs*") if path.is_file()]
     assert kept
-    assert not [path for path in kept if b"pepper" in path.read_bytes() or b"vinegar" in path.read_bytes()]
+    assert not [
+        path for path in kept if b"pepper" in path.read_bytes() or b"vinegar" in path.read_bytes()
+    ]
     assert Path(job.folder).stat().st_mode & 0o077 == 0
 
 
@@ -394,7 +464,9 @@ def test_a_job_of_an_older_database_is_gone_on_with_and_its_values_are_removed(d
     text = "import os, sys; sys.exit(os.environ['A_SECRET'] != 'x')"
     job = desk.end_of(desk.submit(text, environment={"A_SECRET": "y"}))
     old = {name: value for name, value in job.details["work"].items() if name != "variables"}
-    desk.database.jobs.change(job, job.state, details={"work": old | {"environment": {"A_SECRET": "x"}}})
+    desk.database.jobs.change(
+        job, job.state, details={"work": old | {"environment": {"A_SECRET": "x"}}}
+    )
     job = desk.end_of(resume(desk.database, desk.database.jobs.get(job.id)))
     assert job.state == "completed"
     assert "environment" not in job.details["work"]
@@ -406,7 +478,8 @@ def test_resuming_waits_for_a_supervisor_that_still_tells_of_the_end(desk: Desk)
     job = desk.end_of(desk.submit(text, "model.pt"))
     assert job.state == "failed"
     (desk.folder / "again").touch()
-    lock = take(Path(job.folder))  # as a supervisor has it that has written down the end and tells the run database
+    # as a supervisor has it that has written down the end and tells the run database
+    lock = take(Path(job.folder))
     assert lock is not None
     timer = threading.Timer(2.5, os.close, [lock])  # longer than anybody's patience who only looks
     timer.start()
@@ -480,7 +553,9 @@ def test_who_a_process_is() -> None:
     assert identity(2**22 + 1) is None
 
 
-def test_a_machine_is_not_asked_about_a_job_that_has_ended_where_what_follows_may_wait(desk: Desk) -> None:
+def test_a_machine_is_not_asked_about_a_job_that_has_ended_where_what_follows_may_wait(
+    desk: Desk,
+) -> None:
     run = desk.database.jobs.create("far", Configuration({}), place="ssh://127.0.0.1:1")
     desk.database.jobs.change(desk.database.jobs.get(run), "completed", folder=".nnpipe/jobs/x")
     job = desk.database.jobs.get(run)
@@ -490,7 +565,9 @@ def test_a_machine_is_not_asked_about_a_job_that_has_ended_where_what_follows_ma
 
 
 @looked_at
-def test_an_attempt_that_could_not_be_started_hides_no_later_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_that_could_not_be_started_hides_no_later_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from nnpipe.jobs.agent import control
 
     job = desk.end_of(desk.submit("raise SystemExit(1)"))
@@ -502,14 +579,19 @@ def test_an_attempt_that_could_not_be_started_hides_no_later_one(desk: Desk, mon
         patch.setattr(control, "_launch", refuse)
         with pytest.raises(JobError, match="no more processes"):
             resume(desk.database, job)
-    assert (desk.database.jobs.get(job.id).state, desk.database.jobs.get(job.id).attempt) == ("failed", 2)
+    assert (desk.database.jobs.get(job.id).state, desk.database.jobs.get(job.id).attempt) == (
+        "failed",
+        2,
+    )
     desk.script("pass", "train.py")
     job = desk.end_of(resume(desk.database, desk.database.jobs.get(job.id)))
     assert (job.state, job.attempt) == ("completed", 3)
 
 
 @looked_at
-def test_it_is_gone_on_with_from_another_folder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_gone_on_with_from_another_folder(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(desk.folder)
     desk.script("raise SystemExit(1)", "train.py")
     work = JobSpec(file=Path("train.py"), outputs=("model.pt",), directory=Path())
@@ -525,8 +607,13 @@ def test_it_is_gone_on_with_from_another_folder(desk: Desk, monkeypatch: pytest.
 @pytest.mark.slow
 def test_two_who_saw_a_job_at_different_times_leave_the_later_figures(desk: Desk) -> None:
     told = "import os, time\nfile = open(os.environ['NNPIPE_PROGRESS'], 'a')\n"
-    told += 'for n in range(2):\n    print(f\'{{"metrics": {{"loss": {n}, "{n}": 0}}}}\', file=file, flush=True)\n'
-    told += "    open(f'told {n}', 'w').close()\n    while not os.path.exists('go'): time.sleep(0.01)\n"
+    told += (
+        'for n in range(2):\n    print(f\'{{"metrics": {{"loss": {n}, "{n}": 0}}}}\', '
+        "file=file, flush=True)\n"
+    )
+    told += (
+        "    open(f'told {n}', 'w').close()\n    while not os.path.exists('go'): time.sleep(0.01)\n"
+    )
     job = desk.submit(told)
     desk.there("told 0")
     known = desk.database.jobs.get(job.id)
@@ -535,14 +622,24 @@ def test_two_who_saw_a_job_at_different_times_leave_the_later_figures(desk: Desk
     ended = desk.end_of(job)
     assert dict(ended.run.statistics) == {"loss": 1.0, "1": 0.0, "0": 0.0}
     seen = note(desk.database, known, early)  # somebody who was slow to write it down
-    assert (seen.state, seen.fraction, dict(seen.run.statistics)) == ("completed", 1.0, dict(ended.run.statistics))
+    assert (seen.state, seen.fraction, dict(seen.run.statistics)) == (
+        "completed",
+        1.0,
+        dict(ended.run.statistics),
+    )
 
 
 @pytest.mark.slow
 @looked_at
 def test_a_script_that_invents_names_fills_no_database(desk: Desk) -> None:
-    text = "import json, os\nwith open(os.environ['NNPIPE_PROGRESS'], 'a') as file:\n    for n in range(30_000):\n"
-    text += "        file.write(json.dumps({'fraction': n / 30_000, 'metrics': {f'name {n}': n}}) + '\\n')\n"
+    text = (
+        "import json, os\nwith open(os.environ['NNPIPE_PROGRESS'], 'a') as file:\n    for n in "
+        "range(30_000):\n"
+    )
+    text += (
+        "        file.write(json.dumps({'fraction': n / 30_000, 'metrics': {f'name {n}': n}}) + "
+        "'\\n')\n"
+    )
     job = desk.end_of(desk.submit(text))
     assert job.state == "completed"
     assert 0 < len(job.run.statistics) <= 200

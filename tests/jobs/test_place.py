@@ -18,17 +18,30 @@ from nnpipe.jobs.place import JobError, Look
 
 END = ended({}, status=1, outputs=[{"path": "a", "size": 1, "sha256": "b", "fault": ""}])
 TOLD = {
-    "state": "failed", "reason": "", "ended": END, "processes": {"supervisor": {"pid": 1}, "script": None},
-    "progress": base64.b64encode(b"{}\n").decode(), "progress_size": 3, "log": "", "log_size": 0,
-}  # fmt: skip
+    "state": "failed",
+    "reason": "",
+    "ended": END,
+    "processes": {"supervisor": {"pid": 1}, "script": None},
+    "progress": base64.b64encode(b"{}\n").decode(),
+    "progress_size": 3,
+    "log": "",
+    "log_size": 0,
+}
 
 LEAVES = st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20)
-VALUES = st.recursive(LEAVES, lambda part: st.lists(part, max_size=4) | st.dictionaries(st.text(max_size=8), part))
+VALUES = st.recursive(
+    LEAVES, lambda part: st.lists(part, max_size=4) | st.dictionaries(st.text(max_size=8), part)
+)
 
 
 def test_what_an_agent_says_is_read() -> None:
     found = Look.from_json(json.loads(json.dumps(TOLD)), "box")
-    assert (found.state, found.reason, found.progress, found.ended) == ("failed", END["reason"], b"{}\n", END)
+    assert (found.state, found.reason, found.progress, found.ended) == (
+        "failed",
+        END["reason"],
+        b"{}\n",
+        END,
+    )
     assert found.processes == {"supervisor": {"pid": 1}}
 
 
@@ -55,9 +68,15 @@ def test_anything_else_is_one_line(value: object) -> None:
         Look.from_json(value, "box")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"state": 1}', b'{"attempt": "x"}'])
-@pytest.mark.parametrize("name", [files.ENDED, files.PROCESSES, files.CANCEL, files.BEFORE, files.JOB])
-def test_damaged_files_of_a_folder_raise_nothing_but_one_line(tmp_path: Path, name: str, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"state": 1}', b'{"attempt": "x"}']
+)
+@pytest.mark.parametrize(
+    "name", [files.ENDED, files.PROCESSES, files.CANCEL, files.BEFORE, files.JOB]
+)
+def test_damaged_files_of_a_folder_raise_nothing_but_one_line(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     files.write(tmp_path, files.JOB, {"id": "x", "attempt": 1})
     (tmp_path / name).write_bytes(content)
     found = Look.from_json(look(tmp_path), "here")

@@ -17,12 +17,17 @@ from .conftest import Desk, wait_for
 from .test_local import WAITS, WRITES
 
 TELLS = (
-    "import os\nopen(os.environ['NNPIPE_PROGRESS'], 'a').write('{\"fraction\": 0.5, \"metrics\": {\"loss\": 2}}\\n')\n"
+    "import os\nopen(os.environ['NNPIPE_PROGRESS'], 'a').write('{\"fraction\": 0.5, "
+    '"metrics": {"loss": 2}}\\n\')\n'
 )
 
 
 def stored(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.slow
@@ -31,7 +36,9 @@ def test_a_completed_job_is_published(desk: Desk) -> None:
     (desk.folder / "out").mkdir()
     text = TELLS + "print('hello')\n" + WRITES + "open('out/curve.csv', 'w').write('1,2')\n"
     outputs = ("model.pt", "out/curve.csv", str(desk.folder / "far.txt"))
-    job = desk.submit(text + f"open({outputs[2]!r}, 'w').write('far')\n", *outputs, storage=str(place))
+    job = desk.submit(
+        text + f"open({outputs[2]!r}, 'w').write('far')\n", *outputs, storage=str(place)
+    )
     job = desk.end_of(job)
     assert (job.state, job.settled) == ("completed", True)
     found = stored(place)
@@ -49,7 +56,11 @@ def test_a_completed_job_is_published(desk: Desk) -> None:
     assert found[f"training-results/{name}/log.txt"] == b"hello\n"
     for shelf in ("training-progress", "training-results"):
         told = json.loads(found[f"{shelf}/{name}/job.json"])
-        assert (told["state"], told["metrics"], len(told["outputs"])) == ("completed", {"loss": 2.0}, 3)
+        assert (told["state"], told["metrics"], len(told["outputs"])) == (
+            "completed",
+            {"loss": 2.0},
+            3,
+        )
     assert open_storage(str(place)).find("training-results", f"{name}/model.pt") is not None
     # What was changed since is not published in its name.
     (desk.folder / "model.pt").write_text("others")
@@ -58,14 +69,17 @@ def test_a_completed_job_is_published(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-def test_progress_is_published_while_nobody_looks(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_published_while_nobody_looks(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nnpipe.jobs.local._EVERY", 0.1)
     place = desk.folder / "store"
     job = desk.submit(TELLS + WAITS, "model.pt", storage=str(place), name="digits run.py")
     file = place / "training-progress" / folder_of("digits run.py", job.id) / "job.json"
     wait_for(lambda: file.exists() and json.loads(file.read_text())["state"] == "in progress")
     assert json.loads(file.read_text())["fraction"] == 0.5
-    assert desk.database.jobs.get(job.id).state == "in progress"  # told by the same process, and by nobody else
+    # told by the same process, and by nobody else
+    assert desk.database.jobs.get(job.id).state == "in progress"
     cancel(desk.database, desk.database.jobs.get(job.id))
     desk.end_of(job)
     assert json.loads(file.read_text())["state"] == "cancelled"
@@ -88,7 +102,9 @@ def test_any_name_gives_a_folder(name: str) -> None:
     assert folder_of(name, "0123456789abcdef").endswith("-0123456789ab")
 
 
-@pytest.mark.parametrize("outputs", [["a/x", "/b/a/x", "/c/x", "x"], [".hidden"], ["log.txt"], ["/a/job.json"]])
+@pytest.mark.parametrize(
+    "outputs", [["a/x", "/b/a/x", "/c/x", "x"], [".hidden"], ["log.txt"], ["/a/job.json"]]
+)
 def test_names_that_cannot_be_published(outputs: list[str]) -> None:
     with pytest.raises(ConfigError):
         published_names(outputs)

@@ -48,10 +48,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = Path("/tmp") / f"ray-{uuid.uuid4().hex[:8]}"  # paths of sockets are short
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1"}
     head = subprocess.Popen(
-        [program, "start", "--head", "--port=0", "--num-cpus=2", "--dashboard-host=127.0.0.1", "--block",
-         f"--dashboard-port={port}", f"--temp-dir={folder}", "--object-store-memory=100000000"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, start_new_session=True,
-    )  # fmt: skip
+        [
+            program,
+            "start",
+            "--head",
+            "--port=0",
+            "--num-cpus=2",
+            "--dashboard-host=127.0.0.1",
+            "--block",
+            f"--dashboard-port={port}",
+            f"--temp-dir={folder}",
+            "--object-store-memory=100000000",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
     try:
         address = f"ray+http://127.0.0.1:{port}"
         limit = time.monotonic() + 180
@@ -87,7 +100,11 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     mark = uuid.uuid4().hex
 
     def work(text: str, *outputs: str, **more: object) -> JobSpec:
-        given = {"file": desk.script(text, "train.py"), "directory": desk.folder, "outputs": outputs}
+        given = {
+            "file": desk.script(text, "train.py"),
+            "directory": desk.folder,
+            "outputs": outputs,
+        }
         return JobSpec(**{**given, "python": sys.executable, "environment": {MARKED: mark}, **more})  # type: ignore[arg-type]
 
     # One that does its work.
@@ -102,10 +119,12 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     job = end_of(desk, submit(desk.database, work("pass", "model.pt"), place_at(cluster)), mark)
     assert (job.state, job.run.reason) == (
         "failed",
-        "the script ended with status 0, but model.pt lay there before the job began, and was not written anew",
+        "the script ended with status 0, but model.pt lay there before the job began, and was not "
+        "written anew",
     )
     desk.script(WRITES, "train.py")
-    with pytest.raises(ConfigError, match=f"--env {MARKED}=..."):  # Ray keeps none, and neither do we
+    # Ray keeps none, and neither do we
+    with pytest.raises(ConfigError, match=f"--env {MARKED}=..."):
         resume(desk.database, job)
     job = end_of(desk, resume(desk.database, job, {MARKED: mark}), mark)
     assert (job.state, job.attempt, job.run.reason) == ("completed", 2, "")
@@ -124,14 +143,22 @@ def test_jobs_on_a_cluster(cluster: str, desk: Desk) -> None:
     assert place_at(cluster).look(job.folder).state == "absent"
 
 
-def test_what_is_sent_and_what_the_job_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_sent_and_what_the_job_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: dict[str, bytes] = {}
     asked: dict[str, object] = {}
 
     class Client:
         def submit_job(self, **given: object) -> None:
             folder = Path(given["runtime_env"]["working_dir"])  # type: ignore[index]
-            sent.update({str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
+            sent.update(
+                {
+                    str(p.relative_to(folder)): p.read_bytes()
+                    for p in folder.rglob("*")
+                    if p.is_file()
+                }
+            )
             asked.update(given)
 
     monkeypatch.setattr(RayCluster, "_client", lambda self: contextlib.nullcontext(Client()))
@@ -140,9 +167,14 @@ def test_what_is_sent_and_what_the_job_is_called(tmp_path: Path, monkeypatch: py
     (tmp_path / "far" / "script").write_text("pass")
     (tmp_path / "data").symlink_to(tmp_path / "far")
     (tmp_path / "train.py").symlink_to(tmp_path / "far" / "script")
-    work = JobSpec(file=tmp_path / "train.py", directory=tmp_path, python="py", send=[tmp_path / "data"])
+    work = JobSpec(
+        file=tmp_path / "train.py", directory=tmp_path, python="py", send=[tmp_path / "data"]
+    )
     place_at("ray+http://box").start("0123abcd", "0123abcd.2", work, {})
-    assert (asked["submission_id"], asked["entrypoint"]) == ("0123abcd.2", "py -E agent.pyz carry .")
+    assert (asked["submission_id"], asked["entrypoint"]) == (
+        "0123abcd.2",
+        "py -E agent.pyz carry .",
+    )
     assert asked["entrypoint_num_cpus"] is None  # it runs on the head node
     assert json.loads(sent.pop("task.json"))["file"] == "train.py"
     assert sorted(sent) == ["agent.pyz", "data/deep/x.txt", "data/script", "train.py"]
@@ -154,7 +186,9 @@ def test_a_job_whose_node_died_has_ended_without_its_log(monkeypatch: pytest.Mon
         status = "FAILED"
 
         def get_job_info(self, job: str) -> object:
-            return SimpleNamespace(status=self.status, message="its node died", end_time=2000, metadata={})
+            return SimpleNamespace(
+                status=self.status, message="its node died", end_time=2000, metadata={}
+            )
 
         def get_job_logs(self, job: str) -> str:
             raise RuntimeError("Request failed with status code 500")
@@ -169,7 +203,8 @@ def test_a_job_whose_node_died_has_ended_without_its_log(monkeypatch: pytest.Mon
 
 def test_what_is_told_in_the_output_is_taken_out_of_it() -> None:
     text = (
-        'a\n\x1e{"progress": "{}\\n"}\x1f\nb\x1e{"ended": {"state": "failed"}}\x1f\nc\x1e{no}\x1f\x1e{"ended": 1}\x1f'
+        'a\n\x1e{"progress": "{}\\n"}\x1f\nb\x1e{"ended": {"state": '
+        '"failed"}}\x1f\nc\x1e{no}\x1f\x1e{"ended": 1}\x1f'
     )
     assert separated(text) == ("a\nbc", b"{}\n", {"state": "failed"})
 
@@ -182,7 +217,9 @@ def test_a_cluster_has_the_address_that_workers_of_searches_have() -> None:
     )
 
 
-@pytest.mark.parametrize("address", ["ray+http://", "ray+ftp://x", "ray+http://a b", "ray+http://x:8265?y"])
+@pytest.mark.parametrize(
+    "address", ["ray+http://", "ray+ftp://x", "ray+http://a b", "ray+http://x:8265?y"]
+)
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(ConfigError, match=r"Ray's dashboard|expected here"):
         place_at(address)

@@ -22,7 +22,11 @@ def test_the_example_is_cancelled_and_goes_on(desk: Desk) -> None:
     shutil.copy(ROOT / "examples" / "job.py", desk.folder / "train.py")
     given = ["--epochs", "1000000"]
     work = JobSpec(
-        file=desk.folder / "train.py", outputs=["classifier.npz"], directory=desk.folder, arguments=given, grace=60
+        file=desk.folder / "train.py",
+        outputs=["classifier.npz"],
+        directory=desk.folder,
+        arguments=given,
+        grace=60,
     )
     job = submit(desk.database, work, LocalPlace(desk.folder / "jobs"))
     wait_for(lambda: refresh(desk.database, job).run.statistics.get("accuracy"))
@@ -33,10 +37,15 @@ def test_the_example_is_cancelled_and_goes_on(desk: Desk) -> None:
     assert epoch > 0
     # The rest of a million epochs is not waited for.
     text = (desk.folder / "train.py").read_text()
-    (desk.folder / "train.py").write_text(text.replace("while epoch < options.epochs", f"while epoch < {epoch + 500}"))
+    (desk.folder / "train.py").write_text(
+        text.replace("while epoch < options.epochs", f"while epoch < {epoch + 500}")
+    )
     job = desk.end_of(resume(desk.database, job))
     assert (job.state, job.attempt) == ("completed", 2)
-    assert f"going on after epoch {epoch}\n" in desk.database.artifacts.path(job.id, "log.txt").read_text()
+    assert (
+        f"going on after epoch {epoch}\n"
+        in desk.database.artifacts.path(job.id, "log.txt").read_text()
+    )
     assert job.run.statistics["accuracy"] > 0.85
 
 
@@ -49,7 +58,11 @@ def test_a_generated_script_is_a_job(desk: Desk) -> None:
     script = desk.folder / "train.py"
     assert main([str(ROOT / "examples" / "generate.yaml"), "-o", str(script)]) == 0
     digits = ROOT / "src" / "nnpipe" / "datasets" / "data" / "digits.npz"
-    job = desk.submit(script.read_text(), "digits.safetensors", arguments=["--digits", str(digits), "--epochs", "2"])
+    job = desk.submit(
+        script.read_text(),
+        "digits.safetensors",
+        arguments=["--digits", str(digits), "--epochs", "2"],
+    )
     job = desk.end_of(job)
     assert (job.state, job.fraction) == ("completed", 1.0), job.run.reason
     assert job.run.statistics["test_accuracy"] > 0.7
@@ -80,6 +93,10 @@ def test_a_pipeline_is_a_job(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Non
     assert main(["submit", "digits.yaml", "--database", "runs.sqlite", "--watch"]) == 0
     job = desk.end_of(desk.database.jobs.get("digits.yaml"))
     assert [one["path"] for one in job.details["ended"]["outputs"]] == ["build/report.rst"]
-    told = [row["fraction"] for row in desk.database.figures.history(job.id, "progress").rows() if "fraction" in row]
+    told = [
+        row["fraction"]
+        for row in desk.database.figures.history(job.id, "progress").rows()
+        if "fraction" in row
+    ]
     assert told == [0.25, 0.5, 0.5, 1.0]
     assert 0.0 < job.run.statistics["validation_accuracy"] <= 1.0

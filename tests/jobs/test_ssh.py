@@ -31,7 +31,8 @@ if SSH is None:
     pytest.skip("there is no ssh here", allow_module_level=True)
 
 TELLS = (
-    "import os\nopen(os.environ['NNPIPE_PROGRESS'], 'a').write('{\"fraction\": 0.5, \"metrics\": {\"loss\": 2}}\\n')\n"
+    "import os\nopen(os.environ['NNPIPE_PROGRESS'], 'a').write('{\"fraction\": 0.5, "
+    '"metrics": {"loss": 2}}\\n\')\n'
 )
 
 
@@ -45,11 +46,16 @@ class Machine:
     server: subprocess.Popen[str]
 
     def submit(self, text: str, *outputs: str, **more: object) -> JobRecord:
-        work = {"file": self.desk.script(text, "train.py"), "outputs": outputs, "directory": self.desk.folder / "here"}
+        work = {
+            "file": self.desk.script(text, "train.py"),
+            "outputs": outputs,
+            "directory": self.desk.folder / "here",
+        }
         return submit(
-            self.desk.database, JobSpec(**{**work, "grace": 0.3, "python": sys.executable, **more}),  # type: ignore[arg-type]
+            self.desk.database,
+            JobSpec(**{**work, "grace": 0.3, "python": sys.executable, **more}),  # type: ignore[arg-type]
             place_at(self.address),
-        )  # fmt: skip
+        )
 
     def there(self, job: JobRecord, name: str) -> None:
         wait_for((self.home / job.folder / "work" / name).exists, f"{name} was never written")
@@ -67,26 +73,34 @@ def machine(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
         (folder / name).chmod(0o600)
     server = subprocess.Popen(
         [sys.executable, "-W", "ignore", str(Path(__file__).with_name("sshd.py")), str(folder)],
-        stdout=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE,
+        text=True,
         env={name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", MARK)}
         | {MARK: desk.mark + "-there"},
-    )  # fmt: skip
+    )
     try:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
         (folder / "known").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
         (folder / "config").write_text(
-            f"Host *\n  IdentityFile {folder / 'user'}\n  IdentitiesOnly yes\n  IdentityAgent none\n"
-            f"  UserKnownHostsFile {folder / 'known'}\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n"
+            f"Host *\n  IdentityFile {folder / 'user'}\n  IdentitiesOnly yes\n  IdentityAgent "
+            f"none\n"
+            f"  UserKnownHostsFile {folder / 'known'}\n  GlobalKnownHostsFile /dev/null\n  "
+            f"StrictHostKeyChecking yes\n"
         )
-        # The user's own configuration would say such things; ssh finds that by the password file, not by HOME.
+        # The user's own configuration would say such things; ssh finds that by the password file,
+        # not by HOME.
         (folder / "bin").mkdir()
         (folder / "bin" / "ssh").write_text(f'#!/bin/sh\nexec {SSH} -F {folder / "config"} "$@"\n')
         (folder / "bin" / "ssh").chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
         there = Desk(desk.database, desk.folder, desk.mark + "-there")
         yield Machine(there, f"ssh://tester@127.0.0.1:{port}", folder / "home", server)
-        wait_for(lambda: there.left() <= {server.pid}, "the test left processes on the other machine", seconds=30.0)
+        wait_for(
+            lambda: there.left() <= {server.pid},
+            "the test left processes on the other machine",
+            seconds=30.0,
+        )
     finally:
         server.kill()
         server.communicate()
@@ -107,15 +121,24 @@ def test_a_job_from_its_submission_to_its_outputs(machine: Machine) -> None:
     data = machine.desk.folder / "data"
     (data / "deep").mkdir(parents=True)
     (data / "deep" / "x.txt").write_text("samples")
-    text = TELLS + "import sys, time\nprint('hello', sys.argv[1:], flush=True)\nopen('told', 'w').close()\n"
+    text = (
+        TELLS
+        + "import sys, time\nprint('hello', sys.argv[1:], flush=True)\nopen('told', 'w').close()\n"
+    )
     text += "while not os.path.exists('go'): time.sleep(0.01)\n"
     text += "os.mkdir('out'); open('out/model.pt', 'w').write(open('data/deep/x.txt').read())\n"
     (machine.home / "py").symlink_to(sys.executable)
-    job = machine.submit(text, "out/model.pt", arguments=["a b", "$HOME", "'"], send=[data], python="./py")
+    job = machine.submit(
+        text, "out/model.pt", arguments=["a b", "$HOME", "'"], send=[data], python="./py"
+    )
     assert job.place == machine.address
     machine.there(job, "told")
     seen = refresh(machine.desk.database, job)
-    assert (seen.state, seen.fraction, dict(seen.run.statistics)) == ("in progress", 0.5, {"loss": 2.0})
+    assert (seen.state, seen.fraction, dict(seen.run.statistics)) == (
+        "in progress",
+        0.5,
+        {"loss": 2.0},
+    )
     (machine.home / job.folder / "work" / "go").touch()
     job = end_of(machine, job)
     assert (job.state, job.settled, job.fraction) == ("completed", True, 1.0)
@@ -151,7 +174,9 @@ def test_a_job_outlives_the_line_to_it(machine: Machine) -> None:
     machine.there(job, "begun")
     machine.server.kill()
     machine.server.wait()
-    with pytest.raises(Unreached, match=r"ssh://tester@127.0.0.1:\d+: cannot be reached: .*refused"):
+    with pytest.raises(
+        Unreached, match=r"ssh://tester@127.0.0.1:\d+: cannot be reached: .*refused"
+    ):
         refresh(machine.desk.database, job)
     assert machine.desk.database.jobs.get(job.id).state == job.state
     assert len(left(machine)) == 3
@@ -225,7 +250,10 @@ def test_a_line_that_breaks_while_a_storage_is_told_ends_no_watching(
 
 @pytest.mark.slow
 def test_an_output_that_was_changed_after_the_end_is_not_taken(machine: Machine) -> None:
-    waits = "import os, time\nopen('begun', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    waits = (
+        "import os, time\nopen('begun', 'w').close()\nwhile not os.path.exists('go'): "
+        "time.sleep(0.01)\n"
+    )
     job = machine.submit(waits + "open('model.pt', 'w').write('x' * 9)", "model.pt")
     place = place_at(machine.address)
     machine.there(job, "begun")
@@ -291,7 +319,15 @@ def test_addresses(address: str, target: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["ssh://", "ssh://-oProxyCommand=x", "ssh://a b", "ssh://me@-x", "ssh://box/home", "ssh://$(x)"]
+    "address",
+    [
+        "ssh://",
+        "ssh://-oProxyCommand=x",
+        "ssh://a b",
+        "ssh://me@-x",
+        "ssh://box/home",
+        "ssh://$(x)",
+    ],
 )
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(ConfigError, match="expected ssh://HOST"):

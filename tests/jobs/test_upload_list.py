@@ -37,7 +37,9 @@ def test_a_folder_is_sent_with_all_that_is_in_it(far: Path) -> None:
     assert names(far / "deep" / "..") == names(far)
 
 
-def test_links_are_sent_as_what_they_lead_to_under_their_own_names(far: Path, tmp_path: Path) -> None:
+def test_links_are_sent_as_what_they_lead_to_under_their_own_names(
+    far: Path, tmp_path: Path
+) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "x.txt").symlink_to(far / "deep" / "x.txt")
@@ -66,12 +68,16 @@ def test_a_folder_that_holds_itself_is_refused(far: Path) -> None:
         to_send([far])
 
 
-def test_too_much_is_refused_before_any_of_it_is_read(far: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_is_refused_before_any_of_it_is_read(
+    far: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open(far / "holes", "wb") as handle:
         handle.truncate((1 << 30) - 7)
     assert len(to_send([far])) == 4
     monkeypatch.setattr(tarfile.TarFile, "add", None)
-    with pytest.raises(ConfigError, match="far/deep: more than 1 GiB to send; put data there by other means"):
+    with pytest.raises(
+        ConfigError, match="far/deep: more than 1 GiB to send; put data there by other means"
+    ):
         _tar({}, [far, far / "deep"])
 
 
@@ -81,6 +87,7 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_may_not_be_read_is_refused(far: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place.os, "access", lambda path, mode: Path(path).name != "x.txt")  # root may read all
+    # root may read all
+    monkeypatch.setattr(place.os, "access", lambda path, mode: Path(path).name != "x.txt")
     with pytest.raises(ConfigError, match=r"x\.txt: cannot be read"):
         to_send([far])

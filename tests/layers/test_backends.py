@@ -23,15 +23,22 @@ NORM = {"beta_initializer": N, "gamma_initializer": P}
 MOVING = {"moving_mean_initializer": N, "moving_variance_initializer": P}
 B = {"bias_initializer": N}
 INNER_INPUT = nn.Input((4,), name="inner_in")
-INNER = nn.network(INNER_INPUT, nn.BatchNorm(nn.Dense(INNER_INPUT, 3, name="d", **B), name="n", **NORM, **MOVING), "in")
+INNER = nn.network(
+    INNER_INPUT,
+    nn.BatchNorm(nn.Dense(INNER_INPUT, 3, name="d", **B), name="n", **NORM, **MOVING),
+    "in",
+)
 
 
-def first_last(cls: Make, *args: Any, rank: int, **kwargs: Any) -> list[tuple[Make, list[tuple[int, ...]]]]:
+def first_last(
+    cls: Make, *args: Any, rank: int, **kwargs: Any
+) -> list[tuple[Make, list[tuple[int, ...]]]]:
     shape = (5, 7, 6)[:rank]
     return [(lambda x: cls(x, *args, **kwargs), [(*shape, 3)])]
 
 
-# For each class: ways to declare it, and the shapes of the inputs (letters are made integers below 9).
+# For each class: ways to declare it, and the shapes of the inputs (letters are made integers below
+# 9).
 EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
     nn.Dense: [
         (lambda x: nn.Dense(x, 4, **B), [(3,)]),
@@ -60,19 +67,35 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
         (lambda x: nn.Conv2dTranspose(x, 4, 2, 3, "same", use_bias=False), [(5, 4, 3)]),
     ],
     nn.Conv3dTranspose: [(lambda x: nn.Conv3dTranspose(x, 2, 3, 2, "same", **B), [(3, 4, 2, 3)])],
-    nn.DepthwiseConv1d: [(lambda x: nn.DepthwiseConv1d(x, 3, padding="same", depth_multiplier=2, **B), [(7, 3)])],
+    nn.DepthwiseConv1d: [
+        (lambda x: nn.DepthwiseConv1d(x, 3, padding="same", depth_multiplier=2, **B), [(7, 3)])
+    ],
     nn.DepthwiseConv2d: [
-        (lambda x: nn.DepthwiseConv2d(x, 3, 2, "same", depth_multiplier=2, activation="relu6", **B), [(6, 7, 3)]),
+        (
+            lambda x: nn.DepthwiseConv2d(
+                x, 3, 2, "same", depth_multiplier=2, activation="relu6", **B
+            ),
+            [(6, 7, 3)],
+        ),
         (lambda x: nn.DepthwiseConv2d(x, (2, 3), dilation_rate=2, **B), [(6, 7, 3)]),
     ],
-    nn.SeparableConv1d: [(lambda x: nn.SeparableConv1d(x, 4, 3, padding="same", depth_multiplier=2, **B), [(7, 3)])],
+    nn.SeparableConv1d: [
+        (lambda x: nn.SeparableConv1d(x, 4, 3, padding="same", depth_multiplier=2, **B), [(7, 3)])
+    ],
     nn.SeparableConv2d: [(lambda x: nn.SeparableConv2d(x, 4, 3, 2, "same", **B), [(6, 7, 3)])],
     **{
         cls: [
             (lambda x, cls=cls: cls(x), [(*(5, 6, 7)[: cls.rank], 3)]),
             (lambda x, cls=cls: cls(x, 3, 2, "same"), [(*(5, 6, 7)[: cls.rank], 3)]),
         ]
-        for cls in (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+        for cls in (
+            nn.MaxPool1d,
+            nn.MaxPool2d,
+            nn.MaxPool3d,
+            nn.AvgPool1d,
+            nn.AvgPool2d,
+            nn.AvgPool3d,
+        )
     },
     **{
         cls: [
@@ -80,13 +103,22 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
             (lambda x, cls=cls: cls(x, keepdims=True), [(*(5, 6, 7)[: cls.rank], 3)]),
         ]
         for cls in (
-            nn.GlobalMaxPool1d, nn.GlobalMaxPool2d, nn.GlobalMaxPool3d,
-            nn.GlobalAvgPool1d, nn.GlobalAvgPool2d, nn.GlobalAvgPool3d,
+            nn.GlobalMaxPool1d,
+            nn.GlobalMaxPool2d,
+            nn.GlobalMaxPool3d,
+            nn.GlobalAvgPool1d,
+            nn.GlobalAvgPool2d,
+            nn.GlobalAvgPool3d,
         )
     },
     nn.BatchNorm: [
         (lambda x: nn.BatchNorm(x, **NORM, **MOVING), [(6, 5, 3)]),
-        (lambda x: nn.BatchNorm(x, axis=1, scale=False, epsilon=0.01, **MOVING, beta_initializer=N), [(4,)]),
+        (
+            lambda x: nn.BatchNorm(
+                x, axis=1, scale=False, epsilon=0.01, **MOVING, beta_initializer=N
+            ),
+            [(4,)],
+        ),
         (lambda x: nn.BatchNorm(x, center=False, **MOVING, gamma_initializer=P), [(5, 3)]),
     ],
     nn.LayerNorm: [
@@ -97,9 +129,15 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
         (lambda x: nn.GroupNorm(x, 2, **NORM), [(5, 6, 4)]),
         (lambda x: nn.GroupNorm(x, -1, scale=False, beta_initializer=N), [(5, 4)]),
     ],
-    nn.UnitNorm: [(lambda x: nn.UnitNorm(x), [(5, 4)]), (lambda x: nn.UnitNorm(x, (1, 2)), [(5, 4)])],
+    nn.UnitNorm: [
+        (lambda x: nn.UnitNorm(x), [(5, 4)]),
+        (lambda x: nn.UnitNorm(x, (1, 2)), [(5, 4)]),
+    ],
     nn.RMSNorm: [(lambda x: nn.RMSNorm(x), [(5, 4)])],
-    nn.Dropout: [(lambda x: nn.Dropout(x, 0.5), [(5,)]), (lambda x: nn.Dropout(x, 0.5, (None, 1)), [(5,)])],
+    nn.Dropout: [
+        (lambda x: nn.Dropout(x, 0.5), [(5,)]),
+        (lambda x: nn.Dropout(x, 0.5, (None, 1)), [(5,)]),
+    ],
     nn.AlphaDropout: [(lambda x: nn.AlphaDropout(x, 0.5), [(5,)])],
     nn.GaussianDropout: [(lambda x: nn.GaussianDropout(x, 0.5), [(5,)])],
     nn.GaussianNoise: [(lambda x: nn.GaussianNoise(x, 0.5), [(5,)])],
@@ -113,13 +151,19 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
         (lambda x: nn.ReLU(x, max_value=0.5), [(50,)]),
     ],
     nn.LeakyReLU: [(lambda x: nn.LeakyReLU(x, 0.2), [(5,)])],
-    nn.PReLU: [(lambda x: nn.PReLU(x, N), [(5, 3)]), (lambda x: nn.PReLU(x, N, shared_axes=(1,)), [(5, 3)])],
+    nn.PReLU: [
+        (lambda x: nn.PReLU(x, N), [(5, 3)]),
+        (lambda x: nn.PReLU(x, N, shared_axes=(1,)), [(5, 3)]),
+    ],
     nn.ELU: [(lambda x: nn.ELU(x, 0.7), [(5,)])],
     nn.Softmax: [(lambda x: nn.Softmax(x), [(5, 3)]), (lambda x: nn.Softmax(x, (1, 2)), [(5, 3)])],
     nn.SimpleRNN: [(lambda x: nn.SimpleRNN(x, 4, **B), [(5, 3)])],
     nn.LSTM: [
         (lambda x: nn.LSTM(x, 4, **B), [(5, 3)]),
-        (lambda x: nn.LSTM(x, 4, return_sequences=True, go_backwards=True, use_bias=False), [(5, 3)]),
+        (
+            lambda x: nn.LSTM(x, 4, return_sequences=True, go_backwards=True, use_bias=False),
+            [(5, 3)],
+        ),
         (lambda x: nn.LSTM(x, 4, return_state=True, **B)[2], [(5, 3)]),
         (lambda x, h, c: nn.LSTM([x, h, c], 4, **B), [(5, 3), (4,), (4,)]),
     ],
@@ -131,9 +175,14 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
     nn.Bidirectional: [
         (lambda x: nn.Bidirectional(x, nn.LSTM((), 4, return_sequences=True, **B)), [(5, 3)]),
         (lambda x: nn.Bidirectional(x, nn.GRU((), 4, **B), "ave"), [(5, 3)]),
-        (lambda x: nn.Subtract([(b := nn.Bidirectional(x, nn.GRU((), 4, **B), None))[0], b[1]]), [(5, 3)]),
         (
-            lambda x: nn.Bidirectional(x, nn.LSTM((), 4, **B), backward_layer=nn.GRU((), 4, go_backwards=True)),
+            lambda x: nn.Subtract([(b := nn.Bidirectional(x, nn.GRU((), 4, **B), None))[0], b[1]]),
+            [(5, 3)],
+        ),
+        (
+            lambda x: nn.Bidirectional(
+                x, nn.LSTM((), 4, **B), backward_layer=nn.GRU((), 4, go_backwards=True)
+            ),
             [(5, 3)],
         ),
     ],
@@ -143,7 +192,10 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
     ],
     nn.MultiHeadAttention: [
         (lambda q, v: nn.MultiHeadAttention([q, v], 2, 3, **B), [(5, 4), (6, 3)]),
-        (lambda q, v, k: nn.MultiHeadAttention([q, v, k], 2, 3, 5, output_shape=7, **B), [(5, 4), (6, 3), (6, 2)]),
+        (
+            lambda q, v, k: nn.MultiHeadAttention([q, v, k], 2, 3, 5, output_shape=7, **B),
+            [(5, 4), (6, 3), (6, 2)],
+        ),
     ],
     nn.Attention: [
         (lambda q, v: nn.Attention([q, v], True), [(5, 4), (6, 4)]),
@@ -153,7 +205,10 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
         (lambda q, v: nn.AdditiveAttention([q, v]), [(5, 4), (6, 4)]),
         (lambda q, v: nn.AdditiveAttention([q, v], False), [(5, 4), (6, 4)]),
     ],
-    nn.Add: [(lambda a, b: nn.Add([a, b]), [(5, 1, 3), (4, 3)]), (lambda a, b, c: nn.Add([a, b, c]), [(3,)] * 3)],
+    nn.Add: [
+        (lambda a, b: nn.Add([a, b]), [(5, 1, 3), (4, 3)]),
+        (lambda a, b, c: nn.Add([a, b, c]), [(3,)] * 3),
+    ],
     nn.Subtract: [(lambda a, b: nn.Subtract([a, b]), [(4, 3), (4, 3)])],
     nn.Multiply: [(lambda a, b: nn.Multiply([a, b]), [(4, 3), (1, 3)])],
     nn.Average: [(lambda a, b, c: nn.Average([a, b, c]), [(4, 3)] * 3)],
@@ -167,7 +222,10 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
         (lambda a, b: nn.Dot([a, b], 1), [(4,), (4,)]),
         (lambda a, b: nn.Dot([a, b], (2, 1), normalize=True), [(5, 4), (4, 3)]),
     ],
-    nn.Reshape: [(lambda x: nn.Reshape(x, (2, -1)), [(3, 4)]), (lambda x: nn.Reshape(x, 12), [(3, 4)])],
+    nn.Reshape: [
+        (lambda x: nn.Reshape(x, (2, -1)), [(3, 4)]),
+        (lambda x: nn.Reshape(x, 12), [(3, 4)]),
+    ],
     nn.Flatten: [(lambda x: nn.Flatten(x), [(3, 4)])],
     nn.Permute: [(lambda x: nn.Permute(x, (2, 1)), [(3, 4)])],
     nn.RepeatVector: [(lambda x: nn.RepeatVector(x, 3), [(4,)])],
@@ -180,7 +238,8 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
     nn.ZeroPad1d: [(lambda x: nn.ZeroPad1d(x, (1, 2)), [(5, 3)])],
     nn.ZeroPad2d: [
         (lambda x: nn.ZeroPad2d(x, ((1, 2), (0, 3))), [(5, 6, 3)]),
-        (lambda x: nn.ZeroPad2d(x), [(5, 6, 3)])],
+        (lambda x: nn.ZeroPad2d(x), [(5, 6, 3)]),
+    ],
     nn.ZeroPad3d: [(lambda x: nn.ZeroPad3d(x, (1, 2, 0)), [(5, 6, 4, 3)])],
     nn.Crop1d: [(lambda x: nn.Crop1d(x, (1, 2)), [(5, 3)])],
     nn.Crop2d: [(lambda x: nn.Crop2d(x, ((1, 2), (0, 3))), [(5, 6, 3)])],
@@ -193,9 +252,14 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
     nn.UpSample3d: [(lambda x: nn.UpSample3d(x), [(3, 2, 4, 3)])],
     nn.OutputClassification: [
         (lambda x: nn.OutputClassification(x, "label"), [(4,)]),
-        (lambda x: nn.OutputClassification(x, "label", 0.1, (2, 3), weights="w", scale=0.5), [(4,)]),
+        (
+            lambda x: nn.OutputClassification(x, "label", 0.1, (2, 3), weights="w", scale=0.5),
+            [(4,)],
+        ),
     ],
-    nn.OutputClassificationBinary: [(lambda x: nn.OutputClassificationBinary(x, "truth", 2.0), [(4,)])],
+    nn.OutputClassificationBinary: [
+        (lambda x: nn.OutputClassificationBinary(x, "truth", 2.0), [(4,)])
+    ],
     nn.OutputRegression: [(lambda x: nn.OutputRegression(x, "truth", "huber"), [(4, 3)])],
     nn.OutputSegmentation: [(lambda x: nn.OutputSegmentation(x, "mask", "dice", 255), [(5, 4, 3)])],
     nn.OutputEmbedding: [
@@ -205,11 +269,20 @@ EXAMPLES: dict[type[nn.Layer], list[tuple[Make, Sequence[tuple[int, ...]]]]] = {
     nn.OutputTriplets: [(lambda x: nn.OutputTriplets(x, margin=0.3), [(3, 4)])],
     nn.Submodel: [
         (lambda x: nn.Submodel(x, INNER), [(4,)]),
-        (lambda x: nn.Submodel(nn.Submodel(x, INNER, name="one")[0], nn.network(
-            (i := nn.Input((3,), name="i")), [i, nn.Dense(i, 2, name="d")], "two"), name="two")[1], [(4,)]),
+        (
+            lambda x: nn.Submodel(
+                nn.Submodel(x, INNER, name="one")[0],
+                nn.network((i := nn.Input((3,), name="i")), [i, nn.Dense(i, 2, name="d")], "two"),
+                name="two",
+            )[1],
+            [(4,)],
+        ),
     ],
-}  # fmt: skip
-APART = {nn.Input: "an end, part of every example", nn.Unknown: "has no meaning; see test_from_keras"}
+}
+APART = {
+    nn.Input: "an end, part of every example",
+    nn.Unknown: "has no meaning; see test_from_keras",
+}
 
 CASES = [
     pytest.param(cls, make, shapes, id=f"{cls.__name__}-{number}")
@@ -225,22 +298,32 @@ def declared(cls: type[nn.Layer], make: Make, shapes: Sequence[tuple[int, ...]])
 
 
 class TestEveryLayer(LayerContract):
-    @pytest.fixture(params=[pytest.param(case.values, id=case.id, marks=case.marks) for case in CASES])
-    def case(self, request: pytest.FixtureRequest) -> tuple[type[nn.Layer], Make, Sequence[tuple[int, ...]]]:
+    @pytest.fixture(
+        params=[pytest.param(case.values, id=case.id, marks=case.marks) for case in CASES]
+    )
+    def case(
+        self, request: pytest.FixtureRequest
+    ) -> tuple[type[nn.Layer], Make, Sequence[tuple[int, ...]]]:
         return request.param
 
     @pytest.fixture
-    def graph(self, case: tuple[type[nn.Layer], Make, Sequence[tuple[int, ...]]]) -> nn.NetworkGraph:
+    def graph(
+        self, case: tuple[type[nn.Layer], Make, Sequence[tuple[int, ...]]]
+    ) -> nn.NetworkGraph:
         return declared(*case)
 
     @pytest.fixture
-    def layer(self, case: tuple[type[nn.Layer], Make, Sequence[tuple[int, ...]]], graph: nn.NetworkGraph) -> nn.Layer:
+    def layer(
+        self, case: tuple[type[nn.Layer], Make, Sequence[tuple[int, ...]]], graph: nn.NetworkGraph
+    ) -> nn.Layer:
         return next(layer for layer in graph.layers.values() if type(layer) is case[0]).alone()
 
 
 def test_no_layer_is_forgotten() -> None:
     own = {
-        cls for cls in nn.layer_classes() if cls.__module__.startswith("nnpipe.layers.") and "<" not in cls.__qualname__
+        cls
+        for cls in nn.layer_classes()
+        if cls.__module__.startswith("nnpipe.layers.") and "<" not in cls.__qualname__
     }
     assert set(EXAMPLES) | set(APART) == own
     assert len(own) > 75
@@ -251,9 +334,13 @@ def test_no_layer_is_forgotten() -> None:
 def test_a_small_network_is_exported_with_a_free_number_of_samples() -> None:
     x = nn.Input((12, 12, 1))
     y = nn.MaxPool2d(nn.BatchNorm(nn.Conv2d(x, 4, 5, padding="same", activation="relu")), 2)
-    y = nn.AvgPool2d(nn.DepthwiseConv2d(nn.Dropout(y, 0.2), 3, 2, padding="same"), 2, padding="same")
+    y = nn.AvgPool2d(
+        nn.DepthwiseConv2d(nn.Dropout(y, 0.2), 3, 2, padding="same"), 2, padding="same"
+    )
     module = to_torch(nn.network(x, nn.Dense(nn.Flatten(y), 10))).eval()
     free = torch.export.Dim("samples", min=1, max=64)
-    program = torch.export.export(module, (torch.randn(2, 12, 12, 1),), dynamic_shapes=(({0: free},),))
+    program = torch.export.export(
+        module, (torch.randn(2, 12, 12, 1),), dynamic_shapes=(({0: free},),)
+    )
     batch = torch.randn(5, 12, 12, 1)
     torch.testing.assert_close(program.module()(batch), module(batch))

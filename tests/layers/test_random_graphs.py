@@ -1,4 +1,6 @@
-"""Any network, drawn at random: what is written is read again, and every backend computes the same."""
+"""Any network, drawn at random: what is written is read again, and every backend computes the
+same.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,18 @@ INITIALISER = st.one_of(
         st.sampled_from(["uniform", "normal", "untruncated_normal"]),
     ),
 )
-REGULARISER = st.none() | st.builds(regularisers.L1L2, SMALL, SMALL) | st.builds(regularisers.L2, SMALL)
-CONSTRAINT = st.none() | st.builds(regularisers.MaxNorm, SMALL, st.integers(0, 1)) | st.just(regularisers.NonNeg())
+REGULARISER = (
+    st.none() | st.builds(regularisers.L1L2, SMALL, SMALL) | st.builds(regularisers.L2, SMALL)
+)
+CONSTRAINT = (
+    st.none()
+    | st.builds(regularisers.MaxNorm, SMALL, st.integers(0, 1))
+    | st.just(regularisers.NonNeg())
+)
 FUNCTION = st.sampled_from(["linear", "relu", "tanh", "sigmoid", "softmax", "gelu", "elu"])
-SOME_NAME = st.just("") | st.text(st.characters(codec="utf-8", exclude_characters="/."), min_size=1, max_size=9)
+SOME_NAME = st.just("") | st.text(
+    st.characters(codec="utf-8", exclude_characters="/."), min_size=1, max_size=9
+)
 
 
 def weighted(draw: st.DrawFn, *names: str) -> dict[str, Any]:
@@ -48,14 +58,26 @@ def more(draw: st.DrawFn, x: Any, rank: int) -> Any:
     size = draw(st.integers(1, 3))
     sizes = st.tuples(st.integers(1, 2), st.integers(1, 2)) | st.just(size)
     choices = ["dense", "norm", "drop", "activation", "prelu", "layer norm", "frozen"]
-    choice = draw(st.sampled_from([*choices, *(["conv", "pool", "depthwise", "pad"] if rank == 2 else ["lstm"])]))
+    choice = draw(
+        st.sampled_from(
+            [*choices, *(["conv", "pool", "depthwise", "pad"] if rank == 2 else ["lstm"])]
+        )
+    )
     if choice == "dense":
         own = weighted(draw, "kernel", "bias")
-        return nn.Dense(x, draw(st.integers(1, 4)), draw(FUNCTION), use_bias=draw(st.booleans()), **own)
+        return nn.Dense(
+            x, draw(st.integers(1, 4)), draw(FUNCTION), use_bias=draw(st.booleans()), **own
+        )
     if choice == "conv":
         own = weighted(draw, "kernel", "bias")
         padding = draw(st.sampled_from(["same", "valid"]))
-        return nn.Conv2d(x, draw(st.integers(1, 3)), 1 if padding == "valid" else draw(sizes), padding=padding, **own)
+        return nn.Conv2d(
+            x,
+            draw(st.integers(1, 3)),
+            1 if padding == "valid" else draw(sizes),
+            padding=padding,
+            **own,
+        )
     if choice == "depthwise":
         return nn.DepthwiseConv2d(x, size, padding="same", depth_multiplier=draw(st.integers(1, 2)))
     if choice == "pool":
@@ -64,7 +86,9 @@ def more(draw: st.DrawFn, x: Any, rank: int) -> Any:
     if choice == "pad":
         return nn.Crop2d(nn.ZeroPad2d(x, ((1, 2), (0, size))), ((1, 0), (0, 0)))
     if choice == "lstm":
-        return nn.Bidirectional(nn.RepeatVector(x, 2), nn.LSTM((), draw(st.integers(1, 3)), dropout=0.5), "sum")
+        return nn.Bidirectional(
+            nn.RepeatVector(x, 2), nn.LSTM((), draw(st.integers(1, 3)), dropout=0.5), "sum"
+        )
     if choice == "norm":
         return nn.BatchNorm(x, momentum=draw(st.floats(0, 1)), **weighted(draw, "gamma", "beta"))
     if choice == "layer norm":
@@ -73,12 +97,18 @@ def more(draw: st.DrawFn, x: Any, rank: int) -> Any:
         return nn.PReLU(x, **weighted(draw, "alpha"))
     if choice == "frozen":
         return nn.Dense(x, 2, trainable=False)
-    return nn.Dropout(x, draw(st.floats(0, 0.9))) if choice == "drop" else nn.Activation(x, draw(FUNCTION))
+    return (
+        nn.Dropout(x, draw(st.floats(0, 0.9)))
+        if choice == "drop"
+        else nn.Activation(x, draw(FUNCTION))
+    )
 
 
 @st.composite
 def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.NetworkGraph:
-    """Draw a network of one or two inputs with branches that meet, shared layers and networks within."""
+    """Draw a network of one or two inputs with branches that meet, shared layers and networks
+    within.
+    """
     rank = draw(st.sampled_from([0, 2]))
     inputs = [nn.Input((5, 4, 2) if rank else (4,)) for _ in range(draw(st.integers(1, 2)))]
     tensors: list[Any] = list(inputs)
@@ -92,10 +122,16 @@ def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.NetworkGrap
             made = nn.Reshape(made, (2, 2, 2)) if rank else made
         elif kind == "share":
             first = nn.Activation(x, draw(FUNCTION))
-            made = first.on(draw(st.sampled_from(inputs)), training=draw(st.sampled_from([None, False])))
+            made = first.on(
+                draw(st.sampled_from(inputs)), training=draw(st.sampled_from([None, False]))
+            )
             tensors.append(first)
         elif kind == "inside" and deep:
-            inner = draw(graphs(names=False, deep=0).filter(lambda g: len(g.inputs) == 1 and len(g.outputs) == 1))
+            inner = draw(
+                graphs(names=False, deep=0).filter(
+                    lambda g: len(g.inputs) == 1 and len(g.outputs) == 1
+                )
+            )
             shape = inner.layers[inner.inputs[0].layer].shape  # type: ignore[attr-defined]
             size = int(np.prod(shape))
             made = nn.Submodel(nn.Reshape(nn.Dense(nn.Flatten(x), size), shape), inner)
@@ -107,7 +143,9 @@ def graphs(draw: st.DrawFn, names: bool = True, deep: int = 1) -> nn.NetworkGrap
     used = nn.Concatenate([nn.Flatten(t) for t in (tensors[-1], *inputs)])
     if draw(st.booleans()) and deep:
         weights = draw(st.none() | st.just("counts"))
-        used = nn.OutputClassification(used, "label", draw(st.floats(0, 1)), weights=weights, name=draw(SOME_NAME))
+        used = nn.OutputClassification(
+            used, "label", draw(st.floats(0, 1)), weights=weights, name=draw(SOME_NAME)
+        )
     outputs = [used, *draw(st.lists(st.sampled_from(tensors[len(inputs) :]), max_size=2))]
     return nn.network(inputs, outputs, draw(SOME_NAME) or "network" if names else "network")
 

@@ -22,7 +22,11 @@ class Numbers(Dataset):
     """Sample ``i`` is four times ``i``, and its truth is ``i``."""
 
     def _spec(self) -> DatasetSpec:
-        return DatasetSpec("regression", (TensorSpec("n", (None,), "int64"),), (TensorSpec("value", (None,), "int64"),))
+        return DatasetSpec(
+            "regression",
+            (TensorSpec("n", (None,), "int64"),),
+            (TensorSpec("value", (None,), "int64"),),
+        )
 
     spec = property(_spec)  # type: ignore[assignment]
 
@@ -39,7 +43,9 @@ class Numbers(Dataset):
         return {"value": predictions["halves"] * 2}
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        return Evaluation("regression", {"truth": truth["value"], "predicted": predictions["value"]})
+        return Evaluation(
+            "regression", {"truth": truth["value"], "predicted": predictions["value"]}
+        )
 
 
 class Model(ModelWrapper):
@@ -49,7 +55,9 @@ class Model(ModelWrapper):
 
     @property
     def io(self) -> IOSpec:
-        return IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 4), "float32"),))
+        return IOSpec(
+            (TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 4), "float32"),)
+        )
 
     def build(self) -> Any:
         raise NotImplementedError
@@ -81,7 +89,9 @@ def wrapper() -> Model:
 
 
 @pytest.fixture
-def nothing_frozen(monkeypatch: pytest.MonkeyPatch, counting_frozen_objects: Callable[[], int]) -> Iterator[None]:
+def nothing_frozen(
+    monkeypatch: pytest.MonkeyPatch, counting_frozen_objects: Callable[[], int]
+) -> Iterator[None]:
     """Take back what other tests froze, so that what measuring freezes is seen.
 
     All that frameworks left is in sight of the garbage collector then: a collection takes a second.

@@ -26,7 +26,9 @@ def np_batches(random: np.random.Generator, count: int) -> Any:
 class Timed(FakeSession):
     """Takes a known time for each run, on the test's clock, or less where it remembers."""
 
-    def __init__(self, clock: FakeClock, takes: Callable[[np.ndarray], int] = lambda array: SERVICE_NS) -> None:
+    def __init__(
+        self, clock: FakeClock, takes: Callable[[np.ndarray], int] = lambda array: SERVICE_NS
+    ) -> None:
         super().__init__()
         self.clock, self.takes = clock, takes
 
@@ -47,7 +49,9 @@ def outputs_audited(
         clock.now = max(clock.now, until)
 
     queries = given.pop("queries", None) or [[batch] for batch in batches(50)]
-    return audit_outputs(session, queries, load, Until(queries=300), clock=clock, wait=wait, **given)
+    return audit_outputs(
+        session, queries, load, Until(queries=300), clock=clock, wait=wait, **given
+    )
 
 
 class Different(Timed):
@@ -85,7 +89,10 @@ def test_outputs_of_several_calls_are_compared_too() -> None:
     clock = FakeClock()
     queries = [batches(3, seed) for seed in range(20)]
     assert outputs_audited(Timed(clock), clock, "multi-stream", queries=queries).verdict == "passed"
-    assert outputs_audited(Different(clock), clock, "multi-stream", queries=queries).verdict == "failed"
+    assert (
+        outputs_audited(Different(clock), clock, "multi-stream", queries=queries).verdict
+        == "failed"
+    )
 
 
 def test_a_session_that_mixes_answers_up_under_load_is_caught() -> None:
@@ -127,7 +134,10 @@ def test_of_a_session_that_is_never_the_same_nothing_can_be_told() -> None:
     class Noisy(Timed):
         def _run(self) -> None:
             super()._run()
-            self._outputs = [array + noise.standard_normal(array.shape).astype(np.float32) for array in self._outputs]
+            self._outputs = [
+                array + noise.standard_normal(array.shape).astype(np.float32)
+                for array in self._outputs
+            ]
 
     assert outputs_audited(Noisy(clock), clock).verdict == "unknown"
 
@@ -163,7 +173,9 @@ def by_place(array: np.ndarray) -> Any:
 
 @pytest.mark.parametrize("key", [by_content, by_place])
 @pytest.mark.parametrize("most", [1, 10, 10**6])
-def test_a_session_that_remembers_answers_is_caught(key: Callable[[np.ndarray], Any], most: int) -> None:
+def test_a_session_that_remembers_answers_is_caught(
+    key: Callable[[np.ndarray], Any], most: int
+) -> None:
     clock, known = FakeClock(), dict[Any, None]()
 
     def takes(array: np.ndarray) -> int:
@@ -217,7 +229,10 @@ def test_no_batch_serves_twice_but_to_be_repeated() -> None:
 def test_too_few_different_samples_are_said(count: int) -> None:
     clock = FakeClock()
     found = audit_caching(Timed(clock), batches(count) * 20, clock=clock)
-    assert (found.verdict, found.reason) == ("unknown", f"needs 13 different samples, there are {count}")
+    assert (found.verdict, found.reason) == (
+        "unknown",
+        f"needs 13 different samples, there are {count}",
+    )
 
 
 def test_it_stops_after_a_while() -> None:
@@ -225,4 +240,7 @@ def test_it_stops_after_a_while() -> None:
     found = audit_caching(Timed(clock), batches(400), most_seconds=0.5, clock=clock)
     assert clock.now < 0.55e9
     assert found.verdict == "passed"
-    assert audit_caching(Timed(clock), batches(400), most_seconds=1e-3, clock=clock).verdict == "unknown"
+    assert (
+        audit_caching(Timed(clock), batches(400), most_seconds=1e-3, clock=clock).verdict
+        == "unknown"
+    )

@@ -21,7 +21,9 @@ from nnpipe.measuring.quantile_intervals import (
 
 
 def wandering(random, samples, calls):
-    """A stationary Gaussian autoregression that forgets in so many calls; its autocorrelation time is known."""
+    """A stationary Gaussian autoregression that forgets in so many calls; its autocorrelation
+    time is known.
+    """
     correlation = math.exp(-1 / calls)
     found = np.empty(samples)
     value = random.standard_normal()

@@ -29,7 +29,11 @@ class TestMeasureOptions(ComponentContract):
     @pytest.fixture
     def component(self) -> Component:
         return MeasureOptions(
-            inference_batch_size=8, measure_samples=5, measure_seconds=2.5, warmup_runs=0, sampling_interval=0.1
+            inference_batch_size=8,
+            measure_samples=5,
+            measure_seconds=2.5,
+            warmup_runs=0,
+            sampling_interval=0.1,
         )
 
 
@@ -39,7 +43,9 @@ Measured = Callable[..., Run]
 
 @pytest.fixture
 def measured(dataset: Any, wrapper: Any) -> Measured:
-    def run(open_session: Callable[[], FakeSession] = FakeSession, samples: int = 50, **given: Any) -> Run:
+    def run(
+        open_session: Callable[[], FakeSession] = FakeSession, samples: int = 50, **given: Any
+    ) -> Run:
         given = {"indices": np.arange(samples), "options": ONCE} | given
         return benchmark(open_session, dataset=dataset, wrapper=wrapper, **given)
 
@@ -58,7 +64,9 @@ def test_every_sample_is_measured_and_judged_once(measured: Measured) -> None:
 
 @pytest.mark.parametrize("batch", [None, 8])
 def test_only_true_samples_count_whatever_the_batch(measured: Measured, batch: int | None) -> None:
-    io = IOSpec((TensorSpec("x", (batch, 4), "float32"),), (TensorSpec("y", (batch, 4), "float32"),))
+    io = IOSpec(
+        (TensorSpec("x", (batch, 4), "float32"),), (TensorSpec("y", (batch, 4), "float32"),)
+    )
     options = MeasureOptions(measure_seconds=0.0, inference_batch_size=8)
     run = measured(lambda: FakeSession(io), options=options)
     assert run.series["inference"]["samples"].tolist() == [8] * 6 + [2]
@@ -89,14 +97,22 @@ def test_calls_at_a_pace_are_a_series_of_their_own(measured: Measured, tmp_path:
     assert "paced" not in measured().series
 
 
-def test_a_pace_and_a_load_at_once_are_refused_before_anything_is_loaded(measured: Measured) -> None:
+def test_a_pace_and_a_load_at_once_are_refused_before_anything_is_loaded(
+    measured: Measured,
+) -> None:
     opened = []
     with pytest.raises(ConfigError, match="leave out --pace"):
-        measured(opened.append, options=MeasureOptions(pace="1ms"), load=LoadOptions(scenario="single-stream"))
+        measured(
+            opened.append,
+            options=MeasureOptions(pace="1ms"),
+            load=LoadOptions(scenario="single-stream"),
+        )
     assert not opened
 
 
-@pytest.mark.parametrize(("given", "told"), [({"pace": "fast"}, "is no pace"), ({"pace_seconds": 3.0}, "--pace")])
+@pytest.mark.parametrize(
+    ("given", "told"), [({"pace": "fast"}, "is no pace"), ({"pace_seconds": 3.0}, "--pace")]
+)
 def test_what_is_no_pace_is_refused(given: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         MeasureOptions(**given)
@@ -121,7 +137,12 @@ def test_loading_and_the_first_inference_are_kept_apart(measured: Measured) -> N
 def test_short_measurements_are_drawn_out_and_judged_once(measured: Measured) -> None:
     clock = FakeClock()
     options = MeasureOptions(measure_seconds=1e-3)
-    run = measured(lambda: FakeSession(spend=lambda: clock.advance(1000)), samples=10, clock=clock, options=options)
+    run = measured(
+        lambda: FakeSession(spend=lambda: clock.advance(1000)),
+        samples=10,
+        clock=clock,
+        options=options,
+    )
     assert len(run.series["inference"]) == 1000
     assert run.evaluation is not None
     assert len(run.evaluation) == 10
@@ -149,9 +170,13 @@ def test_some_of_the_samples_are_drawn_at_random_but_always_the_same(measured: M
 
 
 @pytest.mark.slow
-def test_many_samples_are_measured_in_bounded_memory(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_samples_are_measured_in_bounded_memory(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_CHUNK_BYTES", 1 << 20)
-    megabyte = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 1 << 18), "float32"),))
+    megabyte = IOSpec(
+        (TensorSpec("x", (None, 4), "float32"),), (TensorSpec("y", (None, 1 << 18), "float32"),)
+    )
 
     class Wide(FakeSession):
         def _run(self) -> None:
@@ -265,7 +290,11 @@ def test_progress_is_told_of_every_batch(measured: Measured) -> None:
         told.append((what, total, len(found)))
         return found
 
-    measured(progress=progress, title="int8", options=MeasureOptions(inference_batch_size=7, measure_seconds=0.0))
+    measured(
+        progress=progress,
+        title="int8",
+        options=MeasureOptions(inference_batch_size=7, measure_seconds=0.0),
+    )
     assert told == [("measuring int8", 8, 8)]
 
 
@@ -297,7 +326,9 @@ def test_an_empty_split_is_refused(measured: Measured) -> None:
 
 
 def test_a_session_that_does_not_fit_is_refused_and_closed(measured: Measured) -> None:
-    wrong = IOSpec((TensorSpec("x", (None, 5), "float32"),), (TensorSpec("y", (None, 5), "float32"),))
+    wrong = IOSpec(
+        (TensorSpec("x", (None, 5), "float32"),), (TensorSpec("y", (None, 5), "float32"),)
+    )
     session = FakeSession(wrong)
     with pytest.raises(SpecMismatch, match=r"has shape \(1, 4\), expected \(\?, 5\)"):
         measured(lambda: session)
@@ -307,7 +338,9 @@ def test_a_session_that_does_not_fit_is_refused_and_closed(measured: Measured) -
 @pytest.mark.usefixtures("nothing_frozen")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("call", [0, 5, 30])
-def test_an_interruption_leaves_nothing_running(measured: Measured, error: type[BaseException], call: int) -> None:
+def test_an_interruption_leaves_nothing_running(
+    measured: Measured, error: type[BaseException], call: int
+) -> None:
     calls = 0
 
     def spend() -> None:
@@ -332,7 +365,9 @@ class Idle(Component):
         return ("slow kernels", "no tuning")
 
 
-def test_what_is_not_set_up_as_its_makers_would_is_recorded(measured: Measured, tmp_path: Path) -> None:
+def test_what_is_not_set_up_as_its_makers_would_is_recorded(
+    measured: Measured, tmp_path: Path
+) -> None:
     run = measured(components={"compilers": (Idle(),), "runtime": Idle()})
     assert run.timing["settings"] == ["slow kernels", "no tuning"]
     assert "settings" not in measured().timing
@@ -344,7 +379,9 @@ def test_whoever_made_the_file_counts_too(measured: Measured, tmp_path: Path) ->
     (tmp_path / "model.so").write_bytes(b"x")
     io = FakeSession().io
     source = Artifact(tmp_path / "model.so", "onnx", io, "0" * 64)
-    made = Artifact.of(tmp_path / "model.so", "tvm", io, producer=TVMCompiler().describe(), parent=source)
+    made = Artifact.of(
+        tmp_path / "model.so", "tvm", io, producer=TVMCompiler().describe(), parent=source
+    )
     assert measured(artifact=made).timing["settings"] == ["TVM without tuning"]
 
 
@@ -373,12 +410,16 @@ def test_each_independent_sample_starts_afresh(measured: Measured) -> None:
     assert "reset" not in calls[1::2]
 
 
-def test_a_stream_runs_from_its_first_sample_to_its_last_without_a_break(dataset: Any, wrapper: Any) -> None:
+def test_a_stream_runs_from_its_first_sample_to_its_last_without_a_break(
+    dataset: Any, wrapper: Any
+) -> None:
     class Stream(type(dataset)):  # type: ignore[misc]
         is_stream = True
 
     stream, session = Stream(), Keeping()
-    run = benchmark(lambda: session, dataset=stream, wrapper=wrapper, indices=np.arange(3), options=ONCE)
+    run = benchmark(
+        lambda: session, dataset=stream, wrapper=wrapper, indices=np.arange(3), options=ONCE
+    )
     calls = _kept(session.calls)
     assert calls[-4:] == ["reset", "run 0", "run 1", "run 2"]
     assert run.evaluation is not None

@@ -13,7 +13,13 @@ from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.writers.json_figures import costs_of
 from nnpipe.workflows.sweep.estimates import Figures
 
-BOARD = {"flash_bytes": 32816, "ram_bytes": 16648, "arena_bytes": 16256, "data_bytes": 0, "stack_bytes": 392}
+BOARD = {
+    "flash_bytes": 32816,
+    "ram_bytes": 16648,
+    "arena_bytes": 16256,
+    "data_bytes": 0,
+    "stack_bytes": 392,
+}
 
 
 def run(board: Any) -> Run:
@@ -29,7 +35,9 @@ def test_they_are_exact_and_known_wherever_figures_are() -> None:
     }
 
 
-@pytest.mark.parametrize("board", [None, [], {"flash_bytes": -1}, {"flash_bytes": "much"}, {"flash_bytes": True}])
+@pytest.mark.parametrize(
+    "board", [None, [], {"flash_bytes": -1}, {"flash_bytes": "much"}, {"flash_bytes": True}]
+)
 def test_what_a_target_tells_is_not_trusted(board: Any) -> None:
     assert board_figure(run(board), "flash").value is None
     assert "boards without an operating system" in board_figure(run(board), "flash").reason
@@ -38,7 +46,12 @@ def test_what_a_target_tells_is_not_trusted(board: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "holds"),
-    [("flash <= 32 KiB", False), ("flash <= 256 KiB", True), ("ram <= 64 KiB", True), ("stack <= 392 B", True)],
+    [
+        ("flash <= 32 KiB", False),
+        ("flash <= 256 KiB", True),
+        ("ram <= 64 KiB", True),
+        ("stack <= 392 B", True),
+    ],
 )
 def test_constraints_name_them(text: str, holds: bool) -> None:
     constraint = MetricConstraint.parse(text)

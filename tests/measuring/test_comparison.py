@@ -38,7 +38,13 @@ def comparison():
     found = record(100, 110, 130)
     runs = tuple(with_turns(run(title), found, place) for place, title in enumerate("ABC"))
     return Comparison(
-        "three", ComparisonPlan(margin=0.01), runs, {"C": "crashed"}, ("nnpipe", "compare"), "2026-01-01", 12.5
+        "three",
+        ComparisonPlan(margin=0.01),
+        runs,
+        {"C": "crashed"},
+        ("nnpipe", "compare"),
+        "2026-01-01",
+        12.5,
     )
 
 
@@ -87,8 +93,12 @@ def test_parts_of_calls_are_compared_by_themselves():
     (whole,), (part,) = comparison.verdicts(), comparison.verdicts(part="ttft")
     assert whole.ratio == pytest.approx(1.1)
     assert part.ratio == pytest.approx(4.4)
-    assert Comparison.from_json(comparison.to_json()).verdicts(part="tpot")[0].ratio == pytest.approx(4.4)
-    never = Record([replace(t, block=replace(t.block, parts_ns={"ttft": np.full(4, -1)})) for t in found.turns])
+    assert Comparison.from_json(comparison.to_json()).verdicts(part="tpot")[
+        0
+    ].ratio == pytest.approx(4.4)
+    never = Record(
+        [replace(t, block=replace(t.block, parts_ns={"ttft": np.full(4, -1)})) for t in found.turns]
+    )
     silent = tuple(with_turns(run(title), never, place) for place, title in enumerate("AB"))
     assert Comparison("two", ComparisonPlan(), silent).verdicts(part="ttft") == []
 
@@ -123,10 +133,19 @@ def spoilt(comparison, **changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"schema": 7}, {"kind": "poem"}, {"plan": {"confidence": 3}}, {"plan": {"no_such": 1}}, {"plan": []},
-        {"runs": {}}, {"runs": [1]}, {"runs": [[]] * 2000}, {"failures": 3}, {"seconds": "soon"}, {"seconds": None},
+        {"schema": 7},
+        {"kind": "poem"},
+        {"plan": {"confidence": 3}},
+        {"plan": {"no_such": 1}},
+        {"plan": []},
+        {"runs": {}},
+        {"runs": [1]},
+        {"runs": [[]] * 2000},
+        {"failures": 3},
+        {"seconds": "soon"},
+        {"seconds": None},
     ],
-)  # fmt: skip
+)
 def test_a_spoilt_file_is_told_in_one_line(comparison, changes, tmp_path):
     path = tmp_path / "c.json"
     path.write_text(json.dumps(spoilt(comparison, **changes)))

@@ -58,7 +58,9 @@ def test_what_is_no_constraint_is_told_in_one_line(text, message):
 
 def test_constraints_that_exclude_each_other_are_found():
     small, large = MetricConstraint.parse("size <= 4 MB"), MetricConstraint.parse("size >= 5 MB")
-    check_consistent([small, MetricConstraint.parse("size >= 4 MB"), MetricConstraint.parse("memory >= 5 MB")])
+    check_consistent(
+        [small, MetricConstraint.parse("size >= 4 MB"), MetricConstraint.parse("memory >= 5 MB")]
+    )
     with pytest.raises(ConfigError, match="exclude each other"):
         check_consistent([small, large])
 

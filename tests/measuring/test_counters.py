@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.measuring.counters import ClockRate, clock_and_wall, counters, involuntary_switches, ruler_ns
+from nnpipe.measuring.counters import (
+    ClockRate,
+    clock_and_wall,
+    counters,
+    involuntary_switches,
+    ruler_ns,
+)
 
 
 def put(root: Path, name: str, text: str) -> None:
@@ -20,9 +26,17 @@ def put(root: Path, name: str, text: str) -> None:
 
 def test_a_linux_machine_tells_of_waiting_and_throttling(tmp_path):
     cpus = "sys/devices/system/cpu"
-    put(tmp_path, "proc/pressure/cpu", "some avg10=0.63 avg60=4.43 avg300=2.59 total=17122597\nfull total=9\n")
+    put(
+        tmp_path,
+        "proc/pressure/cpu",
+        "some avg10=0.63 avg60=4.43 avg300=2.59 total=17122597\nfull total=9\n",
+    )
     put(tmp_path, "proc/self/cgroup", "0::/a.slice/b.scope\n")
-    put(tmp_path, "sys/fs/cgroup/a.slice/cpu.stat", "usage_usec 5\nnr_throttled 3\nthrottled_usec 1500\n")
+    put(
+        tmp_path,
+        "sys/fs/cgroup/a.slice/cpu.stat",
+        "usage_usec 5\nnr_throttled 3\nthrottled_usec 1500\n",
+    )
     put(tmp_path, "sys/fs/cgroup/a.slice/b.scope/cpu.stat", "usage_usec 5\nthrottled_usec 20\n")
     for core, kind, count in ((0, "core", 3), (0, "package", 4), (1, "core", 5)):
         put(tmp_path, f"{cpus}/cpu{core}/thermal_throttle/{kind}_throttle_count", f"{count}\n")
@@ -40,7 +54,10 @@ def test_the_older_control_groups_are_understood(tmp_path):
 @pytest.mark.parametrize("text", ["", "some avg10=1", "some total=", "some total=x"])
 def test_what_cannot_be_read_is_left_out(tmp_path, text):
     put(tmp_path, "proc/pressure/cpu", text)
-    assert not {"cpu_waiting_ns", "quota_throttled_ns", "thermal_throttles"} & counters(tmp_path).keys()
+    assert (
+        not {"cpu_waiting_ns", "quota_throttled_ns", "thermal_throttles"}
+        & counters(tmp_path).keys()
+    )
 
 
 def test_counters_of_this_machine_only_grow():

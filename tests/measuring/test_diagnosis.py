@@ -33,7 +33,12 @@ def spoiled_runs() -> Iterator[Any]:
 
 
 def a_run(
-    times: np.ndarray | None = None, *, calls: int = 2000, cores: int = 4, mhz: Any = None, **changes: Any
+    times: np.ndarray | None = None,
+    *,
+    calls: int = 2000,
+    cores: int = 4,
+    mhz: Any = None,
+    **changes: Any,
 ) -> Run:
     """A sound run, 0.2 s and more, and what is to be different."""
     random = np.random.default_rng(7)
@@ -51,17 +56,39 @@ def a_run(
     }
     if mhz is not None:
         resources["cpu_mhz"] = np.asarray(mhz, np.float64)
-    before = {"clock_ns": 0, "wall_ns": 10**18, "ruler_ns": 100_000, "cpu_waiting_ns": 0, "quota_throttled_ns": 0}
+    before = {
+        "clock_ns": 0,
+        "wall_ns": 10**18,
+        "ruler_ns": 100_000,
+        "cpu_waiting_ns": 0,
+        "quota_throttled_ns": 0,
+    }
     before["thermal_throttles"] = 0
     after = {**before, "clock_ns": 10**9, "wall_ns": 10**18 + 10**9}
     after |= changes.pop("after", {})
-    inference = {"start_ns": starts, "latency_ns": latency, "samples": np.ones(len(latency), np.int64)}
+    inference = {
+        "start_ns": starts,
+        "latency_ns": latency,
+        "samples": np.ones(len(latency), np.int64),
+    }
     inference |= changes.pop("inference", {})
     resources |= changes.pop("resources", {})
-    host = {"cpu": {"logical_cores": cores}, "before": {"counters": before}, "after": {"counters": after}}
+    host = {
+        "cpu": {"logical_cores": cores},
+        "before": {"counters": before},
+        "after": {"counters": after},
+    }
     timing = changes.pop("timing", {})
     assert not changes
-    return Run("", (), {}, {}, host, timing, {"inference": Series(inference), "resources": Series(resources)})
+    return Run(
+        "",
+        (),
+        {},
+        {},
+        host,
+        timing,
+        {"inference": Series(inference), "resources": Series(resources)},
+    )
 
 
 def kinds(run: Run) -> list[str]:
@@ -74,7 +101,9 @@ def level(shape: Callable[[np.ndarray], np.ndarray], calls: int = 2000) -> np.nd
 
 
 @pytest.mark.slow
-def test_of_fifty_spoilt_runs_at_least_48_are_found_and_of_fifty_sound_ones_at_most_one_suspected(spoiled_runs):
+def test_of_fifty_spoilt_runs_at_least_48_are_found_and_of_fifty_sound_ones_at_most_one_suspected(
+    spoiled_runs,
+):
     found = suspected = 0
     for kind, _, run in spoiled_runs.spoilt_runs(4242):
         found += bool(set(kinds(run)) & spoiled_runs.SPOILT[kind][1])
@@ -91,7 +120,10 @@ def test_a_sound_run_raises_no_doubt():
 SPOILT = {
     "too few": [a_run(calls=63), a_run(times=np.full(400, 40_000))],
     "warming up": [a_run(level(lambda part: 1 + 1.5 * (part < 0.08)))],
-    "drifting": [a_run(level(lambda part: 1 + 0.3 * part)), a_run(level(lambda part: 1.4 - 0.4 * part))],
+    "drifting": [
+        a_run(level(lambda part: 1 + 0.3 * part)),
+        a_run(level(lambda part: 1.4 - 0.4 * part)),
+    ],
     "unstable": [
         a_run(level(lambda part: 1 + 0.3 * ((4 * part).astype(int) % 2))),
         a_run(level(lambda part: np.where(np.arange(len(part)) % 100 == 99, 80.0, 1.0))),
@@ -120,12 +152,12 @@ SPOILT = {
         a_run(inference={"start_ns": np.append(np.arange(1999) * 200_000, 5)}),
         a_run(np.append(np.full(1999, 1e5), -1e5)),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
     ("kind", "run"), [(kind, run) for kind, runs in SPOILT.items() for run in runs]
-)  # fmt: skip
+)
 def test_each_kind_of_trouble_is_named_with_figures(kind, run):
     named = {doubt.kind: doubt.reason for doubt in diagnose(run)}
     assert kind in named
@@ -137,12 +169,24 @@ def test_what_was_not_recorded_raises_no_doubt():
     run = a_run()
     for series in ({}, {"inference": run.series["inference"]}):
         assert diagnose(dataclasses.replace(run, series=series, host={})) == ()
-    assert diagnose(dataclasses.replace(run, host={"before": 3, "after": {"counters": [1]}, "cpu": "x"})) == ()
+    assert (
+        diagnose(
+            dataclasses.replace(run, host={"before": 3, "after": {"counters": [1]}, "cpu": "x"})
+        )
+        == ()
+    )
 
 
 @pytest.mark.parametrize("value", ["x", None, True, float("nan"), 10**400, -1, [3]])
 def test_nonsense_in_a_result_file_does_no_harm(value):
-    names = ("clock_ns", "wall_ns", "ruler_ns", "cpu_waiting_ns", "quota_throttled_ns", "thermal_throttles")
+    names = (
+        "clock_ns",
+        "wall_ns",
+        "ruler_ns",
+        "cpu_waiting_ns",
+        "quota_throttled_ns",
+        "thermal_throttles",
+    )
     diagnose(a_run(after=dict.fromkeys(names, value)))
     run = a_run()
     diagnose(dataclasses.replace(run, host={**run.host, "cpu": {"logical_cores": value}}))
@@ -156,10 +200,20 @@ WHOLE = st.integers(-(2**62), 2**62)
 @given(
     st.lists(WHOLE, min_size=1, max_size=120),
     st.dictionaries(
-        st.sampled_from(["cpu_percent", "machine_cpu_percent", "cpu_mhz", "steal_percent", "involuntary_switches"]),
+        st.sampled_from(
+            [
+                "cpu_percent",
+                "machine_cpu_percent",
+                "cpu_mhz",
+                "steal_percent",
+                "involuntary_switches",
+            ]
+        ),
         st.lists(FLOATS, min_size=12, max_size=12),
     ),
-    st.dictionaries(st.sampled_from(["time_ns", "wall_ns"]), st.lists(WHOLE, min_size=12, max_size=12)),
+    st.dictionaries(
+        st.sampled_from(["time_ns", "wall_ns"]), st.lists(WHOLE, min_size=12, max_size=12)
+    ),
 )
 def test_whatever_a_file_holds_is_judged_without_an_error(latency, floats, whole):
     columns = {name: np.array(values) for name, values in (*floats.items(), *whole.items())}
@@ -180,7 +234,10 @@ def test_calls_that_overlap_on_a_schedule_are_no_clock_trouble():
     starts = np.arange(2000) * 50_000
     assert "clock" in kinds(a_run(inference={"start_ns": starts}))
     assert kinds(a_run(inference={"start_ns": starts, "scheduled_ns": starts})) == []
-    assert kinds(a_run(inference={"start_ns": starts}, timing={"load": {"scenario": "multi_stream"}})) == []
+    assert (
+        kinds(a_run(inference={"start_ns": starts}, timing={"load": {"scenario": "multi_stream"}}))
+        == []
+    )
 
 
 def test_a_doubt_has_a_known_kind():
@@ -191,4 +248,8 @@ def test_a_doubt_has_a_known_kind():
 def test_a_framework_set_up_otherwise_is_told() -> None:
     run = a_run(timing={"settings": ["TVM without tuning"]})
     assert Doubt("settings", "not as its makers would run it: TVM without tuning") in diagnose(run)
-    assert kinds(a_run(timing={"settings": []})) == kinds(a_run(timing={"settings": "x"})) == kinds(a_run())
+    assert (
+        kinds(a_run(timing={"settings": []}))
+        == kinds(a_run(timing={"settings": "x"}))
+        == kinds(a_run())
+    )

@@ -23,22 +23,30 @@ PUBLISHED = {  # by percentile: for 0, 1, 2, 10 and 100 over-latency samples
 }
 
 
-def run_loadgen(tmp_path: Path, scenario: str, queries: int, share: float, bound_ns: int = 0) -> tuple[str, np.ndarray]:
+def run_loadgen(
+    tmp_path: Path, scenario: str, queries: int, share: float, bound_ns: int = 0
+) -> tuple[str, np.ndarray]:
     """Return LoadGen's summary, and the latencies that it was made from."""
-    loadgen = pytest.importorskip("mlperf_loadgen", reason="mlcommons-loadgen, the reference, is not installed")
+    loadgen = pytest.importorskip(
+        "mlperf_loadgen", reason="mlcommons-loadgen, the reference, is not installed"
+    )
     settings = loadgen.TestSettings()
     settings.scenario = getattr(loadgen.TestScenario, scenario)
     settings.mode = loadgen.TestMode.PerformanceOnly
     settings.min_query_count = settings.max_query_count = queries
     settings.min_duration_ms = 0
     settings.single_stream_expected_latency_ns = 10_000
-    settings.single_stream_target_latency_percentile = settings.server_target_latency_percentile = share
+    settings.single_stream_target_latency_percentile = settings.server_target_latency_percentile = (
+        share
+    )
     settings.server_target_qps, settings.server_target_latency_ns = 20_000, bound_ns
     random = np.random.default_rng(queries)
 
     def issue(samples):
         time.sleep(random.exponential(20e-6))
-        loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(sample.id, 0, 0) for sample in samples])
+        loadgen.QuerySamplesComplete(
+            [loadgen.QuerySampleResponse(sample.id, 0, 0) for sample in samples]
+        )
 
     sut = loadgen.ConstructSUT(issue, lambda: None)
     library = loadgen.ConstructQSL(8, 8, lambda _: None, lambda _: None)
@@ -49,7 +57,8 @@ def run_loadgen(tmp_path: Path, scenario: str, queries: int, share: float, bound
     finally:
         loadgen.DestroyQSL(library)
         loadgen.DestroySUT(sut)
-    # Not read as JSON, which the trace is only almost; the times count from when each sample was scheduled.
+    # Not read as JSON, which the trace is only almost; the times count from when each sample was
+    # scheduled.
     done = re.findall(r'"complete_ns":(\d+)', (tmp_path / "mlperf_log_trace.json").read_text())
     return (tmp_path / "mlperf_log_summary.txt").read_text(), np.array(done, np.int64)
 
@@ -76,7 +85,9 @@ def test_confidence_and_tolerance_count():
     assert least_samples(0.9, 1, tolerance=0.02) < 64
 
 
-@pytest.mark.parametrize(("queries", "share"), [(64, 0.9), (333, 0.9), (700, 0.9), (130, 0.95), (1500, 0.8)])
+@pytest.mark.parametrize(
+    ("queries", "share"), [(64, 0.9), (333, 0.9), (700, 0.9), (130, 0.95), (1500, 0.8)]
+)
 def test_estimates_are_loadgens(tmp_path, queries, share):
     summary, latencies = run_loadgen(tmp_path, "SingleStream", queries, share)
     assert len(latencies) == queries
@@ -108,11 +119,15 @@ def test_missing_samples_are_as_many_as_loadgen_misses(tmp_path, bound_ns):
 def test_the_estimate_is_rarely_below_the_truth():
     random = np.random.default_rng(5)
     truth = stats.lognorm(0.5).ppf(0.9)
-    below = sum(early_stopping(random.lognormal(0, 0.5, 400), 0.9).value < truth for _ in range(2000))
+    below = sum(
+        early_stopping(random.lognormal(0, 0.5, 400), 0.9).value < truth for _ in range(2000)
+    )
     assert below <= 30  # at most 1 in 100; LoadGen's rule is one sample on the safe side
 
 
-@pytest.mark.parametrize("arguments", [(0.0, 1), (1.0, 1), (0.9, 1, 1.0), (0.9, 1, 0.99, 0.9), (0.9, -1)])
+@pytest.mark.parametrize(
+    "arguments", [(0.0, 1), (1.0, 1), (0.9, 1, 1.0), (0.9, 1, 0.99, 0.9), (0.9, -1)]
+)
 def test_what_has_no_meaning_is_refused(arguments):
     with pytest.raises(ValueError, match=r"between 0 and 1|over-latency"):
         least_samples(*arguments)

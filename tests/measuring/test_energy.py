@@ -30,7 +30,9 @@ BATCHES = [{"x": np.full((size, 4), size, np.float32)} for size in (1, 2)]
 
 
 class Bench(MeterReading):
-    """A clock that a call advances by 1 ms, and a meter of the energy that has been taken until then."""
+    """A clock that a call advances by 1 ms, and a meter of the energy that has been taken until
+    then.
+    """
 
     source, resolution_s = "a bench", 0.001
 
@@ -73,7 +75,11 @@ def measured(**options: Any) -> tuple[Any, dict[str, Any], FakeSession]:
 
 
 def run_with(series: Any, about: dict[str, Any]) -> Run:
-    calls = {"start_ns": np.arange(3), "latency_ns": np.full(3, 900), "samples": np.ones(3, np.int64)}
+    calls = {
+        "start_ns": np.arange(3),
+        "latency_ns": np.full(3, 900),
+        "samples": np.ones(3, np.int64),
+    }
     from nnpipe.measuring.series import Series
 
     given = {"inference": Series(calls)} | ({} if series is None else {"energy": series})
@@ -139,7 +145,9 @@ def test_the_figure_is_in_results_reports_and_constraints(tmp_path: Path) -> Non
     assert "Energy, mJ" in str(summary([candidate, Candidate.of(run, 1)]))
     constraint = MetricConstraint.parse("energy <= 6 mJ")
     assert constraint.judge(figures_of(candidate)["energy"]) is True
-    assert MetricConstraint.parse("energy <= 4.9 mJ").judge(figures_of(candidate)["energy"]) is False
+    assert (
+        MetricConstraint.parse("energy <= 4.9 mJ").judge(figures_of(candidate)["energy"]) is False
+    )
     with pytest.raises(ConfigError, match="say the unit"):
         MetricConstraint.parse("energy <= 6")
 
@@ -148,9 +156,13 @@ def test_without_a_sensor_there_is_no_column_and_the_reason_is_told(
     dataset: Dataset, wrapper: ModelWrapper, tmp_path: Path
 ) -> None:
     options = MeasureOptions(
-        measure_seconds=0.0, energy_meter="RAPLMeter", energy_meter_options=(f"powercap_root={tmp_path}",)
+        measure_seconds=0.0,
+        energy_meter="RAPLMeter",
+        energy_meter_options=(f"powercap_root={tmp_path}",),
     )
-    run = benchmark(FakeSession, dataset=dataset, indices=np.arange(4), wrapper=wrapper, options=options)
+    run = benchmark(
+        FakeSession, dataset=dataset, indices=np.arange(4), wrapper=wrapper, options=options
+    )
     assert "energy" not in run.series
     candidate = Candidate.of(run)
     found = figures_of(candidate)["energy"]
@@ -167,19 +179,31 @@ def test_a_benchmark_reads_the_machines_counter_in_runs_of_its_own(
     tree = powercap(tmp_path, {"intel-rapl:0": ("package-0", 0, 1_000_000)})
     spent = FakeSession(spend=lambda: (add_energy(tree, "intel-rapl:0", 20), time.sleep(0.001)))
     options = MeasureOptions(
-        measure_seconds=0.0, energy_meter="RAPLMeter", energy_seconds=0.1,
+        measure_seconds=0.0,
+        energy_meter="RAPLMeter",
+        energy_seconds=0.1,
         energy_meter_options=(f"powercap_root={tmp_path}",),
-    )  # fmt: skip
-    run = benchmark(lambda: spent, dataset=dataset, indices=np.arange(4), wrapper=wrapper, options=options)
+    )
+    run = benchmark(
+        lambda: spent, dataset=dataset, indices=np.arange(4), wrapper=wrapper, options=options
+    )
     assert len(run.series["inference"]) == 4
     found = energy_figure(run)
     assert found is not None
     assert found.value == pytest.approx(20e-6)
     target = {"protocol": wrapper}
     far = benchmark(
-        FakeSession, dataset=dataset, indices=np.arange(4), wrapper=wrapper, options=options, components=target
+        FakeSession,
+        dataset=dataset,
+        indices=np.arange(4),
+        wrapper=wrapper,
+        options=options,
+        components=target,
     )
-    assert far.timing["energy"]["reason"] == "RAPLMeter measures this machine, and the model runs on a target"
+    assert (
+        far.timing["energy"]["reason"]
+        == "RAPLMeter measures this machine, and the model runs on a target"
+    )
 
 
 def test_a_meter_is_checked_before_anything_is_measured() -> None:

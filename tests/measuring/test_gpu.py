@@ -33,7 +33,9 @@ def library(count: int = 2, **changes: Callable[..., Any]) -> types.ModuleType:
         "nvmlDeviceGetCount": lambda: count,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetUtilizationRates": lambda handle: types.SimpleNamespace(gpu=10 + handle * 40),
-        "nvmlDeviceGetMemoryInfo": lambda handle: types.SimpleNamespace(used=1000 + handle, total=5000),
+        "nvmlDeviceGetMemoryInfo": lambda handle: types.SimpleNamespace(
+            used=1000 + handle, total=5000
+        ),
         "nvmlDeviceGetName": lambda handle: b"H200" if handle else "A100",
         "nvmlSystemGetDriverVersion": lambda: "550.1",
     }
@@ -41,7 +43,9 @@ def library(count: int = 2, **changes: Callable[..., Any]) -> types.ModuleType:
     return module
 
 
-def test_load_is_that_of_the_busiest_and_memory_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_is_that_of_the_busiest_and_memory_that_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module = library()
     monkeypatch.setitem(sys.modules, "pynvml", module)
     with GPUs() as gpus:
@@ -90,7 +94,11 @@ def test_where_nothing_can_be_read_nothing_is_recorded(
 
 
 def test_a_partitioned_gpu_shows_its_memory_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", library(nvmlDeviceGetUtilizationRates=refuse, nvmlDeviceGetName=refuse))
+    monkeypatch.setitem(
+        sys.modules,
+        "pynvml",
+        library(nvmlDeviceGetUtilizationRates=refuse, nvmlDeviceGetName=refuse),
+    )
     with GPUs() as gpus:
         assert gpus.columns == ("gpu_bytes",)
         assert gpus.facts()[0] == {"memory_bytes": 5000, "driver": "550.1"}

@@ -128,7 +128,9 @@ def test_asking_for_versions_imports_nothing() -> None:
     before = set(sys.modules)
     framework_versions()
     assert not {
-        name for name in set(sys.modules) - before if name.partition(".")[0] in ("torch", "tensorflow", "keras")
+        name
+        for name in set(sys.modules) - before
+        if name.partition(".")[0] in ("torch", "tensorflow", "keras")
     }
 
 

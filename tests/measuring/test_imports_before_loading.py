@@ -44,7 +44,10 @@ def test_nothing_of_litert(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_nothing_of_scikit_learn() -> None:
-    assert imported_late("SklearnTabularModel", {"columns": 5, "num_classes": 3}, "sklearn", "skops") == "[]"
+    assert (
+        imported_late("SklearnTabularModel", {"columns": 5, "num_classes": 3}, "sklearn", "skops")
+        == "[]"
+    )
 
 
 @pytest.mark.slow
@@ -54,6 +57,11 @@ def test_neither_the_reader_of_exported_programs_nor_what_it_works_with(tmp_path
 
     path = write_torch_network(tmp_path / "network.pt2").path
     assert (
-        imported_late("TorchExportModel", {"model_path": str(path)}, "torch._export.serde", "torch._functorch.aot")
+        imported_late(
+            "TorchExportModel",
+            {"model_path": str(path)},
+            "torch._export.serde",
+            "torch._functorch.aot",
+        )
         == "[]"
     )

@@ -16,7 +16,9 @@ OPENING = 100_000_000
 
 
 class Hall:
-    """A machine on which time passes only when candidates run; with luck in each start, and a speed that wanders."""
+    """A machine on which time passes only when candidates run; with luck in each start, and a
+    speed that wanders.
+    """
 
     def __init__(self, *times, luck=0.003, wander=0.2, seed=0):
         self.times, self.luck, self.wander = times, luck, wander
@@ -53,7 +55,9 @@ class Hall:
 
 
 def compare(hall, same_calls=False, **plan):
-    return interleave(len(hall.times), hall.open, ComparisonPlan(**plan), same_calls=same_calls, clock=hall.clock)
+    return interleave(
+        len(hall.times), hall.open, ComparisonPlan(**plan), same_calls=same_calls, clock=hall.clock
+    )
 
 
 def test_all_take_turns_once_a_round_in_random_order():
@@ -62,7 +66,9 @@ def test_all_take_turns_once_a_round_in_random_order():
     rounds = {}
     for turn in record.turns:
         rounds.setdefault((turn.start, turn.round), []).append((turn.place, turn.candidate))
-    assert all(sorted(candidate for _, candidate in found) == [0, 1, 2] for found in rounds.values())
+    assert all(
+        sorted(candidate for _, candidate in found) == [0, 1, 2] for found in rounds.values()
+    )
     assert all([place for place, _ in found] == [0, 1, 2] for found in rounds.values())
     orders = Counter(tuple(candidate for _, candidate in found) for found in rounds.values())
     assert len(orders) == 6
@@ -80,7 +86,9 @@ def test_where_inputs_take_unlike_times_all_run_the_same_ones():
 
 def test_the_seed_decides_the_order():
     def order(seed):
-        return [turn.candidate for turn in compare(Hall(1e5, 1e5), max_seconds=1.0, seed=seed).turns]
+        return [
+            turn.candidate for turn in compare(Hall(1e5, 1e5), max_seconds=1.0, seed=seed).turns
+        ]
 
     assert order(1) == order(1)
     assert order(1) != order(2)
@@ -113,7 +121,9 @@ def test_a_small_difference_on_a_wandering_machine_is_found_and_the_loser_s_goin
 def test_who_has_lost_runs_no_more_and_the_others_go_on():
     hall = Hall(100_000, 200_000, 100_300, luck=0.002)
     record = compare(hall, max_seconds=20.0)
-    starts = [{turn.start for turn in record.turns if turn.candidate == place} for place in range(3)]
+    starts = [
+        {turn.start for turn in record.turns if turn.candidate == place} for place in range(3)
+    ]
     first_look = ComparisonPlan().looks(3)[0]
     assert len(starts[1]) == first_look
     assert len(starts[0]) == len(starts[2]) > first_look
@@ -156,7 +166,11 @@ def test_who_fails_leaves_and_costs_the_others_nothing(when):
     assert str(record.failures[1]) in ("cannot be opened", "crashed")
     gone = max((turn.start for turn in record.turns if turn.candidate == 1), default=0)
     assert all(1 not in places for places in hall.opened[gone + 1 :])
-    (found,) = (each for each in verdicts(record.medians(3), ComparisonPlan()) if {each.first, each.second} == {0, 2})
+    (found,) = (
+        each
+        for each in verdicts(record.medians(3), ComparisonPlan())
+        if {each.first, each.second} == {0, 2}
+    )
     assert (found.kind, found.first) == ("faster", 0)
 
 

@@ -22,7 +22,9 @@ GOOD = pack(np.arange(100, dtype=np.int64))
 @st.composite
 def arrays(draw: st.DrawFn) -> np.ndarray:
     dtype = np.dtype(draw(st.sampled_from(DTYPES))).newbyteorder(draw(st.sampled_from("<>")))
-    array = draw(hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9)))
+    array = draw(
+        hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9))
+    )
     return array.T if draw(st.booleans()) else array
 
 
@@ -31,10 +33,15 @@ def test_what_is_packed_comes_back_to_the_last_bit(array: np.ndarray) -> None:
     again = unpack(json.loads(json.dumps(pack(array))))
     assert again.dtype == array.dtype.newbyteorder("=")
     assert again.shape == array.shape
-    assert again.tobytes() == array.astype(again.dtype).tobytes()  # bytes, because nan equals nothing
+    # bytes, because nan equals nothing
+    assert again.tobytes() == array.astype(again.dtype).tobytes()
 
 
-@given(hnp.arrays(np.int64, st.integers(0, 50), elements=st.sampled_from([-(2**63), 2**63 - 1, 0, -1, 1])))
+@given(
+    hnp.arrays(
+        np.int64, st.integers(0, 50), elements=st.sampled_from([-(2**63), 2**63 - 1, 0, -1, 1])
+    )
+)
 def test_differences_beyond_the_range_come_back_too(array: np.ndarray) -> None:
     np.testing.assert_array_equal(unpack(pack(array)), array)
 
@@ -50,7 +57,9 @@ def test_times_are_stored_as_differences_and_noise_is_not() -> None:
     assert pack(random.integers(0, 2**62, 1000))["delta"] is False
 
 
-@pytest.mark.parametrize("array", [np.array(["a"]), np.array([1j]), np.array([None]), np.array([1], "M8[ns]")])
+@pytest.mark.parametrize(
+    "array", [np.array(["a"]), np.array([1j]), np.array([None]), np.array([1], "M8[ns]")]
+)
 def test_other_elements_are_refused(array: np.ndarray) -> None:
     with pytest.raises(TypeError, match="not stored"):
         pack(array)
@@ -68,17 +77,41 @@ def _data(content: bytes) -> str:
 @pytest.mark.parametrize(
     "change",
     [
-        {"dtype": "int128"}, {"dtype": "object"}, {"dtype": "<i8"}, {"dtype": 7}, {"dtype": ["int64"]},
-        {"shape": [99]}, {"shape": [101]}, {"shape": [-100]}, {"shape": [10, -10]}, {"shape": [100.0]},
-        {"shape": [True]}, {"shape": "100"}, {"shape": {"0": 100}}, {"shape": None}, {"shape": [0, 2**70]},
-        {"shape": [10**4000] * 1000}, {"shape": [1] * 33}, {"shape": [2**20, 2**20]},
-        {"delta": 1}, {"delta": None}, {"dtype": "float64", "delta": True}, {"dtype": "int8", "delta": True},
-        {"data": ""}, {"data": None}, {"data": 5}, {"data": "é"}, {"data": "not base64!"}, {"data": _data(b"")},
-        {"data": GOOD["data"][:-8]}, {"data": _data(bytes(799))}, {"data": _data(bytes(801))},
+        {"dtype": "int128"},
+        {"dtype": "object"},
+        {"dtype": "<i8"},
+        {"dtype": 7},
+        {"dtype": ["int64"]},
+        {"shape": [99]},
+        {"shape": [101]},
+        {"shape": [-100]},
+        {"shape": [10, -10]},
+        {"shape": [100.0]},
+        {"shape": [True]},
+        {"shape": "100"},
+        {"shape": {"0": 100}},
+        {"shape": None},
+        {"shape": [0, 2**70]},
+        {"shape": [10**4000] * 1000},
+        {"shape": [1] * 33},
+        {"shape": [2**20, 2**20]},
+        {"delta": 1},
+        {"delta": None},
+        {"dtype": "float64", "delta": True},
+        {"dtype": "int8", "delta": True},
+        {"data": ""},
+        {"data": None},
+        {"data": 5},
+        {"data": "é"},
+        {"data": "not base64!"},
+        {"data": _data(b"")},
+        {"data": GOOD["data"][:-8]},
+        {"data": _data(bytes(799))},
+        {"data": _data(bytes(801))},
         {"data": base64.b64encode(zlib.compress(bytes(800)) + b"more").decode()},
         {"dtype": "bool", "shape": [2], "delta": False, "data": _data(b"\x00\x02")},
     ],
-)  # fmt: skip
+)
 def test_a_damaged_object_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ArtifactError, match="damaged") as caught:
         unpack(GOOD | change)

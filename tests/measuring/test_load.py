@@ -16,7 +16,14 @@ from property_examples import examples
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.measuring.load import Load, LoadResult, Until
-from nnpipe.measuring.load_generator import LoadGenerator, Poisson, ScheduledLoop, half_width, run_load, waiting
+from nnpipe.measuring.load_generator import (
+    LoadGenerator,
+    Poisson,
+    ScheduledLoop,
+    half_width,
+    run_load,
+    waiting,
+)
 from nnpipe.measuring.punctuality import Punctuality, lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
 
@@ -26,15 +33,21 @@ SERVER = Load(scenario="server", rate=1000)
 
 
 def queries(count: int = 10, samples: int = 1, calls: int = 1) -> list[list[Batch]]:
-    return [[{"x": np.full((samples, 4), i, np.float32)} for _ in range(calls)] for i in range(count)]
+    return [
+        [{"x": np.full((samples, 4), i, np.float32)} for _ in range(calls)] for i in range(count)
+    ]
 
 
 def driven(
     service_ns: Iterable[int] | int, load: Load, until: Until, late_ns: int = 0, **given: Any
 ) -> tuple[LoadResult, FakeSession]:
-    """Put a load on a session of known service times, on a clock of the test's own; waking up may be late."""
+    """Put a load on a session of known service times, on a clock of the test's own; waking up
+    may be late.
+    """
     clock = FakeClock(start=10**15)
-    times: Iterator[int] = iter(service_ns) if not isinstance(service_ns, int) else iter(lambda: service_ns, None)
+    times: Iterator[int] = (
+        iter(service_ns) if not isinstance(service_ns, int) else iter(lambda: service_ns, None)
+    )
     session = FakeSession(spend=lambda: clock.advance(next(times)))
 
     def wait(until: int) -> None:
@@ -69,7 +82,9 @@ def test_putting_and_getting_are_part_of_a_query() -> None:
             clock.advance(5)
             return super()._get()
 
-    found = run_load(Slow(spend=lambda: clock.advance(100)), queries(), Load(), Until(queries=4), clock=clock)
+    found = run_load(
+        Slow(spend=lambda: clock.advance(100)), queries(), Load(), Until(queries=4), clock=clock
+    )
     assert found.series["latency_ns"].tolist() == [112] * 4
 
 
@@ -95,9 +110,12 @@ def test_offline_all_samples_come_in_order_and_times_add_up() -> None:
 
     clock = FakeClock()
     found = run_load(
-        Seeing(spend=lambda: clock.advance(50)), queries(10, samples=4), Load(scenario="offline"), Until(queries=25),
+        Seeing(spend=lambda: clock.advance(50)),
+        queries(10, samples=4),
+        Load(scenario="offline"),
+        Until(queries=25),
         clock=clock,
-    )  # fmt: skip
+    )
     assert seen == [i % 10 for i in range(25)]
     assert found.series["latency_ns"].sum() == found.busy_ns == 25 * 50
     assert found.sample_rate == pytest.approx(4 / 50e-9)
@@ -114,8 +132,11 @@ def test_offline_takes_what_a_session_streams() -> None:
                 clock.advance(10)
                 yield {"y": batch["x"]}
 
-    found = run_load(Overlapping(), queries(5), Load(scenario="offline"), Until(queries=6), warmup=1, clock=clock)
-    assert found.series["latency_ns"].tolist() == [1010, 1010, 10, 10, 10, 10]  # the first chunk is one call
+    found = run_load(
+        Overlapping(), queries(5), Load(scenario="offline"), Until(queries=6), warmup=1, clock=clock
+    )
+    # the first chunk is one call
+    assert found.series["latency_ns"].tolist() == [1010, 1010, 10, 10, 10, 10]
     assert found.busy_ns == found.series["latency_ns"].sum()
 
 
@@ -134,9 +155,13 @@ def lindley(due: np.ndarray, service: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 400), st.floats(10, 1e5), st.integers(0, 3_000_000))
-def test_latency_counts_from_when_a_query_was_due(seed: int, count: int, rate: float, mean_ns: int) -> None:
+def test_latency_counts_from_when_a_query_was_due(
+    seed: int, count: int, rate: float, mean_ns: int
+) -> None:
     service = np.random.default_rng(seed).integers(0, 2 * mean_ns + 1, count)
-    found, _ = driven(service.tolist(), Load(scenario="server", rate=rate, seed=seed), Until(queries=count))
+    found, _ = driven(
+        service.tolist(), Load(scenario="server", rate=rate, seed=seed), Until(queries=count)
+    )
     due = np.cumsum(Poisson(rate, seed)(count))
     starts, ends = lindley(due, service)
     scheduled = found.series["scheduled_ns"]
@@ -238,7 +263,8 @@ def test_waiting_sleeps_and_then_looks() -> None:
 def test_whether_something_waits_is_known_before_the_next_go() -> None:
     clock = FakeClock()
     loop = ScheduledLoop(
-        lambda count: np.full(count, 100, np.int64), lambda until: setattr(clock, "now", max(until, clock.now))
+        lambda count: np.full(count, 100, np.int64),
+        lambda until: setattr(clock, "now", max(until, clock.now)),
     )
     assert loop.idle
     for takes, idle in ((10, True), (250, False)):
@@ -251,13 +277,17 @@ def test_whether_something_waits_is_known_before_the_next_go() -> None:
 # -- when it ends -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("load", [Load(), Load(scenario="multi-stream"), SERVER, Load(scenario="offline")])
+@pytest.mark.parametrize(
+    "load", [Load(), Load(scenario="multi-stream"), SERVER, Load(scenario="offline")]
+)
 def test_it_ends_after_the_count_or_the_time_given(load: Load) -> None:
     found, _ = driven(1_000_000 if load.rate is None else 1000, load, Until(queries=777), warmup=3)
     assert (len(found.series), found.ended) == (777, "queries")
     found, _ = driven(1_000_000 if load.rate is None else 1000, load, Until(seconds=2), warmup=3)
     assert found.ended == "seconds"
-    expected = 2000 if load.rate is None else np.searchsorted(np.cumsum(Poisson(1000, 0)(4000)), 2 * 10**9)
+    expected = (
+        2000 if load.rate is None else np.searchsorted(np.cumsum(Poisson(1000, 0)(4000)), 2 * 10**9)
+    )
     assert len(found.series) == expected
 
 
@@ -287,7 +317,14 @@ def test_a_percentile_that_a_sample_cannot_support_ends_nothing() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{}, {"seconds": 0}, {"queries": -1}, {"precision": 0.0}, {"seconds": float("nan")}, {"queries": 1, "share": 1.0}],
+    [
+        {},
+        {"seconds": 0},
+        {"queries": -1},
+        {"precision": 0.0},
+        {"seconds": float("nan")},
+        {"queries": 1, "share": 1.0},
+    ],
 )
 def test_an_end_that_never_comes_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
@@ -307,7 +344,9 @@ def test_queries_are_drawn_at_random_from_a_seed() -> None:
     def asked(seed: int) -> list[float]:
         seen: list[float] = []
         session = FakeSession(function=lambda array: (seen.append(float(array[0, 0])), array)[1])
-        run_load(session, queries(10), Load(seed=seed), Until(queries=300), clock=FakeClock(step=10))
+        run_load(
+            session, queries(10), Load(seed=seed), Until(queries=300), clock=FakeClock(step=10)
+        )
         return seen[-300:]
 
     assert asked(1) == asked(1) != asked(2)
@@ -322,7 +361,9 @@ def test_kept_outputs_belong_to_their_queries() -> None:
 
 
 def test_only_samples_that_count_count() -> None:
-    found, _ = driven(10, Load(), Until(queries=6), queries=queries(3, samples=8), samples=[5, 5, 5])
+    found, _ = driven(
+        10, Load(), Until(queries=6), queries=queries(3, samples=8), samples=[5, 5, 5]
+    )
     assert found.series["samples"].tolist() == [5] * 6
 
 

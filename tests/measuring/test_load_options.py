@@ -15,14 +15,19 @@ from nnpipe.testing.component import ComponentContract
 class TestLoadOptions(ComponentContract):
     @pytest.fixture
     def component(self) -> Component:
-        return LoadOptions(scenario="server", rate=50.0, load_seed=3, load_queries=1000, max_latency="10ms@p99")
+        return LoadOptions(
+            scenario="server", rate=50.0, load_seed=3, load_queries=1000, max_latency="10ms@p99"
+        )
 
 
 @pytest.mark.parametrize(
     ("given", "load"),
     [
         ({"scenario": "single-stream"}, Load()),
-        ({"scenario": "server", "rate": 5.0, "load_seed": 2}, Load(scenario="server", rate=5.0, seed=2)),
+        (
+            {"scenario": "server", "rate": 5.0, "load_seed": 2},
+            Load(scenario="server", rate=5.0, seed=2),
+        ),
         ({"scenario": "offline"}, Load(scenario="offline")),
         ({}, Load()),
     ],
@@ -40,14 +45,19 @@ def test_options_name_a_load(given: dict[str, Any], load: Load) -> None:
         ({"load_queries": 7}, Until(queries=7, share=0.9)),
         ({"load_seconds": 3.0, "load_queries": 7}, Until(seconds=3.0, queries=7, share=0.9)),
         ({"load_precision": 0.02}, Until(seconds=60.0, precision=0.02, share=0.9)),
-        ({"load_precision": 0.02, "load_percentile": 50.0}, Until(seconds=60.0, precision=0.02, share=0.5)),
+        (
+            {"load_precision": 0.02, "load_percentile": 50.0},
+            Until(seconds=60.0, precision=0.02, share=0.5),
+        ),
     ],
 )
 def test_a_load_has_an_end_whatever_is_left_out(given: dict[str, Any], until: Until) -> None:
     assert LoadOptions(scenario="single-stream", **given).until() == until
 
 
-@pytest.mark.parametrize(("scenario", "share"), [("multi-stream", 0.99), ("server", 0.99), ("offline", 0.5)])
+@pytest.mark.parametrize(
+    ("scenario", "share"), [("multi-stream", 0.99), ("server", 0.99), ("offline", 0.5)]
+)
 def test_the_percentile_is_what_mlperf_reports(scenario: Any, share: float) -> None:
     rate = 5.0 if scenario == "server" else None
     assert LoadOptions(scenario=scenario, rate=rate).until().share == share
@@ -56,10 +66,14 @@ def test_the_percentile_is_what_mlperf_reports(scenario: Any, share: float) -> N
 @pytest.mark.parametrize(
     ("scenario", "fixed", "samples"),
     [
-        ("single-stream", None, 1), ("single-stream", 8, 1), ("multi-stream", None, 8), ("multi-stream", 4, 8),
-        ("offline", None, 64), ("offline", 16, 16),
+        ("single-stream", None, 1),
+        ("single-stream", 8, 1),
+        ("multi-stream", None, 8),
+        ("multi-stream", 4, 8),
+        ("offline", None, 64),
+        ("offline", 16, 16),
     ],
-)  # fmt: skip
+)
 def test_how_many_samples_a_query_has_follows_from_the_load_and_the_model(
     scenario: Any, fixed: int | None, samples: int
 ) -> None:
@@ -79,9 +93,15 @@ def test_a_search_is_a_load() -> None:
     [
         ({"scenario": "server"}, "needs a rate"),
         ({"scenario": "offline", "rate": 5.0}, "a rate is for the server scenario"),
-        ({"rate": 5.0, "load_seconds": 1.0}, "--rate, --load-seconds is for loads: name one with --load"),
+        (
+            {"rate": 5.0, "load_seconds": 1.0},
+            "--rate, --load-seconds is for loads: name one with --load",
+        ),
         ({"find_max_rate": True}, "--max-latency 10ms@p99"),
-        ({"find_max_rate": True, "max_latency": "1ms", "scenario": "offline"}, "leave --load and --rate out"),
+        (
+            {"find_max_rate": True, "max_latency": "1ms", "scenario": "offline"},
+            "leave --load and --rate out",
+        ),
         ({"scenario": "single-stream", "max_latency": "soon"}, "'soon' is no bound on a latency"),
     ],
 )

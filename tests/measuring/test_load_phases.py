@@ -24,11 +24,17 @@ FIXED = IOSpec((TensorSpec("x", (4, 4), "float32"),), (TensorSpec("y", (4, 4), "
 
 @pytest.fixture
 def measured(dataset: Any, wrapper: Any) -> Measured:
-    def run(load: LoadOptions, io: IOSpec = FREE, session: Any = None, samples: int = 50, **given: Any) -> Run:
+    def run(
+        load: LoadOptions, io: IOSpec = FREE, session: Any = None, samples: int = 50, **given: Any
+    ) -> Run:
         return benchmark(
-            session or (lambda: FakeSession(io)), dataset=dataset, wrapper=wrapper, indices=np.arange(samples),
-            load=load, **given,
-        )  # fmt: skip
+            session or (lambda: FakeSession(io)),
+            dataset=dataset,
+            wrapper=wrapper,
+            indices=np.arange(samples),
+            load=load,
+            **given,
+        )
 
     return run
 
@@ -44,7 +50,9 @@ LOADS = [
 
 @pytest.mark.parametrize("load", LOADS, ids=lambda load: load.scenario)
 @pytest.mark.parametrize("io", [FREE, FIXED], ids=["free", "fixed"])
-def test_every_sample_is_judged_once_and_queries_are_timed(measured: Measured, load: LoadOptions, io: IOSpec) -> None:
+def test_every_sample_is_judged_once_and_queries_are_timed(
+    measured: Measured, load: LoadOptions, io: IOSpec
+) -> None:
     run = measured(load, io)
     assert run.evaluation is not None
     assert run.evaluation.arrays["predicted"].tolist() == list(range(50))
@@ -61,7 +69,9 @@ def test_every_sample_is_judged_once_and_queries_are_timed(measured: Measured, l
 
 
 def test_a_run_under_load_is_read_as_it_was_written(measured: Measured, tmp_path: Path) -> None:
-    run = measured(LoadOptions(scenario="server", rate=20_000.0, max_latency="1s@p50", audit=True, **SHORT))
+    run = measured(
+        LoadOptions(scenario="server", rate=20_000.0, max_latency="1s@p50", audit=True, **SHORT)
+    )
     run.write(tmp_path / "run.json")
     again = Run.read(tmp_path / "run.json")
     assert again.to_json() == run.to_json()
@@ -86,9 +96,10 @@ def test_without_a_load_nothing_is_as_it_was_not(measured: Measured) -> None:
 def test_the_load_alone_is_in_the_window(measured: Measured) -> None:
     clock = FakeClock()
     run = measured(
-        LoadOptions(scenario="single-stream", load_queries=30), clock=clock,
+        LoadOptions(scenario="single-stream", load_queries=30),
+        clock=clock,
         session=lambda: FakeSession(spend=lambda: clock.advance(1000)),
-    )  # fmt: skip
+    )
     assert run.series["inference"]["latency_ns"].tolist() == [1000] * 30
     assert run.timing["window_ns"] == 30_000
 
@@ -96,9 +107,10 @@ def test_the_load_alone_is_in_the_window(measured: Measured) -> None:
 def test_a_search_ends_in_the_run_that_confirmed_it(measured: Measured) -> None:
     clock = FakeClock(step=500)
     run = measured(
-        LoadOptions(find_max_rate=True, max_latency="5ms@p50"), clock=clock,
+        LoadOptions(find_max_rate=True, max_latency="5ms@p50"),
+        clock=clock,
         session=lambda: FakeSession(spend=lambda: clock.advance(300_000)),
-    )  # fmt: skip
+    )
     told = run.timing["load"]
     assert told["search"]["rate"] == told["rate"] == told["search"]["trials"][-1]["rate"]
     assert told["scenario"] == "server"
@@ -107,17 +119,23 @@ def test_a_search_ends_in_the_run_that_confirmed_it(measured: Measured) -> None:
 
 def test_a_batch_size_beside_a_load_is_refused(measured: Measured) -> None:
     with pytest.raises(ConfigError, match="--samples-per-query instead"):
-        measured(LoadOptions(scenario="offline", **SHORT), options=MeasureOptions(inference_batch_size=3))
+        measured(
+            LoadOptions(scenario="offline", **SHORT), options=MeasureOptions(inference_batch_size=3)
+        )
 
 
-def test_audits_are_made_without_a_load_too_and_with_sessions_of_their_own(measured: Measured) -> None:
+def test_audits_are_made_without_a_load_too_and_with_sessions_of_their_own(
+    measured: Measured,
+) -> None:
     opened: list[FakeSession] = []
 
     def session() -> FakeSession:
         opened.append(FakeSession())
         return opened[-1]
 
-    run = measured(LoadOptions(audit=True), session=session, options=MeasureOptions(measure_seconds=0.0))
+    run = measured(
+        LoadOptions(audit=True), session=session, options=MeasureOptions(measure_seconds=0.0)
+    )
     assert run.audits.keys() == {"outputs", "caching"}
     assert run.audits["outputs"]["verdict"] == "passed"
     assert len(opened) == 3
@@ -134,6 +152,8 @@ def test_an_audit_that_fails_to_run_leaves_the_measurement(measured: Measured) -
             raise NNPipeError("the target\nis gone")
         return FakeSession()
 
-    run = measured(LoadOptions(audit=True), session=session, options=MeasureOptions(measure_seconds=0.0))
+    run = measured(
+        LoadOptions(audit=True), session=session, options=MeasureOptions(measure_seconds=0.0)
+    )
     assert run.audits["caching"] == {"verdict": "unknown", "reason": "the target is gone"}
     assert len(run.series["inference"]) == 50

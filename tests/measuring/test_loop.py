@@ -24,9 +24,14 @@ def some(count: int, samples: int = 1) -> list[dict[str, np.ndarray]]:
 
 
 def measure(
-    session: InferenceSession, batches: Sequence[Batch], *, warmup: int = 0, clock: Clock = time.perf_counter_ns,
-    consume: Callable[[int, dict[str, np.ndarray]], object] | None = None, **until: Any,
-) -> Series:  # fmt: skip
+    session: InferenceSession,
+    batches: Sequence[Batch],
+    *,
+    warmup: int = 0,
+    clock: Clock = time.perf_counter_ns,
+    consume: Callable[[int, dict[str, np.ndarray]], object] | None = None,
+    **until: Any,
+) -> Series:
     """Run every batch once, then go round them again until there are calls and seconds enough."""
     with Window(session, clock) as window:
         samples = window.check(batches)
@@ -65,8 +70,16 @@ class Costly(FakeSession):
         return super()._get()
 
 
-@given(st.integers(0, 10**12), st.integers(0, 10**9), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 50))
-def test_the_latency_is_that_of_the_run_alone(start: int, put: int, run: int, get: int, count: int) -> None:
+@given(
+    st.integers(0, 10**12),
+    st.integers(0, 10**9),
+    st.integers(1, 10**9),
+    st.integers(0, 10**9),
+    st.integers(1, 50),
+)
+def test_the_latency_is_that_of_the_run_alone(
+    start: int, put: int, run: int, get: int, count: int
+) -> None:
     clock = FakeClock(start)
     series = measure(Costly(clock, put, run, get), some(count), clock=clock)
     assert series["latency_ns"].tolist() == [run] * count
@@ -101,13 +114,17 @@ def test_every_call_is_put_run_get_in_order() -> None:
 def test_warm_up_runs_are_not_recorded() -> None:
     clock = FakeClock()
     costs = iter([100, 100, 100, 7, 7])
-    series = measure(FakeSession(spend=lambda: clock.advance(next(costs))), some(2), warmup=3, clock=clock)
+    series = measure(
+        FakeSession(spend=lambda: clock.advance(next(costs))), some(2), warmup=3, clock=clock
+    )
     assert series["latency_ns"].tolist() == [7, 7]
     assert series["start_ns"].tolist() == [0, 7]
 
 
 def test_samples_are_counted_by_batch() -> None:
-    assert measure(FakeSession(), [*some(1, samples=8), *some(1, samples=3)])["samples"].tolist() == [8, 3]
+    assert measure(FakeSession(), [*some(1, samples=8), *some(1, samples=3)])[
+        "samples"
+    ].tolist() == [8, 3]
 
 
 def test_calls_that_settle_the_caches_are_not_recorded() -> None:
@@ -119,7 +136,9 @@ def test_calls_that_settle_the_caches_are_not_recorded() -> None:
             super()._put(batch)
 
     found: list[float] = []
-    series = measure(Seeing(), some(60), consume=lambda _, outputs: found.append(float(outputs["y"][0, 0])))
+    series = measure(
+        Seeing(), some(60), consume=lambda _, outputs: found.append(float(outputs["y"][0, 0]))
+    )
     assert len(series) == 60
     assert seen == [57, 58, 59, *range(60)]
     assert found == list(range(60))
@@ -140,17 +159,22 @@ def test_batches_are_gone_round_until_there_are_calls_enough(calls: int) -> None
 
 def test_batches_are_gone_round_until_there_is_time_enough() -> None:
     clock = FakeClock()
-    series = measure(Costly(clock, 30, 50, 20), some(5), min_seconds=1e-6, clock=clock)  # 1 µs at 100 ns a call
+    # 1 µs at 100 ns a call
+    series = measure(Costly(clock, 30, 50, 20), some(5), min_seconds=1e-6, clock=clock)
     assert len(series) == 10
 
 
 def test_the_longer_wish_counts() -> None:
     clock = FakeClock()
-    assert len(measure(Costly(clock, 0, 100, 0), some(5), min_calls=12, min_seconds=1e-6, clock=clock)) == 12
+    assert (
+        len(measure(Costly(clock, 0, 100, 0), some(5), min_calls=12, min_seconds=1e-6, clock=clock))
+        == 12
+    )
 
 
 def test_a_bound_on_calls_ends_any_repetition() -> None:
-    with Window(FakeSession(), FakeClock()) as window:  # a clock that stands still would never be satisfied
+    # a clock that stands still would never be satisfied
+    with Window(FakeSession(), FakeClock()) as window:
         window.run_chunk(some(4), [1] * 4)
         window.repeat(some(4), [1] * 4, min_seconds=1, max_calls=10)
         assert window.calls == 10
@@ -197,7 +221,11 @@ def test_outputs_that_nobody_wants_are_not_kept() -> None:
 
 def test_all_batches_are_checked_before_the_first_runs() -> None:
     session = FakeSession()
-    for wrong in ({"x": np.zeros((1, 5), np.float32)}, {"x": np.zeros((1, 4))}, {"z": np.zeros((1, 4), np.float32)}):
+    for wrong in (
+        {"x": np.zeros((1, 5), np.float32)},
+        {"x": np.zeros((1, 4))},
+        {"z": np.zeros((1, 4), np.float32)},
+    ):
         with pytest.raises(SpecMismatch):
             measure(session, [*some(3), wrong, *some(2)])
     assert session.calls == []

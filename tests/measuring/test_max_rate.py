@@ -25,7 +25,9 @@ def searched(service: Callable[[], int], bound: str, **given: Any) -> MaxRate:
         clock.now = max(clock.now, until)
 
     session = FakeSession(spend=lambda: clock.advance(service()))
-    return find_max_rate(session, QUERIES, LatencyBound.parse(bound), clock=clock, wait=wait, **given)
+    return find_max_rate(
+        session, QUERIES, LatencyBound.parse(bound), clock=clock, wait=wait, **given
+    )
 
 
 def share_in_time(rate: float, service_ns: int, bound_ns: int) -> float:
@@ -69,14 +71,20 @@ def test_a_session_that_is_too_slow_by_itself_is_told_so() -> None:
 @pytest.mark.slow
 def test_an_outlier_now_and_then_may_be_too_many() -> None:
     random = np.random.default_rng(0)
-    found = searched(lambda: 50_000_000 if random.random() < 0.02 else 100_000, "10ms@p99", most_seconds=20)
+    found = searched(
+        lambda: 50_000_000 if random.random() < 0.02 else 100_000, "10ms@p99", most_seconds=20
+    )
     assert found.rate is None
-    found = searched(lambda: 50_000_000 if random.random() < 0.002 else 100_000, "10ms@p90", most_seconds=20)
+    found = searched(
+        lambda: 50_000_000 if random.random() < 0.002 else 100_000, "10ms@p90", most_seconds=20
+    )
     assert found.rate is not None
 
 
 def test_what_was_luck_is_not_confirmed() -> None:
-    """A session that becomes slow after a while keeps its bound in trials and not in the confirmation."""
+    """A session that becomes slow after a while keeps its bound in trials and not in the
+    confirmation.
+    """
     calls = 0
 
     def service() -> int:
@@ -103,7 +111,9 @@ def test_progress_is_told_of_every_second() -> None:
     assert told[0] == ("the most queries a second with p90 <= 5 ms", "without load")
 
 
-@pytest.mark.parametrize(("queries", "over", "verdict"), [(459, 0, "kept"), (458, 0, "open"), (662, 1, "kept")])
+@pytest.mark.parametrize(
+    ("queries", "over", "verdict"), [(459, 0, "kept"), (458, 0, "open"), (662, 1, "kept")]
+)
 def test_a_bound_is_kept_when_early_stopping_says_so(queries: int, over: int, verdict: str) -> None:
     assert LatencyBound(0.99, 1).verdict(queries, over) == verdict
     assert (queries >= least_samples(0.99, over)) == (verdict == "kept")
@@ -111,7 +121,9 @@ def test_a_bound_is_kept_when_early_stopping_says_so(queries: int, over: int, ve
 
 @pytest.mark.parametrize("queries", [10, 100, 1000])
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
-def test_a_bound_is_broken_when_so_many_over_it_are_not_by_chance(queries: int, share: float) -> None:
+def test_a_bound_is_broken_when_so_many_over_it_are_not_by_chance(
+    queries: int, share: float
+) -> None:
     for over in range(queries + 1):
         by_chance = stats.binom.sf(over - 1, queries, 1 - share)
         assert (LatencyBound(share, 1).verdict(queries, over) == "broken") == (by_chance <= 0.01)
@@ -133,7 +145,9 @@ def test_bounds_are_read_and_shown(text: str, bound: LatencyBound, shown: str) -
     assert describe(found) == shown
 
 
-@pytest.mark.parametrize("text", ["", "10", "10ms@99", "0ms", "10ms@p100", "10ms@p0", "-1ms", "10 m", "ms@p99"])
+@pytest.mark.parametrize(
+    "text", ["", "10", "10ms@99", "0ms", "10ms@p100", "10ms@p0", "-1ms", "10 m", "ms@p99"]
+)
 def test_what_is_no_bound_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="such as 10ms@p99"):
         LatencyBound.parse(text)

@@ -22,24 +22,39 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
 def model(path: Path, mean: float, deviation: float) -> LiveModel:
-    """A network whose input doubles before it is normalised, by these statistics of each channel."""
+    """A network whose input doubles before it is normalised, by these statistics of each
+    channel.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     constants = {
-        "two": np.float32(2), "weight": np.ones(3), "bias": np.zeros(3),
-        "mean": np.full(3, 2 * mean), "variance": np.full(3, (2 * deviation) ** 2),
-    }  # fmt: skip
+        "two": np.float32(2),
+        "weight": np.ones(3),
+        "bias": np.zeros(3),
+        "mean": np.full(3, 2 * mean),
+        "variance": np.full(3, (2 * deviation) ** 2),
+    }
     nodes = [
         helper.make_node("Mul", ["x", "two"], ["twice"]),
-        helper.make_node("BatchNormalization", ["twice", "weight", "bias", "mean", "variance"], ["y"], name="norm"),
+        helper.make_node(
+            "BatchNormalization",
+            ["twice", "weight", "bias", "mean", "variance"],
+            ["y"],
+            name="norm",
+        ),
     ]
     shape = ["n", 3, 8, 8]
     graph = helper.make_graph(
-        nodes, "network", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
         [numpy_helper.from_array(np.asarray(a, np.float32), name) for name, a in constants.items()],
-    )  # fmt: skip
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    )
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     return ONNXModel(model_path=path).open()
 
 
@@ -59,14 +74,24 @@ def test_the_ratio_of_variances_and_the_distance_of_means_are_told(tmp_path: Pat
 
 def test_nothing_is_told_of_a_model_that_cannot_be_looked_into(tmp_path: Path) -> None:
     found = model(tmp_path / "m.onnx", mean=0.0, deviation=0.0)
-    assert first_normalisation(found, found.get_inference_graph(), [{"x": np.ones((4, 3, 8, 8), np.float32)}]) == {}
     assert (
-        first_normalisation(found, found.get_inference_graph(), [{"strange": np.ones((4, 3, 8, 8), np.float32)}]) == {}
+        first_normalisation(
+            found, found.get_inference_graph(), [{"x": np.ones((4, 3, 8, 8), np.float32)}]
+        )
+        == {}
+    )
+    assert (
+        first_normalisation(
+            found, found.get_inference_graph(), [{"strange": np.ones((4, 3, 8, 8), np.float32)}]
+        )
+        == {}
     )
 
 
 def keras_model(path: Path, first: str, behind: str = "none") -> LiveModel:
-    """A small network that begins with a layer of Keras for pixels, and maybe normalises a batch behind that."""
+    """A small network that begins with a layer of Keras for pixels, and maybe normalises a batch
+    behind that.
+    """
     keras = pytest.importorskip("keras", reason="Keras is not installed")
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     layers = keras.layers
@@ -101,7 +126,8 @@ def doubts(model: LiveModel, samples: np.ndarray) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("first", "behind"), [("rescaling", "none"), ("fixed", "none"), ("fitted", "none"), ("none", "batch")]
+    ("first", "behind"),
+    [("rescaling", "none"), ("fixed", "none"), ("fitted", "none"), ("none", "batch")],
 )
 def test_a_keras_model_that_scales_pixels_itself_doubts_those_that_are_scaled(
     first: str, behind: str, tmp_path: Path
@@ -114,7 +140,9 @@ def test_a_keras_model_that_scales_pixels_itself_doubts_those_that_are_scaled(
         assert "it looks scaled already" in scaled[0]
 
 
-def test_a_tflite_model_that_scales_pixels_itself_doubts_those_that_are_scaled(tmp_path: Path) -> None:
+def test_a_tflite_model_that_scales_pixels_itself_doubts_those_that_are_scaled(
+    tmp_path: Path,
+) -> None:
     tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
 
     class Network(tf.Module):
@@ -123,7 +151,9 @@ def test_a_tflite_model_that_scales_pixels_itself_doubts_those_that_are_scaled(t
             return tf.nn.relu(x / 255.0 - 0.5)
 
     network = Network()
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([network.__call__.get_concrete_function()], network)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [network.__call__.get_concrete_function()], network
+    )
     path = tmp_path / "m.tflite"
     path.write_bytes(converter.convert())
     found = TFLiteModel(model_path=path).open(path)
@@ -134,10 +164,17 @@ def test_a_tflite_model_that_scales_pixels_itself_doubts_those_that_are_scaled(t
 
 def test_models_that_do_not_scale_their_input_down_are_not_doubted(tmp_path: Path) -> None:
     found = model(tmp_path / "m.onnx", mean=0.5, deviation=0.25)
-    assert first_rescaling(found, found.get_inference_graph(), [{"x": np.ones((4, 3, 8, 8), np.float32)}]) == {}
     assert (
         first_rescaling(
-            found, found.get_inference_graph(), [{"x": np.random.default_rng(0).random((4, 3, 8, 8), np.float32)}]
+            found, found.get_inference_graph(), [{"x": np.ones((4, 3, 8, 8), np.float32)}]
+        )
+        == {}
+    )
+    assert (
+        first_rescaling(
+            found,
+            found.get_inference_graph(),
+            [{"x": np.random.default_rng(0).random((4, 3, 8, 8), np.float32)}],
         )
         == {}
     )

@@ -17,15 +17,25 @@ BATCH = {"x": np.zeros((1, 4), np.float32)}
 
 @pytest.mark.parametrize(
     ("text", "period_ns"),
-    [("33ms", 33 * MS), (" 0.5 s ", 500 * MS), ("250us", 250_000), ("250µs", 250_000), ("1min", 60_000 * MS),
-     ("30/s", 33_333_333), ("50Hz", 20 * MS), ("25 fps", 40 * MS), ("2/min", 30_000 * MS)],
-)  # fmt: skip
+    [
+        ("33ms", 33 * MS),
+        (" 0.5 s ", 500 * MS),
+        ("250us", 250_000),
+        ("250µs", 250_000),
+        ("1min", 60_000 * MS),
+        ("30/s", 33_333_333),
+        ("50Hz", 20 * MS),
+        ("25 fps", 40 * MS),
+        ("2/min", 30_000 * MS),
+    ],
+)
 def test_a_pace_is_a_time_or_a_rate(text: str, period_ns: int) -> None:
     assert Pace.parse(text).period_ns == period_ns
 
 
 @pytest.mark.parametrize(
-    "text", ["", "33", "ms", "-3ms", "0/s", "33 parsecs", "1e3ms", "3ms 4ms", "1us", "2h", "9999min"]
+    "text",
+    ["", "33", "ms", "-3ms", "0/s", "33 parsecs", "1e3ms", "3ms 4ms", "1us", "2h", "9999min"],
 )
 def test_anything_else_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ConfigError) as error:
@@ -47,11 +57,14 @@ def test_what_a_pace_is_called_is_read_as_that_pace(period_ns: int) -> None:
     assert Pace.parse(str(Pace(period_ns))).period_ns == pytest.approx(period_ns, rel=1e-3)
 
 
-STAMP = 2_000  # nanoseconds; a process that stays awake until a turn looks at the clock all the time
+# nanoseconds; a process that stays awake until a turn looks at the clock all the time
+STAMP = 2_000
 
 
 class Cooling:
-    """A clock, a way to sleep and a cost: a call takes longer where the one before lies far back, and after sleep."""
+    """A clock, a way to sleep and a cost: a call takes longer where the one before lies far
+    back, and after sleep.
+    """
 
     def __init__(self, warm: int = 10_000, cold: int = 5_000, slept: int = 25_000) -> None:
         self.clock = FakeClock(step=STAMP)
@@ -65,14 +78,24 @@ class Cooling:
 
     def spend(self) -> None:
         warm, cold, slept = self.costs
-        cost = warm + (cold if self.clock.now - self._last > MS else 0) + (slept if self._slept else 0)
+        cost = (
+            warm + (cold if self.clock.now - self._last > MS else 0) + (slept if self._slept else 0)
+        )
         self.clock.advance(cost)
         self._slept, self._last = False, self.clock.now
 
 
 def paced(cooling: Cooling, pace: str = "33ms", calls: int = 200, **given: Any) -> Any:
     session = FakeSession(spend=cooling.spend)
-    return run_paced(session, [BATCH], Pace.parse(pace), calls=calls, clock=cooling.clock, sleep=cooling.sleep, **given)
+    return run_paced(
+        session,
+        [BATCH],
+        Pace.parse(pace),
+        calls=calls,
+        clock=cooling.clock,
+        sleep=cooling.sleep,
+        **given,
+    )
 
 
 def test_a_penalty_for_calls_that_come_cold_is_read_exactly() -> None:
@@ -90,7 +113,8 @@ def test_calls_come_at_their_turns_however_late_the_process_wakes() -> None:
     found = paced(Cooling(), calls=100)
     gaps = np.diff(found.series["scheduled_ns"])
     within_a_go = gaps[: 33_000 * MS // (33 * MS)]
-    assert np.count_nonzero(gaps == 33 * MS) >= len(gaps) - 4  # one for each chunk of about a second
+    # one for each chunk of about a second
+    assert np.count_nonzero(gaps == 33 * MS) >= len(gaps) - 4
     assert len(within_a_go) == len(gaps)
     late = found.series["start_ns"] - found.series["scheduled_ns"]
     assert (late >= 0).all()
@@ -108,9 +132,14 @@ def test_batches_come_round_with_their_samples() -> None:
     batches = [{"x": np.zeros((n, 4), np.float32)} for n in (2, 3)]
     cooling = Cooling()
     found = run_paced(
-        FakeSession(spend=cooling.spend), batches, Pace(MS), samples=[2, 1], calls=5, clock=cooling.clock,
+        FakeSession(spend=cooling.spend),
+        batches,
+        Pace(MS),
+        samples=[2, 1],
+        calls=5,
+        clock=cooling.clock,
         sleep=cooling.sleep,
-    )  # fmt: skip
+    )
     assert found.series["samples"].tolist() == [2, 1, 2, 1, 2]
 
 
@@ -125,7 +154,15 @@ def test_what_the_session_does_not_take_is_refused_before_anything_runs() -> Non
 
 @pytest.mark.parametrize(
     ("pace", "seconds", "calls"),
-    [("33ms", None, 266), ("1ms", None, 1000), ("100ms", None, 100), ("10s", None, 12), ("1ms", 0.05, 50)],
+    [
+        ("33ms", None, 266),
+        ("1ms", None, 1000),
+        ("100ms", None, 100),
+        ("10s", None, 12),
+        ("1ms", 0.05, 50),
+    ],
 )
-def test_a_pace_says_how_many_calls_are_enough(pace: str, seconds: float | None, calls: int) -> None:
+def test_a_pace_says_how_many_calls_are_enough(
+    pace: str, seconds: float | None, calls: int
+) -> None:
     assert Pace.parse(pace).calls(seconds) == calls

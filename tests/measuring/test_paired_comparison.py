@@ -27,9 +27,16 @@ def logs(centre, spread, starts, seed=0):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"confidence": 0.3}, {"confidence": 1.0}, {"margin": 0.0}, {"precision": 1.0}, {"max_seconds": 0.0},
-     {"block_seconds": math.inf}, {"warmup_runs": -1}],
-)  # fmt: skip
+    [
+        {"confidence": 0.3},
+        {"confidence": 1.0},
+        {"margin": 0.0},
+        {"precision": 1.0},
+        {"max_seconds": 0.0},
+        {"block_seconds": math.inf},
+        {"warmup_runs": -1},
+    ],
+)
 def test_a_plan_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}: "):
         ComparisonPlan(**wrong)
@@ -40,7 +47,8 @@ def test_each_look_at_each_pair_has_its_part_of_the_error():
     assert 1 - plan.level(2) == pytest.approx(0.1 / LOOKS)
     assert 1 - plan.level(4) == pytest.approx(0.1 / LOOKS / 6)
     assert ComparisonPlan().looks(2) == (8, 12, 18, 27, 41, 61)
-    assert ComparisonPlan().looks(4)[0] == 11  # more pairs, more starts until all signs alike are proof
+    # more pairs, more starts until all signs alike are proof
+    assert ComparisonPlan().looks(4)[0] == 11
 
 
 def test_only_blocks_of_one_round_are_compared_and_a_start_gives_one_ratio():
@@ -57,7 +65,13 @@ def test_a_clock_too_coarse_gives_nothing_rather_than_nonsense():
 
 def test_the_faster_one_is_named_first():
     found = verdict((3, 7), logs(math.log(0.9), 0.01, 12), ComparisonPlan(), 2)
-    assert (found.kind, found.first, found.second, found.starts, found.more) == ("faster", 7, 3, 12, 0)
+    assert (found.kind, found.first, found.second, found.starts, found.more) == (
+        "faster",
+        7,
+        3,
+        12,
+        0,
+    )
     assert found.ratio == pytest.approx(1 / 0.9)
     assert found.interval[0] < found.ratio < found.interval[1]
 
@@ -87,7 +101,9 @@ def test_the_same_needs_a_margin_around_the_whole_interval():
     values = logs(0.001, 0.006, 12)
     assert verdict((0, 1), values, ComparisonPlan(), 2).kind == "undecided"
     assert verdict((0, 1), values, ComparisonPlan(margin=0.01), 2).kind == "same"
-    some, narrow = (verdict((0, 1), values, ComparisonPlan(margin=margin), 2) for margin in (0.004, 0.003))
+    some, narrow = (
+        verdict((0, 1), values, ComparisonPlan(margin=margin), 2) for margin in (0.004, 0.003)
+    )
     assert some.kind == narrow.kind == "undecided"
     assert 0 < some.more < narrow.more
 
@@ -111,12 +127,20 @@ def test_all_pairs_are_judged_and_those_who_never_met_are_left_out():
     def candidate(time, starts):
         return {start: dict.fromkeys(range(3), time) for start in starts}
 
-    found = verdicts([candidate(1.0, range(9)), candidate(2.0, range(9)), candidate(3.0, ())], ComparisonPlan())
+    found = verdicts(
+        [candidate(1.0, range(9)), candidate(2.0, range(9)), candidate(3.0, ())], ComparisonPlan()
+    )
     assert [(each.first, each.second, each.ratio) for each in found] == [(0, 1, pytest.approx(2.0))]
     # That there was a third makes the others' interval wider all the same.
     assert found[0].more == 1
-    assert verdicts([candidate(1.0, range(9)), candidate(2.0, range(9))], ComparisonPlan())[0].more == 0
-    assert verdicts([candidate(1.0, range(9)), candidate(2.0, range(9))], ComparisonPlan(), 3)[0].more == 1
+    assert (
+        verdicts([candidate(1.0, range(9)), candidate(2.0, range(9))], ComparisonPlan())[0].more
+        == 0
+    )
+    assert (
+        verdicts([candidate(1.0, range(9)), candidate(2.0, range(9))], ComparisonPlan(), 3)[0].more
+        == 1
+    )
 
 
 def test_verdicts_can_be_written():
@@ -133,8 +157,11 @@ def test_false_alarms_are_not_more_than_stated_though_one_looks_six_times(kind):
         luck = {
             "normal": random.normal(size=(2, most)),
             "heavy": random.standard_cauchy((2, most)),
-            "two places in memory": random.choice([0.0, 30.0], p=[0.9, 0.1], size=(2, most)) + random.random((2, most)),
+            "two places in memory": random.choice([0.0, 30.0], p=[0.9, 0.1], size=(2, most))
+            + random.random((2, most)),
         }[kind]
         differences = 0.01 * (luck[1] - luck[0])
-        alarms += any(verdict((0, 1), differences[:look], plan, 2).kind == "faster" for look in plan.looks(2))
+        alarms += any(
+            verdict((0, 1), differences[:look], plan, 2).kind == "faster" for look in plan.looks(2)
+        )
     assert alarms <= 78  # 60 would be the level; more than 78 once in 200

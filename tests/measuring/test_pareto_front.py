@@ -41,7 +41,11 @@ def test_the_front_is_what_the_definition_says(values):
 @pytest.mark.parametrize("objectives", [1, 2, 3, 4])
 @pytest.mark.parametrize("steps", [4, 10**9])
 def test_many_candidates_are_judged_as_by_all_pairs(objectives, steps):
-    values = np.random.default_rng(objectives).integers(0, steps, (5, 150, objectives)).astype(np.float64)
+    values = (
+        np.random.default_rng(objectives)
+        .integers(0, steps, (5, 150, objectives))
+        .astype(np.float64)
+    )
     values[1, :, -1] = -values[1, :, 0]  # here no candidate beats another that differs
     assert on_front(values).tolist() == by_all_pairs(values).tolist()
 

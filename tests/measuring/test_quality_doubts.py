@@ -1,4 +1,6 @@
-"""Predictions that tell nothing, and samples that a model was not made for, are found; sound ones are left alone."""
+"""Predictions that tell nothing, and samples that a model was not made for, are found; sound
+ones are left alone.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def test_predictions_by_dice_are_no_better_than_chance_and_good_ones_are() -> No
     truth = random.integers(0, 10, 400)
     found = [kinds(judged(truth, random.integers(0, 10, 400))) for _ in range(100)]
     assert sum("chance" in each for each in found) >= 95
-    assert kinds(judged(truth, np.where(random.random(400) < 0.3, truth, random.integers(0, 10, 400)))) == []
+    assert (
+        kinds(judged(truth, np.where(random.random(400) < 0.3, truth, random.integers(0, 10, 400))))
+        == []
+    )
 
 
 def test_one_class_for_all_is_found_unless_all_are_of_it() -> None:
@@ -55,8 +60,16 @@ def test_one_class_for_all_is_found_unless_all_are_of_it() -> None:
 @pytest.mark.parametrize(
     ("session", "artifact", "expected"),
     [
-        ({"saturating_integers": True}, {"claims": ["int8"], "outcome": {"weight_bits": 8}}, ["saturation"]),
-        ({"saturating_integers": True}, {"parent": {"outcome": {"weight_bits": 8}}}, ["saturation"]),
+        (
+            {"saturating_integers": True},
+            {"claims": ["int8"], "outcome": {"weight_bits": 8}},
+            ["saturation"],
+        ),
+        (
+            {"saturating_integers": True},
+            {"parent": {"outcome": {"weight_bits": 8}}},
+            ["saturation"],
+        ),
         ({"saturating_integers": True}, {"claims": ["int8"], "outcome": 3}, ["saturation"]),
         ({"saturating_integers": True}, {"claims": ["int8"], "outcome": {"weight_bits": 7}}, []),
         ({"saturating_integers": True}, {"claims": ["float"]}, []),
@@ -71,7 +84,13 @@ def test_weights_of_8_bits_are_doubted_where_kernels_saturate(
 
 def arrived(said: dict[str, Any] | None = None, **figures: Any) -> Run:
     meaning = {"inputs": [{"name": "x", **(said or {})}], "outputs": []}
-    preparation = {"source": "description", "by": "", "meaning": meaning, "overridden": {}, "arrived": {"x": figures}}
+    preparation = {
+        "source": "description",
+        "by": "",
+        "meaning": meaning,
+        "overridden": {},
+        "arrived": {"x": figures},
+    }
     return replace(PLAIN, preparation=preparation)
 
 
@@ -89,7 +108,11 @@ def arrived(said: dict[str, Any] | None = None, **figures: Any) -> Run:
         ({"observed_range": [-3, 3]}, {"numbers": [-3.5, 2.9]}, []),
         ({}, {"sample_dtype": "int8", "taken_dtype": "int8"}, ["quantised twice"]),
         ({"quantised": "already"}, {"sample_dtype": "int8", "taken_dtype": "int8"}, []),
-        ({"sample_range": "x"}, {"sample_range": {}, "numbers": 3, "beyond": "a", "holds": [1]}, []),
+        (
+            {"sample_range": "x"},
+            {"sample_range": {}, "numbers": 3, "beyond": "a", "holds": [1]},
+            [],
+        ),
     ],
 )
 def test_what_arrives_is_held_against_what_the_model_was_made_for(
@@ -101,18 +124,34 @@ def test_what_arrives_is_held_against_what_the_model_was_made_for(
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ({}, []), ({"spread": 0.8, "shift": 0.1}, []), ({"spread": 3.0, "shift": 0.9}, []),
-        ({"spread": 3128.0, "shift": 37.0}, ["range"]), ({"spread": 0.05, "shift": 0.25}, ["range"]),
-        ({"spread": 1.0, "shift": 5.0}, ["range"]), ({"spread": "many"}, []),
+        ({}, []),
+        ({"spread": 0.8, "shift": 0.1}, []),
+        ({"spread": 3.0, "shift": 0.9}, []),
+        ({"spread": 3128.0, "shift": 37.0}, ["range"]),
+        ({"spread": 0.05, "shift": 0.25}, ["range"]),
+        ({"spread": 1.0, "shift": 5.0}, ["range"]),
+        ({"spread": "many"}, []),
     ],
-)  # fmt: skip
-def test_what_arrives_at_the_first_normalisation_fits_its_statistics(found: Any, expected: list[str]) -> None:
-    assert kinds(replace(PLAIN, preparation={"source": "options", "first_normalisation": found})) == expected
+)
+def test_what_arrives_at_the_first_normalisation_fits_its_statistics(
+    found: Any, expected: list[str]
+) -> None:
+    assert (
+        kinds(replace(PLAIN, preparation={"source": "options", "first_normalisation": found}))
+        == expected
+    )
 
 
 def test_what_nobody_said_and_what_was_overridden_are_doubts() -> None:
-    unknown = replace(PLAIN, preparation={"source": "unknown", "arrived": {"x": {"sample_range": [0, 16]}}})
-    assert "which went in as they are (0 to 16); say it with --scale" in quality_doubts(unknown)[0].reason
-    changed = replace(PLAIN, preparation={"source": "description", "overridden": {"scale": [16.0, 255.0]}})
+    unknown = replace(
+        PLAIN, preparation={"source": "unknown", "arrived": {"x": {"sample_range": [0, 16]}}}
+    )
+    assert (
+        "which went in as they are (0 to 16); say it with --scale"
+        in quality_doubts(unknown)[0].reason
+    )
+    changed = replace(
+        PLAIN, preparation={"source": "description", "overridden": {"scale": [16.0, 255.0]}}
+    )
     assert "scale: 255.0 instead of 16.0" in quality_doubts(changed)[0].reason
     assert quality_doubts(PLAIN) == ()

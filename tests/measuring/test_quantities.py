@@ -21,7 +21,10 @@ from nnpipe.measuring.series import BETWEEN, LATENCY, ON_TARGET, RESPONSE, call_
 
 
 def test_names_titles_and_headings_are_unique():
-    for texts in ([each.name for each in QUANTITIES.values()], [each.title for each in QUANTITIES.values()]):
+    for texts in (
+        [each.name for each in QUANTITIES.values()],
+        [each.title for each in QUANTITIES.values()],
+    ):
         assert len(set(texts)) == len(texts)
     headings = [each.heading for each in QUANTITIES.values()]
     assert len(set(headings)) == len(headings)
@@ -47,7 +50,13 @@ def test_each_quantity_and_each_metric_of_a_task_says_its_unit_and_which_way_is_
         assert own.unit == UNITS[metric.kind]
         assert not own.of_calls
     with pytest.raises(TypeError, match=r"kind.*less_is_better"):
-        QualityMetric("area", "Area", "Area", "mean area in square metres", values=lambda found: found.arrays["area"])
+        QualityMetric(
+            "area",
+            "Area",
+            "Area",
+            "mean area in square metres",
+            values=lambda found: found.arrays["area"],
+        )
 
 
 def test_any_percentile_and_any_top_k_is_known():
@@ -78,7 +87,9 @@ def test_metrics_of_tasks_are_quantities_and_so_are_their_losses_and_differences
         assert quantity(loss).metric == "accuracy"
         assert quantity(loss).less_is_better
         assert quantity(loss).name == loss
-    assert quantity("loss(mae)").meaning.startswith("the candidate's less mean absolute error of the model as trained")
+    assert quantity("loss(mae)").meaning.startswith(
+        "the candidate's less mean absolute error of the model as trained"
+    )
     assert quantity("accuracy_difference").heading == "Δ accuracy"
     assert not quantity("accuracy_difference").judged
     for name in ("loss(speed)", "speed_loss", "loss(accuracy_loss)", "loss()", "size_loss"):

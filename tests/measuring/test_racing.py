@@ -7,7 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from nnpipe.measuring.racing import SHARES, Racer, error_level, front_places, leaders, open_for_choice
+from nnpipe.measuring.racing import (
+    SHARES,
+    Racer,
+    error_level,
+    front_places,
+    leaders,
+    open_for_choice,
+)
 
 FULL = len(SHARES)
 
@@ -37,7 +44,8 @@ def test_places_at_the_front_are_sure_only_where_intervals_say_so() -> None:
     twins, shared = np.arange(4), np.array([False, False])
     dominated, surely = front_places(low, high, twins, shared)
     assert dominated.tolist() == [False, True, False, False]
-    assert surely.tolist() == [False, False, False, False]  # the third may dominate the first, the last is not known
+    # the third may dominate the first, the last is not known
+    assert surely.tolist() == [False, False, False, False]
     low[2] = high[2] = 0.9, 1.0
     dominated, surely = front_places(low, high, twins, shared)
     assert dominated.tolist() == [True, True, False, False]
@@ -46,5 +54,11 @@ def test_places_at_the_front_are_sure_only_where_intervals_say_so() -> None:
 
 def test_twins_are_equal_in_what_they_share_although_it_is_not_known() -> None:
     low, high = np.array([[1.0, 0.1], [2.0, 0.0]]), np.array([[1.1, 0.9], [2.1, 1.0]])
-    assert front_places(low, high, np.array([0, 0]), np.array([False, True]))[0].tolist() == [False, True]
-    assert front_places(low, high, np.array([0, 1]), np.array([False, True]))[0].tolist() == [False, False]
+    assert front_places(low, high, np.array([0, 0]), np.array([False, True]))[0].tolist() == [
+        False,
+        True,
+    ]
+    assert front_places(low, high, np.array([0, 1]), np.array([False, True]))[0].tolist() == [
+        False,
+        False,
+    ]

@@ -158,6 +158,10 @@ def test_ctrl_c_while_measuring_ends_the_thread() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        with UsageSampler(0.01) as sampler, sampler.watching(), Window(FakeSession(spend=spend)) as window:
+        with (
+            UsageSampler(0.01) as sampler,
+            sampler.watching(),
+            Window(FakeSession(spend=spend)) as window,
+        ):
             window.run_chunk([{"x": np.zeros((1, 4), np.float32)}] * 5, [1] * 5)
     assert the_thread_is_gone()

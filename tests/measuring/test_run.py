@@ -22,7 +22,9 @@ from nnpipe.measuring.series import Series
 
 
 def a_run(samples: int = 20, classes: int = 5) -> Run:
-    """A run as a real machine would give it: latencies with noise and a long tail, one prediction in five wrong."""
+    """A run as a real machine would give it: latencies with noise and a long tail, one
+    prediction in five wrong.
+    """
     random = np.random.default_rng(0)
     latency = random.lognormal(np.log(20_000), 0.2, samples).astype(np.int64)
     latency[random.random(samples) < 0.01] *= 50
@@ -39,7 +41,9 @@ def a_run(samples: int = 20, classes: int = 5) -> Run:
         host={"cpu": {"model": "Ångström", "governor": None}},
         timing={"load_ns": 5, "first_ns": 7, "warmup": 10, "batch_size": 1},
         series={
-            "inference": Series({"start_ns": start, "latency_ns": latency, "samples": np.ones(samples, np.int64)}),
+            "inference": Series(
+                {"start_ns": start, "latency_ns": latency, "samples": np.ones(samples, np.int64)}
+            ),
             "resources": Series(
                 {
                     "time_ns": seen * 50_000_000 + random.integers(0, 100_000, len(seen)),
@@ -170,14 +174,23 @@ def test_a_file_cut_short_anywhere_is_refused(path: Path) -> None:
         refused(path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(300), deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=examples(300),
+    deadline=None,
+)
 @given(data=st.data())
-def test_a_file_with_any_change_is_read_or_refused_but_never_crashes(path: Path, data: st.DataObject) -> None:
+def test_a_file_with_any_change_is_read_or_refused_but_never_crashes(
+    path: Path, data: st.DataObject
+) -> None:
     content = bytearray(a_run_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content) - 1))
         piece = data.draw(
-            st.one_of(st.binary(max_size=4), st.sampled_from([b"[", b"{}", b'"', b"null", b"-1", b"9" * 30]))
+            st.one_of(
+                st.binary(max_size=4),
+                st.sampled_from([b"[", b"{}", b'"', b"null", b"-1", b"9" * 30]),
+            )
         )
         content[at : at + data.draw(st.integers(0, 40))] = piece
     path.write_bytes(content)
@@ -185,15 +198,25 @@ def test_a_file_with_any_change_is_read_or_refused_but_never_crashes(path: Path,
 
 
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(500), deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=examples(500),
+    deadline=None,
+)
 @given(data=st.data())
-def test_a_value_of_any_other_kind_is_read_or_refused_but_never_crashes(path: Path, data: st.DataObject) -> None:
+def test_a_value_of_any_other_kind_is_read_or_refused_but_never_crashes(
+    path: Path, data: st.DataObject
+) -> None:
     tree = json.loads(a_run_bytes())
     node: Any = tree
     while True:
         keys = sorted(node) if isinstance(node, dict) else list(range(len(node)))
         key = data.draw(st.sampled_from(keys))
-        if not node[key] or not isinstance(node[key], (dict, list)) or data.draw(st.integers(0, 3)) == 0:
+        if (
+            not node[key]
+            or not isinstance(node[key], (dict, list))
+            or data.draw(st.integers(0, 3)) == 0
+        ):
             break
         node = node[key]
     if isinstance(node, dict) and data.draw(st.integers(0, 4)) == 0:
@@ -206,7 +229,9 @@ def test_a_value_of_any_other_kind_is_read_or_refused_but_never_crashes(path: Pa
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -257,23 +282,38 @@ def changed(path: Path, change: Mapping[str, Any]) -> Path:
         ({"evaluation": {"task": "t", "arrays": {}}}, "'class_names' is missing"),
     ],
 )
-def test_the_part_that_is_wrong_is_named(path: Path, change: Mapping[str, Any], message: str) -> None:
+def test_the_part_that_is_wrong_is_named(
+    path: Path, change: Mapping[str, Any], message: str
+) -> None:
     assert message in refused(changed(path, change))
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"null", b"[]", b"3", b'"text"', b"{}", b"\xff\xfe", b"[" * 100_000, b'{"schema": NaN}',
-        b'{"schema": 1e999}', b'{"schema": ' + b"9" * 10_000 + b"}", b"\x00" * 100, b'{"schema": 1}',
+        b"",
+        b"null",
+        b"[]",
+        b"3",
+        b'"text"',
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"schema": NaN}',
+        b'{"schema": 1e999}',
+        b'{"schema": ' + b"9" * 10_000 + b"}",
+        b"\x00" * 100,
+        b'{"schema": 1}',
     ],
-)  # fmt: skip
+)
 def test_what_is_no_result_file_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     refused(path)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of a process's memory to set")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows has no limit of a process's memory to set"
+)
 def test_many_small_values_cannot_exhaust_the_memory(path: Path) -> None:
     path.write_bytes(b'{"schema": [' + b"[]," * 20_000_000 + b"[]]}")
     code = (
@@ -284,20 +324,27 @@ def test_many_small_values_cannot_exhaust_the_memory(path: Path) -> None:
         "try: Run.read(sys.argv[1])\n"
         "except ArtifactError as error: print(error)\n"
     )
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # its threads' stacks count as memory too
-    answer = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, env=environment)
+    # its threads' stacks count as memory too
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    answer = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, env=environment
+    )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout == f"{path}: not a result file: too many values\n"
 
 
-def test_many_large_arrays_cannot_exhaust_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_large_arrays_cannot_exhaust_the_memory(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "nnpipe.measuring.result_json._ARRAYS_LIMIT", 20 * 8 * 3 - 1
     )  # the first series has three columns of 20
     assert "bytes are too many" in refused(path)
 
 
-def test_a_file_that_is_too_large_is_not_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_is_not_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nnpipe.measuring.result_json._FILE_LIMIT", path.stat().st_size)
     Run.read(path)
     monkeypatch.setattr("nnpipe.measuring.result_json._FILE_LIMIT", path.stat().st_size - 1)

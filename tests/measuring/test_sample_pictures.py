@@ -67,7 +67,10 @@ def test_padding_is_left_out_and_grey_images_stay_grey() -> None:
     needs("PIL")
     from PIL import Image
 
-    image, sizes = np.zeros((12, 40, 60, 1), np.uint8), np.tile(np.array([[20, 50]], np.int32), (12, 1))
+    image, sizes = (
+        np.zeros((12, 40, 60, 1), np.uint8),
+        np.tile(np.array([[20, 50]], np.int32), (12, 1)),
+    )
     found = with_worst_samples(JUDGED, given(image=image, **{IMAGE_SIZE: sizes}), np.arange(12), 1)
     with Image.open(io.BytesIO(found.ragged[PICTURE][6].tobytes())) as shown:
         assert (shown.size, shown.mode) == ((50, 20), "L")
@@ -80,9 +83,9 @@ def test_sounds_and_series_are_kept_as_curves() -> None:
     assert found[6].min() == pytest.approx(-1, abs=1e-3)
     assert (found[6][:, 0] <= found[6][:, 1]).all()
     series = np.arange(12 * 24 * 2, dtype=np.float32).reshape(12, 24, 2)
-    assert with_worst_samples(JUDGED, given(series=series), np.arange(12), 1).ragged[CURVE][6].tolist() == [
-        [x, x] for x in series[6, :, 0]
-    ]
+    assert with_worst_samples(JUDGED, given(series=series), np.arange(12), 1).ragged[CURVE][
+        6
+    ].tolist() == [[x, x] for x in series[6, :, 0]]
 
 
 def test_nothing_is_kept_of_features_of_right_samples_and_of_samples_that_do_not_count() -> None:
@@ -91,8 +94,11 @@ def test_nothing_is_kept_of_features_of_right_samples_and_of_samples_that_do_not
     right = Evaluation("regression", {"truth": ERRORS, "predicted": ERRORS})
     assert kept(sounds, CURVE, judged=right) == []
     unknown = np.where(ERRORS == 9, np.nan, ERRORS).astype(np.float32)
-    assert kept(sounds, CURVE, judged=Evaluation("regression", {"truth": 0 * ERRORS, "predicted": unknown})) == [2, 8]
-    assert with_worst_samples(JUDGED, sounds, np.arange(5), 6) is JUDGED  # entries are no samples, as of clips
+    assert kept(
+        sounds, CURVE, judged=Evaluation("regression", {"truth": 0 * ERRORS, "predicted": unknown})
+    ) == [2, 8]
+    # entries are no samples, as of clips
+    assert with_worst_samples(JUDGED, sounds, np.arange(5), 6) is JUDGED
 
 
 def test_a_measurement_outlives_a_sample_that_is_gone() -> None:
@@ -111,7 +117,9 @@ def test_pixels_from_0_to_16_are_drawn_from_black_to_white() -> None:
     digits.prepare()
     truth = digits.samples.targets["label"][:12]
     arrays = {"truth": truth.astype(np.int32), "predicted": ((truth + 1) % 10).astype(np.int32)}
-    judged = Evaluation("classification", {**arrays, "rank": np.ones(12, np.int64)}, digits.spec.class_names)
+    judged = Evaluation(
+        "classification", {**arrays, "rank": np.ones(12, np.int64)}, digits.spec.class_names
+    )
     content = with_worst_samples(judged, digits, np.arange(12), 1).ragged[PICTURE][0].tobytes()
     with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
         assert image.getextrema()[1] > 200

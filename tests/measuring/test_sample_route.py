@@ -14,7 +14,8 @@ from nnpipe.measuring.sample_route import Item, SampleRoute, chunks
 
 def session_io(batch: int | None = None, dtype: str = "float32", **quantisation: Any) -> IOSpec:
     return IOSpec(
-        (TensorSpec("x", (batch, 4), dtype, **quantisation),), (TensorSpec("y", (batch, 4), dtype, **quantisation),)
+        (TensorSpec("x", (batch, 4), dtype, **quantisation),),
+        (TensorSpec("y", (batch, 4), dtype, **quantisation),),
     )
 
 
@@ -41,7 +42,9 @@ def test_a_fixed_batch_axis_gets_copies_of_the_last_sample(pipeline: SampleRoute
     assert len(items[2].truth["value"]) == 1
 
 
-@pytest.mark.parametrize("pipeline", [(session_io(), 3), (session_io(3), 3), (session_io(1), 1)], indirect=True)
+@pytest.mark.parametrize(
+    "pipeline", [(session_io(), 3), (session_io(3), 3), (session_io(1), 1)], indirect=True
+)
 def test_every_sample_is_judged_once_and_copies_are_not(pipeline: SampleRoute) -> None:
     items = list(pipeline.items(np.arange(10, 17)))
     parts = pipeline.judge(items, echoes(items))
@@ -58,7 +61,14 @@ def test_a_quantised_session_gets_and_gives_integers(pipeline: SampleRoute) -> N
     items = list(pipeline.items(np.arange(6)))
     assert items[0].inputs["x"].dtype == np.int8
     assert items[0].inputs["x"][:, 0].tolist() == [-20, -18, -16, -14]
-    assert pipeline.judge(items, echoes(items))[0].arrays["predicted"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert pipeline.judge(items, echoes(items))[0].arrays["predicted"].tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def test_outputs_that_cannot_be_joined_are_judged_one_by_one(pipeline: SampleRoute) -> None:
@@ -83,13 +93,16 @@ def test_tensors_of_other_names_are_refused(dataset: Any, wrapper: Any) -> None:
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(1, 200), st.integers(0, 30), st.integers(1, 10))
-def test_goes_keep_order_and_bounds(sizes: list[int], most_bytes: int, output_bytes: int, most_calls: int) -> None:
+def test_goes_keep_order_and_bounds(
+    sizes: list[int], most_bytes: int, output_bytes: int, most_calls: int
+) -> None:
     items = [Item({"x": np.zeros(size, np.uint8)}, {}, 1) for size in sizes]
     found = list(chunks(iter(items), most_bytes, output_bytes, most_calls))
     assert [item for chunk in found for item in chunk] == items
     for chunk in found:
         assert 1 <= len(chunk) <= most_calls
-        assert sum(item.nbytes + output_bytes for item in chunk[:-1]) < most_bytes  # only the last one may exceed it
+        # only the last one may exceed it
+        assert sum(item.nbytes + output_bytes for item in chunk[:-1]) < most_bytes
 
 
 def test_goes_are_made_when_asked_for() -> None:

@@ -27,7 +27,13 @@ def test_the_interval_is_what_wilcoxon_s_exact_test_does_not_reject(number):
 
 
 def test_so_many_values_are_needed_as_make_all_signs_alike_unlikely():
-    assert [values_needed(confidence) for confidence in (0.5, 0.9, 0.95, 0.99, 1 - 0.05 / 6)] == [2, 5, 6, 8, 8]
+    assert [values_needed(confidence) for confidence in (0.5, 0.9, 0.95, 0.99, 1 - 0.05 / 6)] == [
+        2,
+        5,
+        6,
+        8,
+        8,
+    ]
     assert centre([1.0] * 5, 0.95).interval is None
     assert centre([1.0] * 5, 0.95).reach == math.inf
     assert centre(np.arange(6), 0.95).interval == (0, 5)
@@ -48,7 +54,11 @@ def test_one_wild_value_hardly_moves_the_centre():
     assert abs(centre(wild, 0.95).value - centre(values, 0.95).value) < 0.3
 
 
-@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30), st.floats(-1e3, 1e3), st.sampled_from([0.5, 0.9, 0.99]))
+@given(
+    st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30),
+    st.floats(-1e3, 1e3),
+    st.sampled_from([0.5, 0.9, 0.99]),
+)
 def test_shifting_and_turning_the_values_shifts_and_turns_the_centre(values, shift, confidence):
     found, moved = centre(values, confidence), centre(np.array(values) + shift, confidence)
     turned = centre(-np.array(values), confidence)

@@ -1,4 +1,6 @@
-"""A candidate far slower than the best float one of its model is marked, with the cause where one is known."""
+"""A candidate far slower than the best float one of its model is marked, with the cause where
+one is known.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,33 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 
 
-def run(title: str, milliseconds: int, *claims: str, model: str = "a", runtime: bool = True, **timing: object) -> Run:
+def run(
+    title: str,
+    milliseconds: int,
+    *claims: str,
+    model: str = "a",
+    runtime: bool = True,
+    **timing: object,
+) -> Run:
     inference = Series({"latency_ns": np.full(5, milliseconds * 1_000_000)})
     artifact = {"claims": ["float"], "parent": {"claims": list(claims), "parent": None}}
     components = {"wrapper": {"class": model}, **({"runtime": {}} if runtime else {})}
-    return Run(title, (), components, {}, {}, dict(timing), {"inference": inference}, artifact=artifact)
+    return Run(
+        title, (), components, {}, {}, dict(timing), {"inference": inference}, artifact=artifact
+    )
 
 
 def test_the_cause_is_told_where_it_is_known() -> None:
-    runs = [run("ort", 10), run("tvm", 100, settings=["TVM without tuning"]), run("dynamic", 40, "int8-weights")]
+    runs = [
+        run("ort", 10),
+        run("tvm", 100, settings=["TVM without tuning"]),
+        run("dynamic", 40, "int8-weights"),
+    ]
     runs.append(run("as it is", 50, runtime=False))
     runs.append(run("unrolled", 60))
-    runs[-1].artifact["outcome"] = {"slow_parts": ["recurrent layers are unrolled into their steps"]}
+    runs[-1].artifact["outcome"] = {
+        "slow_parts": ["recurrent layers are unrolled into their steps"]
+    }
     found = slow_doubts(runs)
     assert {title: doubt.reason for title, doubt in found.items()} == {
         "tvm": "10.0 times slower than 'ort' in floats: TVM without tuning",
@@ -41,7 +58,9 @@ def test_only_float_candidates_of_the_same_model_are_a_measure() -> None:
 def test_a_slow_device_makes_no_candidate_slow() -> None:
     here, there, slow = run("here", 1), run("there", 10), run("slow there", 40)
     board = {"class": "NetworkProtocol", "arguments": {"host": "board"}}
-    there, slow = (replace(each, components={**each.components, "protocol": board}) for each in (there, slow))
+    there, slow = (
+        replace(each, components={**each.components, "protocol": board}) for each in (there, slow)
+    )
     found = slow_doubts([here, there, slow])
     assert list(found) == ["slow there"]
     assert "than 'there' in floats" in found["slow there"].reason

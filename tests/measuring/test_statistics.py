@@ -21,7 +21,9 @@ from nnpipe.measuring.statistics import (
 
 
 def coverage(samples, share, low, high):
-    """How probably the quantile lies between two order statistics, by adding up the binomial distribution."""
+    """How probably the quantile lies between two order statistics, by adding up the binomial
+    distribution.
+    """
     return math.fsum(
         math.comb(samples, below) * share**below * (1 - share) ** (samples - below)
         for below in range(low + 1, high + 1)
@@ -82,12 +84,19 @@ def test_a_summary_says_what_numpy_says():
     assert (summary.least, summary.greatest) == (values.min(), values.max())
     assert summary.mean_interval[0] < summary.mean < summary.mean_interval[1]
     assert [found.name for found in summary.percentiles] == ["median", "p90", "p99", "p99.9"]
-    assert [found.value for found in summary.percentiles] == [np.quantile(values, share) for share in SHARES]
+    assert [found.value for found in summary.percentiles] == [
+        np.quantile(values, share) for share in SHARES
+    ]
 
 
 def test_one_sample_has_neither_deviation_nor_percentiles():
     summary = Summary.of(np.array([5]))
-    assert (summary.mean, summary.mean_interval, summary.deviation, summary.median) == (5, None, None, 5)
+    assert (summary.mean, summary.mean_interval, summary.deviation, summary.median) == (
+        5,
+        None,
+        None,
+        5,
+    )
     assert all(found.value is None for found in summary.percentiles)
 
 

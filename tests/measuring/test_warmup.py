@@ -9,7 +9,11 @@ from nnpipe.measuring.quantile_intervals import warm_up_calls
 
 
 def steady(random, calls=2000):
-    return 1e5 * np.exp(0.05 * random.standard_normal(calls)) * np.where(random.random(calls) < 0.005, 8, 1)
+    return (
+        1e5
+        * np.exp(0.05 * random.standard_normal(calls))
+        * np.where(random.random(calls) < 0.005, 8, 1)
+    )
 
 
 @pytest.mark.parametrize("length", [10, 40, 200, 700])
@@ -30,19 +34,24 @@ def test_a_beginning_that_wears_off_is_found(calls):
 
 def test_steady_runs_have_none():
     random = np.random.default_rng(0)
-    assert sum(warm_up_calls(steady(random, random.integers(40, 3000))) > 0 for _ in range(500)) <= 1
+    assert (
+        sum(warm_up_calls(steady(random, random.integers(40, 3000))) > 0 for _ in range(500)) <= 1
+    )
 
 
 def test_neighbours_that_resemble_each_other_are_no_warm_up():
     random = np.random.default_rng(1)
     found = 0
     for _ in range(200):
-        slow = np.repeat(random.random(200) < 0.1, 15)  # bursts, one of which may stand at the beginning
+        # bursts, one of which may stand at the beginning
+        slow = np.repeat(random.random(200) < 0.1, 15)
         found += warm_up_calls(steady(random, 3000) * np.where(slow, 2.0, 1.0)) > 0
     assert found <= 4
 
 
-@pytest.mark.parametrize("times", [np.full(500, 7.0), np.zeros(100), np.arange(39.0)[::-1], np.array([])])
+@pytest.mark.parametrize(
+    "times", [np.full(500, 7.0), np.zeros(100), np.arange(39.0)[::-1], np.array([])]
+)
 def test_where_nothing_can_be_told_there_is_none(times):
     assert warm_up_calls(times) == 0
 

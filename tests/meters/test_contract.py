@@ -1,4 +1,6 @@
-"""Every energy meter keeps the contract of meters, on a sensor that behaves as the real one does."""
+"""Every energy meter keeps the contract of meters, on a sensor that behaves as the real one
+does.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class _WithTree:
     @pytest.fixture
     def tree(self, tmp_path: Path) -> Path:
         return powercap(
-            tmp_path / "powercap", {"intel-rapl:0": ("package-0", 5, 1000), "intel-rapl:1": ("dram", 3, 99)}
+            tmp_path / "powercap",
+            {"intel-rapl:0": ("package-0", 5, 1000), "intel-rapl:1": ("dram", 3, 99)},
         )
 
 
@@ -124,7 +127,9 @@ class TestSerial(EnergyMeterContract):
 class TestPowerTrace(EnergyMeterContract):
     @pytest.fixture
     def meter(self) -> EnergyMeter:
-        return PowerTraceMeter(trace_file=Path("power.csv"), clock_offset=1.5, trace_interval=0.1, trace_wait=0.0)
+        return PowerTraceMeter(
+            trace_file=Path("power.csv"), clock_offset=1.5, trace_interval=0.1, trace_wait=0.0
+        )
 
     @pytest.fixture
     def work(self) -> Callable[[], object]:

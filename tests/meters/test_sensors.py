@@ -7,7 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from meter_fakes import SerialSensor, add_energy, install_joulescope, install_nvml, install_otii, powercap
+from meter_fakes import (
+    SerialSensor,
+    add_energy,
+    install_joulescope,
+    install_nvml,
+    install_otii,
+    powercap,
+)
 
 from nnpipe.core.energy_meter import EnergyMeter, consumed
 from nnpipe.core.errors import ConfigError, MissingDependency, NotSupported, TransportError
@@ -48,14 +55,22 @@ def test_a_counter_that_begins_again_gives_exact_joules(tree: Path) -> None:
             add_energy(tree, "intel-rapl:1", second)
             add_energy(tree, "intel-rapl:0:0", 99_999)
             reading.mark()
-        assert reading.joules() == [pytest.approx(3.750001, abs=1e-12), 1.0, pytest.approx(0.000579, abs=1e-12)]
+        assert reading.joules() == [
+            pytest.approx(3.750001, abs=1e-12),
+            1.0,
+            pytest.approx(0.000579, abs=1e-12),
+        ]
         assert reading.source == "RAPL: package-0, package-1"
 
 
 def test_other_zones_are_added_up_if_they_are_named(tree: Path) -> None:
     with RAPLMeter(powercap_root=tree, domains=("package", "dram")).open() as reading:
         reading.mark()
-        for folder, more in (("intel-rapl:0", 1_000_000), ("intel-rapl:1", 1_000_000), ("intel-rapl:0:1", 500_000)):
+        for folder, more in (
+            ("intel-rapl:0", 1_000_000),
+            ("intel-rapl:1", 1_000_000),
+            ("intel-rapl:0:1", 500_000),
+        ):
             add_energy(tree, folder, more)
         reading.mark()
         assert reading.joules() == [2.5]
@@ -83,11 +98,15 @@ def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_counter_that_only_root_may_read_says_how_to_read_it(tree: Path) -> None:
     (tree / "intel-rapl:0/energy_uj").chmod(0)
-    with pytest.raises(NotSupported, match=r"only root may read .*intel-rapl:0/energy_uj: run as root, or"):
+    with pytest.raises(
+        NotSupported, match=r"only root may read .*intel-rapl:0/energy_uj: run as root, or"
+    ):
         RAPLMeter(powercap_root=tree).open()
 
 
-def test_a_refused_file_is_told_as_one_for_root(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_file_is_told_as_one_for_root(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(self: Path, *args: object, **more: object) -> str:
         if self.name == "energy_uj":
             raise PermissionError(13, "Permission denied")
@@ -119,7 +138,9 @@ def test_a_gpu_without_a_counter_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         NVMLMeter().open()
     with pytest.raises(NotSupported, match="there is no GPU 3"):
         NVMLMeter(gpu=3).open()
-    with pytest.raises(NotSupported, match=r"no energy counter that can be read: RAPL: .*; NVML: GPU 0"):
+    with pytest.raises(
+        NotSupported, match=r"no energy counter that can be read: RAPL: .*; NVML: GPU 0"
+    ):
         MachineMeter().open()
 
 

@@ -1,4 +1,6 @@
-"""A model of ours is judged rightly by its file alone, whatever wrapper made it and whatever format it is in."""
+"""A model of ours is judged rightly by its file alone, whatever wrapper made it and whatever
+format it is in.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from nnpipe.modelwrappers.files.file_formats import wrapper_of
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.sklearn import SklearnModel
 
-# Arguments and samples for which each wrapper is tried: height, width, channels, classes, brightest pixel.
+# Arguments and samples for which each wrapper is tried: height, width, channels, classes, brightest
+# pixel.
 CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
     "WornDigitsCNN": ({}, (12, 12, 1, 10, 16)),
     "DigitsCNN": ({}, (8, 8, 1, 10, 16)),
@@ -32,10 +35,17 @@ CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
     "CIFARResNet": ({}, (32, 32, 3, 10, 255)),
     "PyTorchMobileNetV2": ({"brightest_pixel": 16, "input_size": [32, 48]}, (8, 12, 1, 4, 16)),
     "TensorFlowMobileNetV2": ({"brightest_pixel": 16, "input_size": [32, 48]}, (8, 12, 1, 4, 16)),
-    "TensorFlowPetDatasetMobileNetV2": ({"alpha": 0.35, "input_size": [32, 32]}, (32, 32, 3, 37, 255)),
+    "TensorFlowPetDatasetMobileNetV2": (
+        {"alpha": 0.35, "input_size": [32, 32]},
+        (32, 32, 3, 37, 255),
+    ),
     "PyTorchPetDatasetMobileNetV2": ({}, (224, 224, 3, 37, 255)),
 }
-QUICK = {("PyTorchDigitsCNN", "onnx"), ("PyTorchDigitsCNN", "torch-export"), ("TensorFlowDigitsCNN", "keras")}
+QUICK = {
+    ("PyTorchDigitsCNN", "onnx"),
+    ("PyTorchDigitsCNN", "torch-export"),
+    ("TensorFlowDigitsCNN", "keras"),
+}
 TFLITE = {"keras": TFLiteCompiler, "torch-export": TorchToTFLite}
 
 
@@ -63,34 +73,51 @@ def exported(model: LiveModel, format: str, folder: Path) -> Artifact:
 
 def scores(model: LiveModel, samples: Batch) -> np.ndarray:
     with model.session() as session:
-        return np.asarray(model.wrapper.postprocess(session.infer(model.wrapper.preprocess(samples)))["scores"])
+        return np.asarray(
+            model.wrapper.postprocess(session.infer(model.wrapper.preprocess(samples)))["scores"]
+        )
 
 
 @pytest.mark.parametrize(("name", "format"), list(pairs()))
-def test_a_file_of_ours_says_by_itself_what_it_wants(name: str, format: str, tmp_path: Path) -> None:
+def test_a_file_of_ours_says_by_itself_what_it_wants(
+    name: str, format: str, tmp_path: Path
+) -> None:
     arguments, (height, width, channels, classes, brightest) = case_of(find(name, ModelWrapper))
-    spec: DatasetSpec = image_classification(height, width, channels, tuple(map(str, range(classes))))
+    spec: DatasetSpec = image_classification(
+        height, width, channels, tuple(map(str, range(classes)))
+    )
     live = find(name, ModelWrapper).from_json(arguments).for_dataset(spec).open()
     artifact = exported(live, format, tmp_path)
     opens = wrapper_of(artifact.format)
     assert opens is not None
     model = opens.from_json({"model_path": str(artifact.path)}).for_dataset(spec).open()
     assert model.wrapper.preparation().source == "description"
-    pixels = np.random.default_rng(0).integers(0, brightest + 1, (4, height, width, channels), np.uint8)
+    pixels = np.random.default_rng(0).integers(
+        0, brightest + 1, (4, height, width, channels), np.uint8
+    )
     found, expected = scores(model, {"image": pixels}), scores(live, {"image": pixels})
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-5)
     # Given as they are, they would not have come out so: a wrong description cannot pass by luck.
-    plain = opens.from_json({"model_path": str(artifact.path), "scale": 1, "mean": [0], "deviation": [1]})
+    plain = opens.from_json(
+        {"model_path": str(artifact.path), "scale": 1, "mean": [0], "deviation": [1]}
+    )
     if "MobileNet" not in name:
         assert not np.allclose(
-            scores(plain.for_dataset(spec).open(), {"image": pixels}), expected, rtol=2e-3, atol=2e-5
+            scores(plain.for_dataset(spec).open(), {"image": pixels}),
+            expected,
+            rtol=2e-3,
+            atol=2e-5,
         )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "format",
-    ["onnx", pytest.param("torch-export", marks=pytest.mark.slow), pytest.param("keras", marks=pytest.mark.slow)],
+    [
+        "onnx",
+        pytest.param("torch-export", marks=pytest.mark.slow),
+        pytest.param("keras", marks=pytest.mark.slow),
+    ],
 )
 def test_a_declared_network_says_so_too(format: str, tmp_path: Path) -> None:
     network = Path(__file__).resolve().parents[2] / "examples" / "small_cnn.yaml"
@@ -105,7 +132,9 @@ def test_a_declared_network_says_so_too(format: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(scores(model, samples), scores(live, samples), rtol=2e-3, atol=2e-5)
 
 
-def test_what_options_said_of_a_foreign_file_goes_along_with_what_is_exported_from_it(tmp_path: Path) -> None:
+def test_what_options_said_of_a_foreign_file_goes_along_with_what_is_exported_from_it(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("skops", reason="skops is not installed")
     from sklearn.linear_model import LogisticRegression
     from skops.io import dump

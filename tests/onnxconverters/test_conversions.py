@@ -23,7 +23,14 @@ KNOWN = {
     ("Keras", "attention"): "Erfc",
     ("JAX", "cnn"): "Unsupported pooling size",
 }
-QUICK = {"mlp", "two-inputs", "logistic-regression", "random-forest", "scaled-svm", "forest-regression"}
+QUICK = {
+    "mlp",
+    "two-inputs",
+    "logistic-regression",
+    "random-forest",
+    "scaled-svm",
+    "forest-regression",
+}
 
 
 def needed(conversion: type[ONNXConversion]) -> None:
@@ -32,25 +39,36 @@ def needed(conversion: type[ONNXConversion]) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
-def converted(conversion: type[ONNXConversion], model: str, opset: int, folder: Path) -> RoundtripRow:
-    task = {"conversion": conversion.dotted_path(), "model": model, "opset": opset, "path": str(folder / "m.onnx")}
+def converted(
+    conversion: type[ONNXConversion], model: str, opset: int, folder: Path
+) -> RoundtripRow:
+    task = {
+        "conversion": conversion.dotted_path(),
+        "model": model,
+        "opset": opset,
+        "path": str(folder / "m.onnx"),
+    }
     return RoundtripRow(**convert(task))
 
 
 def cases() -> list[object]:
-    # The names are those of models(), which cannot be asked without the frameworks; another test compares the two.
+    # The names are those of models(), which cannot be asked without the frameworks; another test
+    # compares the two.
     networks = ("mlp", "cnn", "resnet", "mobilenet-v2", "lstm", "attention", "two-inputs")
     estimators = (
-        "logistic-regression decision-tree random-forest gradient-boosting svm nearest-neighbours mlp "
-        "scaled-logistic-regression scaled-svm linear-regression forest-regression scaled-svr"
+        "logistic-regression decision-tree random-forest gradient-boosting svm nearest-neighbours "
+        "mlp scaled-logistic-regression scaled-svm linear-regression forest-regression scaled-svr"
     ).split()
     found: list[object] = []
     for conversion in CONVERSIONS:
         for name in estimators if conversion is SklearnONNXConversion else networks:
             quick = name in QUICK and conversion is not JAXONNXConversion
-            quick &= name != "two-inputs" or conversion is KerasONNXConversion  # exporting PyTorch's takes seconds
+            # exporting PyTorch's takes seconds
+            quick &= name != "two-inputs" or conversion is KerasONNXConversion
             marks = () if quick else (pytest.mark.slow,)
-            found.append(pytest.param(conversion, name, marks=marks, id=f"{conversion.__name__}-{name}"))
+            found.append(
+                pytest.param(conversion, name, marks=marks, id=f"{conversion.__name__}-{name}")
+            )
     return found
 
 
@@ -60,7 +78,9 @@ def test_all_conversions_are_found_by_the_registry() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("conversion", "model"), cases())
-def test_a_model_gives_the_same_through_onnx(conversion: type[ONNXConversion], model: str, tmp_path: Path) -> None:
+def test_a_model_gives_the_same_through_onnx(
+    conversion: type[ONNXConversion], model: str, tmp_path: Path
+) -> None:
     needed(conversion)
     row = converted(conversion, model, 18, tmp_path)
     known = KNOWN.get((conversion.__name__.removesuffix("ONNXConversion"), model))
@@ -80,8 +100,12 @@ def test_outputs_tell_models_apart(conversion: type[ONNXConversion]) -> None:
     needed(conversion)
     for case in conversion().models():
         first = conversion().run_model(case.model, case.inputs)
-        other = conversion().run_model(case.model, {name: array[::-1].copy() for name, array in case.inputs.items()})
-        apart = [abs(a.astype(float) - b.astype(float)).max() for a, b in zip(first, other, strict=True)]
+        other = conversion().run_model(
+            case.model, {name: array[::-1].copy() for name, array in case.inputs.items()}
+        )
+        apart = [
+            abs(a.astype(float) - b.astype(float)).max() for a, b in zip(first, other, strict=True)
+        ]
         assert any(d > 0.01 * abs(a).max() for d, a in zip(apart, first, strict=True)), case.name
 
 
@@ -112,7 +136,9 @@ def test_what_an_exporter_cannot_do_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("conversion", [KerasONNXConversion, SklearnONNXConversion])
-def test_where_nothing_imports_onnx_that_is_said(conversion: type[ONNXConversion], tmp_path: Path) -> None:
+def test_where_nothing_imports_onnx_that_is_said(
+    conversion: type[ONNXConversion], tmp_path: Path
+) -> None:
     with pytest.raises(NotSupported, match="nothing reads ONNX into"):
         conversion().import_model(tmp_path / "model.onnx")
 

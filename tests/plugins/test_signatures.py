@@ -42,7 +42,10 @@ def test_signatures_that_can_be_called(source):
         ("process_dataset = print", "something else of that name in line 1"),
         ("from os import system as process_dataset", "something else of that name"),
         ("class process_dataset: pass", "something else of that name"),
-        ("def process_dataset(x, y): pass\nprocess_dataset = None", "something else of that name in line 2"),
+        (
+            "def process_dataset(x, y): pass\nprocess_dataset = None",
+            "something else of that name in line 2",
+        ),
         ("if True:\n    process_dataset = 1", "something else"),
         ("def other(): pass", "none of them"),
         ("", "none of them"),
@@ -52,7 +55,9 @@ def test_signatures_that_can_be_called(source):
 )
 def test_others_are_told_with_what_was_found(source, found):
     (problem,) = problems_of(source.encode(), "mine.py")
-    assert found in problem.found.replace("source code string cannot contain null bytes", "null byte")
+    assert found in problem.found.replace(
+        "source code string cannot contain null bytes", "null byte"
+    )
     assert str(problem).startswith("mine.py: ")
     assert problem.expected in str(problem)
 
@@ -64,6 +69,8 @@ def test_all_problems_are_told_at_once():
     assert "no such function" in str(found[-1])
 
 
-@given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "replace")))
+@given(
+    st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "replace"))
+)
 def test_any_bytes_are_read_without_a_crash(source):
     assert problems_of(source, "mine.py")

@@ -11,4 +11,6 @@ def by_udp(line: SerialLine) -> UDPProtocol:
     """Return the way to a Cortex-M4 that is emulated, as to one that is not."""
     assert isinstance(line._port, EmulatorUDPPort)
     host, port = line._port._socket.getpeername()
-    return UDPProtocol(host=host, port=port, core="cortex-m4", model_address=hex(CORES["cortex-m4"].model_address))
+    return UDPProtocol(
+        host=host, port=port, core="cortex-m4", model_address=hex(CORES["cortex-m4"].model_address)
+    )

@@ -75,7 +75,9 @@ def target_of(frames: list[Frame]) -> TargetConversation:
     welcome = frames[1].payload
     if frames[1].kind != FrameKind.OK:
         return TargetConversation()
-    extensions, largest, part = (int.from_bytes(welcome[at : at + 4], "little") for at in (4, 8, 12))
+    extensions, largest, part = (
+        int.from_bytes(welcome[at : at + 4], "little") for at in (4, 8, 12)
+    )
     limits = Limits(largest, part, extensions, welcome[1] | CRC32.bit)
     return TargetConversation(limits, TOKEN if welcome[2] else None, nonce=welcome[16:])
 

@@ -47,7 +47,11 @@ class Tape:
             self._pass(host.ask(FrameKind.DATA, (bytes([n]) * 300,)))
             self._pass(host.ask(FrameKind.PROCESS))
             self._pass(host.ask(FrameKind.OUTPUT))
-        ahead = [host.ask(FrameKind.DATA, (b"ahead",)), host.ask(FrameKind.PROCESS), host.ask(FrameKind.OUTPUT)]
+        ahead = [
+            host.ask(FrameKind.DATA, (b"ahead",)),
+            host.ask(FrameKind.PROCESS),
+            host.ask(FrameKind.OUTPUT),
+        ]
         ahead += [host.ask(FrameKind.INFER, (bytes([n]) * 300,)) for n in range(2)]
         self._pass([part for frames in ahead for part in frames])
 
@@ -86,7 +90,9 @@ def replies(target: TargetConversation) -> Iterator[bytes]:
                 FrameKind.MODEL: bytes(8),
             }
             content = answers.get(message.kind, b"")
-            yield joined(target.answer((content,) if content and message.flags != FrameFlag.PART else ()))
+            yield joined(
+                target.answer((content,) if content and message.flags != FrameFlag.PART else ())
+            )
 
 
 def joined(frames: list[bytes]) -> bytes:
@@ -116,19 +122,32 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
             del spoilt[at:]
         elif what == 6:
             other = chance.randrange(len(spoilt))
-            spoilt[at : at + 24], spoilt[other : other + 24] = spoilt[other : other + 24], spoilt[at : at + 24]
+            spoilt[at : at + 24], spoilt[other : other + 24] = (
+                spoilt[other : other + 24],
+                spoilt[at : at + 24],
+            )
         else:
             # A header whose own check is right.
-            fields = chance.randrange(13), chance.choice((0, 1, 2, 64, 128, 255)), chance.choice((7, 8, 9, 0, 1 << 31))
+            fields = (
+                chance.randrange(13),
+                chance.choice((0, 1, 2, 64, 128, 255)),
+                chance.choice((7, 8, 9, 0, 1 << 31)),
+            )
             spoilt[at:at] = header(
-                *fields, chance.choice((0, 1, 32, 4096, 1 << 20, 0xFFFF_FFFF)), chance.getrandbits(64)
+                *fields,
+                chance.choice((0, 1, 32, 4096, 1 << 20, 0xFFFF_FFFF)),
+                chance.getrandbits(64),
             )
     return bytes(spoilt)
 
 
 def pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
     """Cut anywhere."""
-    most = chance.choice((1, 10, 100, 10_000)) if len(data) < 200 else chance.choice((30, 1000, 10_000))
+    most = (
+        chance.choice((1, 10, 100, 10_000))
+        if len(data) < 200
+        else chance.choice((30, 1000, 10_000))
+    )
     while data:
         size = chance.randint(1, most)
         yield data[:size]
@@ -136,7 +155,9 @@ def pieces(data: bytes, chance: random.Random) -> Iterator[bytes]:
 
 
 def torment_target(data: bytes, chance: random.Random, token: bytes | None) -> None:
-    """Let a target hear anything; it answers, or ends the conversation with an error of the tree."""
+    """Let a target hear anything; it answers, or ends the conversation with an error of the
+    tree.
+    """
     target = TargetConversation(LIMITS, token, nonce=NONCES[1])
     for piece in pieces(data, chance):
         feed(target, piece)
@@ -166,8 +187,13 @@ def torment_host(data: bytes, chance: random.Random) -> int:
         feed(host, piece)
         try:
             while (message := host.next_message()) is not None:
-                if message.kind is FrameKind.OK and message.rule.kind in (FrameKind.OUTPUT, FrameKind.INFER):
-                    assert message.payload == expected.pop(0), "a wrong result was taken for a right one"
+                if message.kind is FrameKind.OK and message.rule.kind in (
+                    FrameKind.OUTPUT,
+                    FrameKind.INFER,
+                ):
+                    assert message.payload == expected.pop(0), (
+                        "a wrong result was taken for a right one"
+                    )
                     taken += 1
                 if message.kind is FrameKind.ERROR:
                     str(message.failure)
@@ -206,7 +232,9 @@ def torment(count: int, seed: int) -> dict[str, int]:
         token = chance.choice((None, TOKEN))
         if what == 0:
             start = chance.choice((b"", tapes[token].asked[: chance.randrange(3) * 56], b"n\1"))
-            torment_target(start + chance.randbytes(chance.choice((3, 30, 300, 3000))), chance, token)
+            torment_target(
+                start + chance.randbytes(chance.choice((3, 30, 300, 3000))), chance, token
+            )
             done["arbitrary"] += 1
         elif what == 1:
             torment_target(mutated(tapes[token].asked, chance), chance, token)

@@ -66,7 +66,9 @@ class Proxy:
             self._start(self._pass, host, target, self._make(0))
             self._start(self._pass, target, host, self._make(1))
 
-    def _pass(self, source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes | None]) -> None:
+    def _pass(
+        self, source: socket.socket, sink: socket.socket, change: Callable[[bytes], bytes | None]
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 changed = change(data)

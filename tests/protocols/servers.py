@@ -35,12 +35,28 @@ class Server:
     ) -> None:
         name, *where = protocol
         command = [
-            *prefix, sys.executable, "-m", "nnpipe.scenarios.inference_server", name, runtime,
-            *where, "--timeout", str(timeout), *options,
-        ]  # fmt: skip
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": "1"}
+            *prefix,
+            sys.executable,
+            "-m",
+            "nnpipe.scenarios.inference_server",
+            name,
+            runtime,
+            *where,
+            "--timeout",
+            str(timeout),
+            *options,
+        ]
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONUNBUFFERED": "1",
+        }
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, preexec_fn=prepare
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+            preexec_fn=prepare,
         )
         self.lines: list[str] = []
         self._ready = threading.Event()
@@ -112,7 +128,9 @@ class Server:
         self.process.stdout.close()
 
 
-def wait_for(condition: Callable[[], object], tell: Callable[[], str] = lambda: "", seconds: float = 20.0) -> None:
+def wait_for(
+    condition: Callable[[], object], tell: Callable[[], str] = lambda: "", seconds: float = 20.0
+) -> None:
     """Look again and again until something is so."""
     end = time.monotonic() + seconds
     while not condition():

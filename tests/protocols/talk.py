@@ -14,7 +14,9 @@ NONCES = bytes(range(16)), bytes(range(16, 32))
 PIPELINED = Limits(checks=3, extensions=7)
 
 
-def feed(conversation: HostConversation | TargetConversation, data: bytes | Iterable[bytes]) -> None:
+def feed(
+    conversation: HostConversation | TargetConversation, data: bytes | Iterable[bytes]
+) -> None:
     """Let a conversation hear bytes; it must have asked for what came before."""
     for part in [data] if isinstance(data, bytes) else data:
         view = memoryview(part).cast("B")
@@ -30,7 +32,9 @@ def feed(conversation: HostConversation | TargetConversation, data: bytes | Iter
 class Talk:
     """A host and a target that have shaken hands."""
 
-    def __init__(self, limits: Limits | None = None, token: bytes | None = None, number: int = 1) -> None:
+    def __init__(
+        self, limits: Limits | None = None, token: bytes | None = None, number: int = 1
+    ) -> None:
         self.host = HostConversation(limits, token, nonce=NONCES[0], number=number)
         self.target = TargetConversation(limits, token, nonce=NONCES[1])
         for frames in (self.host.hello, *([self.host.prove] if token else [])):
@@ -50,7 +54,9 @@ class Talk:
         feed(self.host, self.target.answer((payload,) if payload else (), flags))
         return self.host.next_message()
 
-    def exchange(self, kind: FrameKind, payload: bytes = b"", answer: bytes = b"", flags: int = 0) -> Message:
+    def exchange(
+        self, kind: FrameKind, payload: bytes = b"", answer: bytes = b"", flags: int = 0
+    ) -> Message:
         """Ask and answer."""
         self.asks(kind, payload, flags)
         if kind is FrameKind.PROCESS:

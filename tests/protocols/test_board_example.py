@@ -1,4 +1,6 @@
-"""The example of a board in the documentation is built as the page says, and serves in QEMU's emulation of the chip."""
+"""The example of a board in the documentation is built as the page says, and serves in QEMU's
+emulation of the chip.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = (ROOT / "docs" / "microcontrollers.md").read_text("utf-8")
     (block,) = re.findall(r"```text\n(\$ T=.*?)```", page, re.DOTALL)
     script = re.sub(r"^\$ ", "", block, flags=re.MULTILINE).replace("python3", sys.executable)
-    done = subprocess.run(["bash", "-euc", script], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return folder / "firmware.elf"
 
@@ -53,12 +57,26 @@ def test_it_serves_models_that_are_built_for_it(firmware: Path, tmp_path: Path) 
     source = Artifact.of(path, "tflite", read_tflite(path).io)
     compiled = CCompiler().compile(source, tmp_path / "graph.c")
     with LiteRTRuntime(reference_kernels=True).load(source) as reference:
-        batch = {spec.name: np.ones([length or 1 for length in spec.shape], spec.dtype) for spec in source.io.inputs}
+        batch = {
+            spec.name: np.ones([length or 1 for length in spec.shape], spec.dtype)
+            for spec in source.io.inputs
+        }
         wanted = reference.infer(batch)
     command = [
-        str(QEMU.find()), "-M", "netduinoplus2", "-display", "none", "-monitor", "none", "-kernel", str(firmware),
-        "-chardev", "socket,id=line,fd={line}", "-serial", "chardev:line",
-    ]  # fmt: skip
+        str(QEMU.find()),
+        "-M",
+        "netduinoplus2",
+        "-display",
+        "none",
+        "-monitor",
+        "none",
+        "-kernel",
+        str(firmware),
+        "-chardev",
+        "socket,id=line,fd={line}",
+        "-serial",
+        "chardev:line",
+    ]
     line = SerialLine(EmulatorPort(command, 20.0), "STM32F405 in QEMU", 20.0, 512)
     try:
         channel = open_session(line)
@@ -72,7 +90,9 @@ def test_it_serves_models_that_are_built_for_it(firmware: Path, tmp_path: Path) 
         stats = session.stats()
     finally:
         line.close()
-    assert {name: array.tolist() for name, array in found.items()} == {n: a.tolist() for n, a in wanted.items()}
+    assert {name: array.tolist() for name, array in found.items()} == {
+        n: a.tolist() for n, a in wanted.items()
+    }
     assert (stats["counter"], stats["rate"]) == ("cycles", 16_000_000)
     assert stats["target"]["board"] == "STM32F405"
     assert stats["board"]["stack_bytes"] == stats["target"]["stack_predicted_bytes"]

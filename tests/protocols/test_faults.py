@@ -45,7 +45,9 @@ SOON = 5.0  # the time limit, and what a busy machine may add
 
 @pytest.fixture(scope="module")
 def one_server() -> Iterator[Server]:
-    with Server("--run-timeout", "1", "--load-timeout", "1", "--greeting-timeout", "2", timeout=TIMEOUT) as server:
+    with Server(
+        "--run-timeout", "1", "--load-timeout", "1", "--greeting-timeout", "2", timeout=TIMEOUT
+    ) as server:
         yield server
         assert server.stop() == 0
         # Only failures of the runtime, which is not ours, are told with a traceback.
@@ -54,7 +56,9 @@ def one_server() -> Iterator[Server]:
 
 @pytest.fixture
 def server(one_server: Server) -> Server:
-    """The server of this module when nobody is served: the worker of the test before may still be ending."""
+    """The server of this module when nobody is served: the worker of the test before may still
+    be ending.
+    """
     wait_for(lambda: not one_server.workers())
     return one_server
 
@@ -65,8 +69,12 @@ def raw(server: Server) -> socket.socket:
 
 @contextlib.contextmanager
 def greeted(server: Server) -> Iterator[Connection]:
-    """A client that was let in, and that leaves even if the test fails: the next test must find no client."""
-    with contextlib.closing(Connection(server.protocol.connect(), HostConversation(number=1))) as connection:
+    """A client that was let in, and that leaves even if the test fails: the next test must find
+    no client.
+    """
+    with contextlib.closing(
+        Connection(server.protocol.connect(), HostConversation(number=1))
+    ) as connection:
         connection.greet()
         yield connection
 
@@ -80,7 +88,8 @@ def said_by(sock: socket.socket) -> bytes:
     return found
 
 
-# -- what is sent makes no sense --------------------------------------------------------------------
+# -- what is sent makes no sense
+# --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 23, 24, 1000, 100_000])
@@ -115,7 +124,9 @@ def test_an_unknown_kind(server: Server, tmp_path: Path, kind: int, greeting: bo
     serves(server.protocol, tmp_path)
 
 
-@pytest.mark.parametrize("kind", [FrameKind.HELLO, FrameKind.MODEL, FrameKind.DATA, FrameKind.STATS])
+@pytest.mark.parametrize(
+    "kind", [FrameKind.HELLO, FrameKind.MODEL, FrameKind.DATA, FrameKind.STATS]
+)
 def test_four_gigabytes_announced(server: Server, tmp_path: Path, kind: FrameKind) -> None:
     with greeted(server) as connection:
         worker = server.worker()
@@ -143,7 +154,8 @@ def test_a_model_larger_than_the_server_takes(server: Server, tmp_path: Path) ->
     serves(server.protocol, tmp_path)
 
 
-# -- clients that leave -----------------------------------------------------------------------------
+# -- clients that leave
+# -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
@@ -158,7 +170,9 @@ def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: flo
     else:
         with greeted(server) as connection:
             conversation = connection.conversation
-            offer = ModelOffer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
+            offer = ModelOffer(
+                model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()}
+            )
             if step == "model":
                 frames = conversation.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
             else:
@@ -201,7 +215,8 @@ def test_death_while_the_model_runs(server: Server, tmp_path: Path) -> None:
         serves(server.protocol, tmp_path)
 
 
-# -- runtimes that fail -----------------------------------------------------------------------------
+# -- runtimes that fail
+# -----------------------------------------------------------------------------
 
 Ask = Callable[[RemoteSession], object]
 
@@ -261,13 +276,18 @@ def test_a_runtime_whose_outputs_are_not_what_it_said(server: Server, tmp_path: 
 
 
 @pytest.mark.parametrize("ask", [one_by_one, in_one_request])
-@pytest.mark.parametrize("at", [*(pytest.param(at, marks=pytest.mark.slow) for at in ("load", "put", "get")), "run"])
+@pytest.mark.parametrize(
+    "at", [*(pytest.param(at, marks=pytest.mark.slow) for at in ("load", "put", "get")), "run"]
+)
 def test_a_runtime_that_hangs(server: Server, tmp_path: Path, ask: Ask, at: str) -> None:
     def use() -> None:
-        with open_session(server.protocol, fake_model(tmp_path, IO, fault="hang", at=at)) as session:
+        with open_session(
+            server.protocol, fake_model(tmp_path, IO, fault="hang", at=at)
+        ) as session:
             ask(session)
 
-    # To put and get the host grants a second, as long as the server does: either may be the first to lose patience.
+    # To put and get the host grants a second, as long as the server does: either may be the first
+    # to lose patience.
     ends = (TransportError, TargetError) if at in ("put", "get") else (TargetError,)
     with within(SOON), pytest.raises(ends) as caught:
         use()
@@ -295,17 +315,24 @@ def test_a_runtime_that_takes_its_process_along(
         serves(server.protocol, tmp_path)
 
 
-# -- servers that die -------------------------------------------------------------------------------
+# -- servers that die
+# -------------------------------------------------------------------------------
 
 STEPS = ("connected", "greeted", "begun", "half", "loaded", "put", "running", "done", "fetched")
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[pytest.mark.slow] * (step not in ("connected", "running"))) for step in STEPS]
+    "step",
+    [
+        pytest.param(step, marks=[pytest.mark.slow] * (step not in ("connected", "running")))
+        for step in STEPS
+    ],
 )
 def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
     model = fake_model(tmp_path, IO, spin_us=400_000 if step == "running" else 0, padding=20_000)
-    offer = ModelOffer(model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()})
+    offer = ModelOffer(
+        model.size, bytes.fromhex(model.sha256), {"format": "fake", "io": IO.to_json()}
+    )
     with Server(timeout=TIMEOUT) as server:
 
         def kill() -> None:
@@ -328,16 +355,26 @@ def test_a_server_that_is_killed_at_any_step(tmp_path: Path, step: str) -> None:
                     if step == "half":
                         connection.send(
                             [
-                                b"".join(connection.conversation.ask(FrameKind.MODEL, (bytes(8008),), FrameFlag.PART))[
-                                    :5000
-                                ]
+                                b"".join(
+                                    connection.conversation.ask(
+                                        FrameKind.MODEL, (bytes(8008),), FrameFlag.PART
+                                    )
+                                )[:5000]
                             ]
                         )
                     kill()
                     connection.send([b"x"])
                     connection.answer()
             with open_session(server.protocol, model) as session:
-                for action in ("loaded", session.put, "put", session.run, "done", session.get, "fetched"):
+                for action in (
+                    "loaded",
+                    session.put,
+                    "put",
+                    session.run,
+                    "done",
+                    session.get,
+                    "fetched",
+                ):
                     if step == "running" and action == session.run:
                         threading.Timer(0.1, kill).start()
                     if action == step:
@@ -367,10 +404,13 @@ def test_a_worker_that_is_killed_while_it_waits(server: Server, tmp_path: Path, 
     serves(server.protocol, tmp_path)
 
 
-# -- too many, too slow -----------------------------------------------------------------------------
+# -- too many, too slow
+# -----------------------------------------------------------------------------
 
 
-def test_a_second_client_is_told_at_once_that_the_server_is_busy(server: Server, tmp_path: Path) -> None:
+def test_a_second_client_is_told_at_once_that_the_server_is_busy(
+    server: Server, tmp_path: Path
+) -> None:
     model = fake_model(tmp_path, IO)
     with open_session(server.protocol, model) as first:
         for _ in range(3):
@@ -454,7 +494,9 @@ def test_ten_thousand_strangers_leave_nothing_behind_indeed(tmp_path: Path) -> N
 
 
 def descriptors_at_rest(server: Server) -> int:
-    """The server's descriptors without a client; it closes those of a worker only after it has waited for that."""
+    """The server's descriptors without a client; it closes those of a worker only after it has
+    waited for that.
+    """
     wait_for(lambda: not server.workers())
     process = psutil.Process(server.process.pid)
     counts = [process.num_fds()]
@@ -483,12 +525,17 @@ def strangers(count: int, folder: Path) -> None:
                     sock.sendall(header(chance.randrange(12), 0, 1, chance.getrandbits(32), 0))
                 elif what == 3:
                     sock.close()
-                    # Each from an address of its own: from one, they would have to wait longer and longer.
+                    # Each from an address of its own: from one, they would have to wait longer and
+                    # longer.
                     origin = f"127.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}"
-                    other = socket.create_connection(("127.0.0.1", server.port), SOON, source_address=(origin, 0))
+                    other = socket.create_connection(
+                        ("127.0.0.1", server.port), SOON, source_address=(origin, 0)
+                    )
                     other.settimeout(None)
                     channel = SocketChannel(other, SOON, 1 << 22, "the target")
-                    connection = Connection(channel, HostConversation(token=b"not the right one at all"))
+                    connection = Connection(
+                        channel, HostConversation(token=b"not the right one at all")
+                    )
                     with contextlib.suppress(AuthenticationError):
                         connection.greet()
                     connection.close()
@@ -506,7 +553,8 @@ def strangers(count: int, folder: Path) -> None:
         assert process.memory_info().rss <= before[0] + (2 << 20)
 
 
-# -- disks that fill up -----------------------------------------------------------------------------
+# -- disks that fill up
+# -----------------------------------------------------------------------------
 
 
 def test_a_disk_that_fills_up_while_a_model_arrives(tmp_path: Path) -> None:
@@ -520,7 +568,8 @@ def test_a_disk_that_fills_up_while_a_model_arrives(tmp_path: Path) -> None:
         serves(server.protocol, tmp_path)
 
 
-# -- an upload that breaks off ----------------------------------------------------------------------
+# -- an upload that breaks off
+# ----------------------------------------------------------------------
 
 
 def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
@@ -530,7 +579,9 @@ def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     with Server("--save-model-path", str(kept), timeout=20.0) as server:
         from nnpipe.protocols.client.connection import describe
 
-        offer = ModelOffer(model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")).pack()
+        offer = ModelOffer(
+            model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")
+        ).pack()
         content = model.path.read_bytes()
         with greeted(server) as connection:
             connection.ask(FrameKind.MODEL, (offer,), FrameFlag.BEGIN)
@@ -547,7 +598,8 @@ def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
         with counting(sent), open_session(server.protocol, model, options) as session:
             check_session(session)
         assert sum(sent) < 100_000
-        assert server.stop() == 0  # one that is killed leaves what its worker had not cleared away yet to the next
+        # one that is killed leaves what its worker had not cleared away yet to the next
+        assert server.stop() == 0
     assert (kept / "kept.fake").read_bytes() == content
     from nnpipe.core.artifact import Artifact
 
@@ -570,7 +622,8 @@ def counting(sent: list[int]) -> Iterator[None]:
         yield
 
 
-# -- stopping ---------------------------------------------------------------------------------------
+# -- stopping
+# ---------------------------------------------------------------------------------------
 
 
 def test_sigterm_stops_an_idle_server_at_once() -> None:
@@ -586,10 +639,15 @@ def test_ctrl_c_stops_it_too() -> None:
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_sigterm_tells_the_client(tmp_path: Path, running: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # the server's own; other tests' servers come and go beside it
+def test_sigterm_tells_the_client(
+    tmp_path: Path, running: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the server's own; other tests' servers come and go beside it
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Server(timeout=TIMEOUT) as server:
-        session = open_session(server.protocol, fake_model(tmp_path, IO, spin_us=3e6 if running else 0))
+        session = open_session(
+            server.protocol, fake_model(tmp_path, IO, spin_us=3e6 if running else 0)
+        )
         worker = server.worker()
         session.put(a_batch())
         if running:
@@ -599,7 +657,8 @@ def test_sigterm_tells_the_client(tmp_path: Path, running: bool, monkeypatch: py
         with pytest.raises(TargetError, match="being stopped") as caught:
             session.run()
         assert caught.value.code == ErrorCode.STOPPING
-        # Not told again: a second signal could meet an interpreter that is ending and no longer handles any.
+        # Not told again: a second signal could meet an interpreter that is ending and no longer
+        # handles any.
         assert server.process.wait(20) == 0
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.wait(5)
@@ -610,11 +669,19 @@ def test_a_server_that_cannot_listen_says_so_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = subprocess.run(
             [
-                sys.executable, "-m", "nnpipe.scenarios.inference_server", "NetworkProtocol",
-                "nnpipe.testing.fakes.FakeRuntime", "--port", str(taken.getsockname()[1]),
+                sys.executable,
+                "-m",
+                "nnpipe.scenarios.inference_server",
+                "NetworkProtocol",
+                "nnpipe.testing.fakes.FakeRuntime",
+                "--port",
+                str(taken.getsockname()[1]),
             ],
-            capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "cannot listen" in done.stderr

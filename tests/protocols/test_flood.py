@@ -1,4 +1,5 @@
-"""Clients of an open server who are greeted, get a process of their own, and then talk nonsense, several at a time.
+"""Clients of an open server who are greeted, get a process of their own, and then talk nonsense,
+several at a time.
 
 Those who are turned away before that are in ``test_faults.py``; here the
 supervisor has made, watched and cleared away a worker for each one served.
@@ -27,7 +28,8 @@ from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ModelOffer
 
 TIMEOUT = 5.0
-GROWTH = 1 << 20  # bytes that the allocator may keep; 110 a visit in the longer test, so that less than that is seen
+# bytes that the allocator may keep; 110 a visit in the longer test, so that less than that is seen
+GROWTH = 1 << 20
 
 
 @pytest.mark.slow
@@ -52,7 +54,10 @@ def flood(count: int, folder: Path, at_once: int = 4) -> None:
                 ends[visit(server, chance)] += 1
 
         def crowds(number: int, seed: int) -> None:
-            threads = [threading.Thread(target=crowd, args=(number // at_once, seed + n)) for n in range(at_once)]
+            threads = [
+                threading.Thread(target=crowd, args=(number // at_once, seed + n))
+                for n in range(at_once)
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -62,7 +67,11 @@ def flood(count: int, folder: Path, at_once: int = 4) -> None:
             wait_for(lambda: not server.workers())
             serves(server.protocol, folder)
             wait_for(lambda: not server.workers())
-            return process.memory_info().rss, process.num_fds(), len(process.memory_maps(grouped=False))
+            return (
+                process.memory_info().rss,
+                process.num_fds(),
+                len(process.memory_maps(grouped=False)),
+            )
 
         crowds(80, 100)
         before = settled()

@@ -27,9 +27,19 @@ BOUND = 60e6
 PARTS = {"datasets", "report", "modelwrappers", "compilers", "analysis", "onnxconverters"}
 INTERFACES = {"dataset", "evaluation", "training", "model", "compiler", "onnx_conversion"}
 HEAVY = {
-    "torch", "tensorflow", "keras", "onnx", "matplotlib", "sklearn", "PIL", "jinja2", "yaml", "tqdm", "tensorboardX",
+    "torch",
+    "tensorflow",
+    "keras",
+    "onnx",
+    "matplotlib",
+    "sklearn",
+    "PIL",
+    "jinja2",
+    "yaml",
+    "tqdm",
+    "tensorboardX",
     "pytest",
-}  # fmt: skip
+}
 
 
 class Footprint(NamedTuple):
@@ -50,12 +60,18 @@ def footprint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Footprint]:
             with open_session(server.protocol, model) as session:
                 for samples in (1, 2, 3):
                     batch = {
-                        "image": np.ones((samples, 1, 8, 8), np.float32), "extra": np.ones((samples, 3), np.float32)
-                    }  # fmt: skip
+                        "image": np.ones((samples, 1, 8, 8), np.float32),
+                        "extra": np.ones((samples, 3), np.float32),
+                    }
                     found = session.infer(batch)
-                    np.testing.assert_allclose(found["total"], found["scores"].sum(1, keepdims=True), rtol=1e-4)
+                    np.testing.assert_allclose(
+                        found["total"], found["scores"].sum(1, keepdims=True), rtol=1e-4
+                    )
                 supervisor, worker = psutil.Process(server.process.pid), server.worker()
-                rss = {"supervisor": supervisor.memory_info().rss, "worker": worker.memory_info().rss}
+                rss = {
+                    "supervisor": supervisor.memory_info().rss,
+                    "worker": worker.memory_info().rss,
+                }
                 together = rss["worker"] + supervisor.memory_full_info().uss
                 modules = []
                 for process in (supervisor, worker):
@@ -70,11 +86,17 @@ def footprint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Footprint]:
 
 def memory_of(imported: str) -> int:
     """Resident bytes of a process that has imported this and does nothing."""
-    script = f"import {imported}\nprint(next(s for s in open('/proc/self/status') if s.startswith('VmRSS')).split()[1])"
+    script = (
+        f"import {imported}\nprint(next(s for s in open('/proc/self/status') if "
+        f"s.startswith('VmRSS')).split()[1])"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return int(done.stdout) * 1024
 
@@ -106,10 +128,15 @@ def test_no_dataset_report_or_training_module_is_imported(footprint: Footprint, 
     assert not {name.partition(".")[0] for name in modules} & HEAVY
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident memory is read from /proc")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="resident memory is read from /proc"
+)
 def test_a_server_needs_little_beyond_its_runtime(footprint: Footprint) -> None:
     runtime = memory_of("onnxruntime")
-    print(f"runtime {runtime / 1e6:.1f} MB, server {footprint.rss}, together {footprint.together / 1e6:.1f} MB")
+    print(
+        f"runtime {runtime / 1e6:.1f} MB, server {footprint.rss}, together "
+        f"{footprint.together / 1e6:.1f} MB"
+    )
     assert footprint.together >= footprint.rss["worker"] > memory_of("sys")
     assert max(footprint.rss.values()) - runtime < BOUND
     assert footprint.together - runtime < BOUND

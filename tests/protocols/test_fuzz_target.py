@@ -32,11 +32,15 @@ def test_the_seeds_reach_both_ends(target: ModuleType) -> None:
     assert ends == {"open", "RemoteProtocolError"}
 
 
-def test_frames_with_right_checks_get_as_far_as_the_model(target: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_with_right_checks_get_as_far_as_the_model(
+    target: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answered = []
     answer = target._answer
     monkeypatch.setattr(
-        target, "_answer", lambda side, message: answered.append(message.kind.name) or answer(side, message)
+        target,
+        "_answer",
+        lambda side, message: answered.append(message.kind.name) or answer(side, message),
     )
     kinds = {kind.name: kind.value for kind in target.FrameKind}
     data = bytes([target.FRAMED | target.LOADED, 3]) + b"".join(
@@ -53,7 +57,9 @@ def test_random_inputs_find_nothing(target: ModuleType) -> None:
     for _ in range(3000):
         spoilt = bytearray(chance.choice(kept) + chance.randbytes(chance.choice((0, 4, 60, 600))))
         for _ in range(chance.randrange(4)):
-            spoilt[chance.randrange(len(spoilt))] = chance.choice((0, 1, 2, 255, chance.randrange(256)))
+            spoilt[chance.randrange(len(spoilt))] = chance.choice(
+                (0, 1, 2, 255, chance.randrange(256))
+            )
         target.one_input(bytes(spoilt))
 
 
@@ -66,7 +72,9 @@ def test_a_bug_would_be_found(target: ModuleType, monkeypatch: pytest.MonkeyPatc
         target.one_input(target.seeds()[0])
 
 
-def test_memory_without_bounds_would_be_found(target: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_without_bounds_would_be_found(
+    target: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(target, "LIMITS", Limits(largest=1 << 24, part=512, checks=3, extensions=3))
     found = []
     for number in range(10):  # whichever number comes next after loading
@@ -84,6 +92,8 @@ def test_it_runs_on_files_and_on_what_is_piped_in(target: ModuleType, tmp_path: 
     for arguments, piped in (([str(seed)], b""), ([], seed.read_bytes())):
         if target.atheris is not None and not arguments:
             continue
-        done = subprocess.run([sys.executable, str(PATH), *arguments], input=piped, capture_output=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, str(PATH), *arguments], input=piped, capture_output=True, timeout=60
+        )
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip().endswith(b"RemoteProtocolError")

@@ -55,7 +55,9 @@ def test_the_files_are_what_the_code_says(recorder: ModuleType) -> None:
     found = recorder.contents()
     assert {path.name for path in FILES} == {path.name for path in found}
     for path, text in found.items():
-        assert path.read_text("utf-8") == text, "if that is meant: python tests/data/conversations/record.py"
+        assert path.read_text("utf-8") == text, (
+            "if that is meant: python tests/data/conversations/record.py"
+        )
 
 
 def test_every_kind_every_step_and_every_check_is_shown() -> None:
@@ -66,7 +68,8 @@ def test_every_kind_every_step_and_every_check_is_shown() -> None:
     assert chosen == {1, 2}
 
 
-# -- from either side -------------------------------------------------------------------------------
+# -- from either side
+# -------------------------------------------------------------------------------
 
 
 def host_says(host: HostConversation, frame: Frame) -> bytes:
@@ -76,7 +79,9 @@ def host_says(host: HostConversation, frame: Frame) -> bytes:
     elif frame.kind == FrameKind.AUTH:
         frames = host.prove()
     else:
-        frames = host.ask(FrameKind(frame.kind), (frame.payload,) if frame.payload else (), frame.flags)
+        frames = host.ask(
+            FrameKind(frame.kind), (frame.payload,) if frame.payload else (), frame.flags
+        )
     return b"".join(map(bytes, frames))
 
 
@@ -93,7 +98,11 @@ def test_a_host_says_and_takes_the_same(path: Path) -> None:
         feed(host, frame.data)
         message = host.next_message()
         assert message is not None
-        assert (message.kind, message.flags, bytes(message.payload)) == (frame.kind, frame.flags, frame.payload)
+        assert (message.kind, message.flags, bytes(message.payload)) == (
+            frame.kind,
+            frame.flags,
+            frame.payload,
+        )
         if frame.flags & FATAL:
             assert host.state is ConversationState.CLOSED
 
@@ -161,11 +170,16 @@ def test_payloads_are_read_and_written_the_same(path: Path) -> None:
             elif about.kind in (FrameKind.PROCESS, FrameKind.INFER) and frame.payload:
                 stamps = frame.payload[:STAMPS_SIZE]
                 assert pack_stamps(*unpack_stamps(stamps)) == stamps
-            elif about.kind == FrameKind.MODEL and about.flags == FrameFlag.END and len(frame.payload) > 8:
+            elif (
+                about.kind == FrameKind.MODEL
+                and about.flags == FrameFlag.END
+                and len(frame.payload) > 8
+            ):
                 assert LoadedModel.unpack(frame.payload).pack() == frame.payload
 
 
-# -- spoilt -----------------------------------------------------------------------------------------
+# -- spoilt
+# -----------------------------------------------------------------------------------------
 
 
 def until(path: Path, frames: list[Frame], last: int) -> HostConversation | TargetConversation:
@@ -224,7 +238,9 @@ def test_a_changed_byte_is_never_taken_for_the_same(path: Path) -> None:
 
 @pytest.mark.parametrize("path", framed())
 @pytest.mark.parametrize("what", ["dropped", "doubled", "swapped"])
-def test_a_request_that_is_lost_doubled_or_late_is_never_taken_for_the_same(path: Path, what: str) -> None:
+def test_a_request_that_is_lost_doubled_or_late_is_never_taken_for_the_same(
+    path: Path, what: str
+) -> None:
     frames = read(path)
     asked = [frame for frame in frames if frame.direction == ">"]
     for number, frame in enumerate(asked):
@@ -251,7 +267,8 @@ def test_a_request_that_is_lost_doubled_or_late_is_never_taken_for_the_same(path
             assert len(heard) < len(asked)
 
 
-# -- the serial line --------------------------------------------------------------------------------
+# -- the serial line
+# --------------------------------------------------------------------------------
 
 
 def test_packets_are_read_and_written_the_same() -> None:
@@ -261,9 +278,13 @@ def test_packets_are_read_and_written_the_same() -> None:
         said = b"".join(frame.data for frame in frames if frame.direction == direction)
         packets = list(PacketReader(5000).feed(said))
         written = [encode(*packet) for packet in packets]
-        assert [frame.data for frame in frames if frame.direction == direction and not frame.data[0]] == written
+        assert [
+            frame.data for frame in frames if frame.direction == direction and not frame.data[0]
+        ] == written
         content = b"".join(packet.content for packet in packets)
-        assert content == b"".join(frame.data for frame in handshake if frame.direction == direction)
+        assert content == b"".join(
+            frame.data for frame in handshake if frame.direction == direction
+        )
 
 
 def test_a_changed_byte_on_the_serial_line_is_never_taken_for_the_same() -> None:

@@ -1,4 +1,6 @@
-"""The frames can be read and written in C99 without malloc: what the example in C makes of the golden conversations."""
+"""The frames can be read and written in C99 without malloc: what the example in C makes of the
+golden conversations.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,21 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("there is no C compiler")
     program = tmp_path_factory.mktemp("c") / "frames"
-    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion", "-Werror", "-O1"]
+    strict = [
+        "-std=c99",
+        "-pedantic",
+        "-Wall",
+        "-Wextra",
+        "-Wconversion",
+        "-Wno-sign-conversion",
+        "-Werror",
+        "-O1",
+    ]
     sources = [str(SOURCE), str(CORE / "nnpipe_frames.c")]
     done = subprocess.run(
-        [compiler, *strict, "-I", str(CORE), "-o", str(program), *sources], capture_output=True, text=True
+        [compiler, *strict, "-I", str(CORE), "-o", str(program), *sources],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return program
@@ -37,7 +50,9 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: Path, path: Path) -> subprocess.CompletedProcess[str]:
     options = ["-s"] if path.name == "serial.txt" else []
-    return subprocess.run([str(program), *options, str(path)], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [str(program), *options, str(path)], capture_output=True, text=True, timeout=60
+    )
 
 
 def test_it_takes_no_memory_while_it_runs() -> None:
@@ -50,7 +65,8 @@ def test_it_reads_what_python_reads_and_would_write_the_same(frames: Path, path:
     done = run(frames, path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        f"{frame.direction} {FrameKind(frame.kind).name} {frame.flags} {frame.number} {len(frame.payload)}"
+        f"{frame.direction} {FrameKind(frame.kind).name} {frame.flags} {frame.number} "
+        f"{len(frame.payload)}"
         for frame in read(path)
     ]
 

@@ -64,7 +64,9 @@ def test_a_port_that_is_taken_is_named() -> None:
             NetworkProtocol(port=port).listen()
 
 
-def test_the_next_address_is_tried_when_one_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_address_is_tried_when_one_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with NetworkProtocol(host="127.0.0.1", port=0).listen() as listener:
         assert isinstance(listener, SocketListener)
         protocol = NetworkProtocol(host="127.0.0.1", port=listener.address()[1])
@@ -73,7 +75,9 @@ def test_the_next_address_is_tried_when_one_does_not_answer(monkeypatch: pytest.
         monkeypatch.setattr(NetworkProtocol, "_addresses", lambda self, passive: [nobody, here])
         protocol.connect().close()
         monkeypatch.setattr(NetworkProtocol, "_addresses", lambda self, passive: [nobody, nobody])
-        with pytest.raises(TransportError, match=r"no target answers at 127\.0\.0\.1:\d+ \(Connection refused\)"):
+        with pytest.raises(
+            TransportError, match=r"no target answers at 127\.0\.0\.1:\d+ \(Connection refused\)"
+        ):
             protocol.connect()
 
 

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
-from noise import LIMITS, NONCES, TOKEN, Tape, pieces, replies, right_answers, torment, torment_host, torment_target
+from noise import (
+    LIMITS,
+    NONCES,
+    TOKEN,
+    Tape,
+    pieces,
+    replies,
+    right_answers,
+    torment,
+    torment_host,
+    torment_target,
+)
 from talk import feed
 
 from nnpipe.protocols.conversation.target import TargetConversation
@@ -32,7 +43,9 @@ def test_a_host_takes_right_answers() -> None:
 
 
 @given(st.binary(max_size=400), st.integers(0, 1 << 30), st.sampled_from([None, TOKEN]))
-def test_arbitrary_bytes_end_in_nothing_or_in_an_error_of_the_tree(data: bytes, seed: int, token: bytes | None) -> None:
+def test_arbitrary_bytes_end_in_nothing_or_in_an_error_of_the_tree(
+    data: bytes, seed: int, token: bytes | None
+) -> None:
     torment_target(data, random.Random(seed), token)
     torment_host(data, random.Random(seed))
 

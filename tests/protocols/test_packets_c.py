@@ -1,4 +1,6 @@
-"""The packets in C are those of Python: what is sent, what is found in noise, and when a session is over."""
+"""The packets in C are those of Python: what is sent, what is found in noise, and when a session
+is over.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ class Line:
     """A line in C, and what it sends."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._library, self._state, self._sent = library, ctypes.create_string_buffer(4096), bytearray()
+        self._library, self._state, self._sent = (
+            library,
+            ctypes.create_string_buffer(4096),
+            bytearray(),
+        )
         self._write = ctypes.CFUNCTYPE(None, ctypes.c_uint8)(self._sent.append)
         library.nnpipe_packets_begin(self._state, self._write)
 
@@ -28,7 +34,9 @@ class Line:
         """Return the content that came, and the other events."""
         content, events, byte = bytearray(), [], ctypes.c_uint8()
         for each in data:
-            event = self._library.nnpipe_packet_byte(self._state, ctypes.c_uint8(each), ctypes.byref(byte))
+            event = self._library.nnpipe_packet_byte(
+                self._state, ctypes.c_uint8(each), ctypes.byref(byte)
+            )
             if event == CONTENT:
                 content.append(byte.value)
             elif event:
@@ -53,7 +61,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     made = tmp_path_factory.mktemp("c") / "packets.so"
     strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"]
     sources = [str(FOLDER / name) for name in ("nnpipe_packets.c", "nnpipe_frames.c")]
-    done = subprocess.run([compiler, *strict, *sources, "-o", str(made)], capture_output=True, text=True)
+    done = subprocess.run(
+        [compiler, *strict, *sources, "-o", str(made)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(made))
 
@@ -69,9 +79,9 @@ def line(library: ctypes.CDLL) -> Line:
 def contents() -> list[bytes]:
     draw = random.Random(0)
     sizes = (1, 2, 253, 254, 255, 508, 1000, 4096)
-    return [bytes(draw.choice((0, 1, 255, draw.randrange(256))) for _ in range(n)) for n in sizes] + [
-        bytes(draw.randrange(1, 256) for _ in range(n)) for n in sizes
-    ]
+    return [
+        bytes(draw.choice((0, 1, 255, draw.randrange(256))) for _ in range(n)) for n in sizes
+    ] + [bytes(draw.randrange(1, 256) for _ in range(n)) for n in sizes]
 
 
 def test_both_sides_read_what_the_other_sends(line: Line) -> None:
@@ -89,7 +99,10 @@ def test_the_last_byte_is_handed_on_when_the_packet_is_whole(line: Line) -> None
 
 def test_long_answers_are_divided(line: Line) -> None:
     line.send(bytes(5000))
-    assert [(packet.sequence, len(packet.content)) for packet in line.sent() if packet] == [(0, 4096), (1, 904)]
+    assert [(packet.sequence, len(packet.content)) for packet in line.sent() if packet] == [
+        (0, 4096),
+        (1, 904),
+    ]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -99,7 +112,9 @@ def test_noise_between_packets_is_passed_over(line: Line, seed: int) -> None:
     assert line.feed(encode(Type.BYTES, SESSION, 0, b"after")) == (b"after", [])
 
 
-def test_a_packet_that_is_missing_or_damaged_ends_the_session_and_a_new_one_begins(line: Line) -> None:
+def test_a_packet_that_is_missing_or_damaged_ends_the_session_and_a_new_one_begins(
+    line: Line,
+) -> None:
     assert line.feed(encode(Type.BYTES, SESSION, 1, b"the second")) == (b"", [OVER])
     assert line.sent() == [Packet(Type.CLOSE, SESSION, 0, b"")]
     assert line.feed(encode(Type.BYTES, SESSION, 0, b"nobody listens")) == (b"", [])

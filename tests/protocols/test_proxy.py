@@ -79,8 +79,12 @@ def sent_in_a_session(server: Server, model: Artifact) -> tuple[list[int], list[
     return counts, frames
 
 
-def attempt(server: Server, model: Artifact, make: Callable[[int], Callable[[bytes], bytes | None]]) -> bool:
-    """Return whether a session over a bad line came to a good end; else it ended with an error of the tree, in time."""
+def attempt(
+    server: Server, model: Artifact, make: Callable[[int], Callable[[bytes], bytes | None]]
+) -> bool:
+    """Return whether a session over a bad line came to a good end; else it ended with an error
+    of the tree, in time.
+    """
     with Proxy(server.port, make) as proxy, within(SOON):
         try:
             use(NetworkProtocol(port=proxy.port, timeout=TIMEOUT), model)
@@ -106,11 +110,15 @@ def flips(server: Server, folder: Path, count: int) -> None:
     chance = random.Random(count)
     for _ in range(count):
         direction = chance.randrange(2)
-        assert not attempt(server, model, flipping(direction, chance.randrange(8 * counts[direction])))
+        assert not attempt(
+            server, model, flipping(direction, chance.randrange(8 * counts[direction]))
+        )
     serves(server.protocol, folder)
 
 
-@pytest.mark.parametrize("what", ["duplicate", "drop", pytest.param("reorder", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "what", ["duplicate", "drop", pytest.param("reorder", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("direction", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_frame_that_comes_twice_not_or_late_is_an_error(
     server: Server, tmp_path: Path, what: str, direction: int
@@ -124,7 +132,9 @@ def test_a_frame_that_comes_twice_not_or_late_is_an_error(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))]
+)
 def test_a_line_that_does_all_of_it_now_and_then(server: Server, tmp_path: Path, seed: int) -> None:
     bad_line(server, tmp_path, seed, 10)
 
@@ -147,8 +157,12 @@ def bad_line(server: Server, folder: Path, seed: int, sessions: int) -> None:
 CLOCK_IO = IOSpec((TensorSpec("x", (4,), "uint8"),), (TensorSpec("taken_ns", (1,), "int64"),))
 
 
-def timed(protocol: NetworkProtocol, model: Artifact, turns: int) -> tuple[np.ndarray, dict[str, np.ndarray], float]:
-    """What the model itself says that it took, what the session says, and the bound of the clocks' relation."""
+def timed(
+    protocol: NetworkProtocol, model: Artifact, turns: int
+) -> tuple[np.ndarray, dict[str, np.ndarray], float]:
+    """What the model itself says that it took, what the session says, and the bound of the
+    clocks' relation.
+    """
     with open_session(protocol, model) as session:
         own = []
         for _ in range(turns):
@@ -159,7 +173,9 @@ def timed(protocol: NetworkProtocol, model: Artifact, turns: int) -> tuple[np.nd
 
 
 @pytest.mark.parametrize("spin_us", [0, 500, 2000, 20_000])
-def test_the_targets_time_is_that_of_the_model_alone(server: Server, tmp_path: Path, spin_us: int) -> None:
+def test_the_targets_time_is_that_of_the_model_alone(
+    server: Server, tmp_path: Path, spin_us: int
+) -> None:
     model = fake_model(tmp_path, CLOCK_IO, spin_us=spin_us, tell_time=True)
     own, columns, _ = timed(server.protocol, model, 30)
     beyond = columns["target_ns"] - own
@@ -171,7 +187,9 @@ def test_the_targets_time_is_that_of_the_model_alone(server: Server, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_delay_shows_in_the_wires_share_and_not_in_the_targets_time(server: Server, tmp_path: Path) -> None:
+def test_a_delay_shows_in_the_wires_share_and_not_in_the_targets_time(
+    server: Server, tmp_path: Path
+) -> None:
     model = fake_model(tmp_path, CLOCK_IO, spin_us=2000, tell_time=True)
     shortest = []
     for seconds in (0.0, 0.02):
@@ -179,14 +197,17 @@ def test_a_delay_shows_in_the_wires_share_and_not_in_the_targets_time(server: Se
             own, columns, bound = timed(NetworkProtocol(port=proxy.port, timeout=2.0), model, 15)
         assert np.median(columns["target_ns"] - own) < 1e6
         shortest.append(columns["wire_ns"].min())
-    # 20 ms there and 20 ms back; the bound is half of that, as nobody can know how a delay is split.
+    # 20 ms there and 20 ms back; the bound is half of that, as nobody can know how a delay is
+    # split.
     assert shortest[1] >= 40e6
     assert shortest[0] < 20e6
     assert bound >= 20e6
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.getuid() != 0 or shutil.which("ip") is None, reason="only root can make network namespaces")
+@pytest.mark.skipif(
+    os.getuid() != 0 or shutil.which("ip") is None, reason="only root can make network namespaces"
+)
 def test_all_of_it_between_two_network_namespaces(tmp_path: Path) -> None:
     name = f"nnpipe{os.getpid() % 10_000}"
 
@@ -203,8 +224,16 @@ def test_all_of_it_between_two_network_namespaces(tmp_path: Path) -> None:
         ip("link", "set", f"{name}a", "up")
         ip("-n", name, "addr", "add", "10.213.7.2/24", "dev", f"{name}b")
         ip("-n", name, "link", "set", f"{name}b", "up")
-        protocol = ("nnpipe.protocols.network.NetworkProtocol", "--host", "10.213.7.2", "--port", "0")
-        with Server("--insecure", protocol=protocol, prefix=["ip", "netns", "exec", name], timeout=TIMEOUT) as server:
+        protocol = (
+            "nnpipe.protocols.network.NetworkProtocol",
+            "--host",
+            "10.213.7.2",
+            "--port",
+            "0",
+        )
+        with Server(
+            "--insecure", protocol=protocol, prefix=["ip", "netns", "exec", name], timeout=TIMEOUT
+        ) as server:
             direct = NetworkProtocol(host="10.213.7.2", port=server.port, timeout=TIMEOUT)
             model = fake_model(tmp_path, IO, padding=300)
             assert use(direct, model) == 4

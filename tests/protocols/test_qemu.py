@@ -1,4 +1,6 @@
-"""Firmware in QEMU serves models: right answers, clean refusals, a line that recovers, no process left."""
+"""Firmware in QEMU serves models: right answers, clean refusals, a line that recovers, no
+process left.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ needs("ai_edge_litert")
 TOOLS = ARM_GCC.find() and QEMU.find()
 WITHOUT = f"no boards can be emulated here ({ARM_GCC.install} qemu-system-arm)"
 SEED = 165  # a graph with convolutions, dense layers and sums
-FLOATS = Path(__file__).parents[3] / "shared" / "data" / "models" / "tflm" / "hello_world_float.tflite"
+FLOATS = (
+    Path(__file__).parents[3] / "shared" / "data" / "models" / "tflm" / "hello_world_float.tflite"
+)
 ADDRESS = CORES["cortex-m4"].model_address
 
 
@@ -67,7 +71,9 @@ def batches(source: Artifact, count: int) -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
     return [
         {
-            spec.name: rng.integers(-128, 128, [length or 1 for length in spec.shape]).astype(spec.dtype)
+            spec.name: rng.integers(-128, 128, [length or 1 for length in spec.shape]).astype(
+                spec.dtype
+            )
             for spec in source.io.inputs
         }
         for _ in range(count)
@@ -75,11 +81,15 @@ def batches(source: Artifact, count: int) -> list[dict[str, np.ndarray]]:
 
 
 def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:
-    return found.keys() == wanted.keys() and all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    return found.keys() == wanted.keys() and all(
+        np.array_equal(found[name], wanted[name]) for name in wanted
+    )
 
 
 def qemu_processes() -> set[int]:
-    found = subprocess.run(["ps", "-eo", "pid,comm"], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        ["ps", "-eo", "pid,comm"], capture_output=True, text=True, check=True
+    ).stdout
     return {int(line.split()[0]) for line in found.splitlines() if "qemu-system-arm" in line}
 
 
@@ -119,14 +129,22 @@ class TestQemuTarget(EmulatedProtocolContract):
 class TestEmulated:
     @pytest.mark.parametrize(
         ("core", "line"),
-        [("cortex-m3", "network"), ("cortex-m4", "network"), ("cortex-m7", "network"), ("cortex-m55", "network"),
-         ("cortex-m4", "uart"), ("cortex-m55", "uart")],
-    )  # fmt: skip
+        [
+            ("cortex-m3", "network"),
+            ("cortex-m4", "network"),
+            ("cortex-m7", "network"),
+            ("cortex-m55", "network"),
+            ("cortex-m4", "uart"),
+            ("cortex-m55", "uart"),
+        ],
+    )
     def test_it_computes_what_the_reference_kernels_do_in_the_memory_that_was_predicted(
         self, core: str, line: str, source: Artifact, compiled: Artifact, tmp_path: Path
     ) -> None:
         path = tmp_path / "model.bin"
-        path.write_bytes(image_of(compiled, CORES[core], CORES[core].model_address, "-O2", "a test"))
+        path.write_bytes(
+            image_of(compiled, CORES[core], CORES[core].model_address, "-O2", "a test")
+        )
         facts = read_image(path)
         with (
             open_session(QemuTarget(core=core, line=line), compiled) as session,
@@ -141,7 +159,8 @@ class TestEmulated:
         board = stats["board"]
         assert board["flash_bytes"] == facts.flash_bytes
         assert (board["arena_bytes"], board["data_bytes"]) == (facts.arena_bytes, facts.data_bytes)
-        # With vector instructions, these kernels have a path with a deeper stack that this graph does not take.
+        # With vector instructions, these kernels have a path with a deeper stack that this graph
+        # does not take.
         assert 0 < board["stack_bytes"] <= facts.stack_bytes
         assert board["stack_bytes"] == facts.stack_bytes or core == "cortex-m55"
         assert board["ram_bytes"] == board["arena_bytes"] + board["stack_bytes"]
@@ -152,9 +171,13 @@ class TestEmulated:
     ) -> None:
         if not FLOATS.is_file():
             pytest.skip(f"{FLOATS.name} is not there")
-        compiled = CCompiler().compile(Artifact.of(FLOATS, "tflite", read_tflite(FLOATS).io), tmp_path / "floats.c")
+        compiled = CCompiler().compile(
+            Artifact.of(FLOATS, "tflite", read_tflite(FLOATS).io), tmp_path / "floats.c"
+        )
         with open_session(QemuTarget(core=core), compiled) as session:
-            session.infer({spec.name: np.ones(spec.shape, spec.dtype) for spec in session.io.inputs})
+            session.infer(
+                {spec.name: np.ones(spec.shape, spec.dtype) for spec in session.io.inputs}
+            )
             stats = session.stats()
         assert stats["board"]["stack_bytes"] == stats["target"]["stack_predicted_bytes"]
 
@@ -163,13 +186,28 @@ class TestEmulated:
         [
             (lambda data: data[:-64], "the file is cut: "),
             (lambda data: data[:50], "no machine code of nnpipe"),
-            (lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:], "not what its CRC-32 says"),
-            (lambda data: checked(data[:28] + struct.pack("<I", 1 << 28) + data[32:]), "there are 16777216"),
-            (lambda data: checked(data[:68] + struct.pack("<I", 12345) + data[72:]), "tensor 1 of 2 is not what"),
-            (lambda data: checked(data[:40] + struct.pack("<I", 1 << 20) + data[44:]), "1048576 bytes of stack, there"),
-            (lambda data: checked(data[:12] + struct.pack("<I", 0x1000) + data[16:]), "models lie at"),
+            (
+                lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
+                "not what its CRC-32 says",
+            ),
+            (
+                lambda data: checked(data[:28] + struct.pack("<I", 1 << 28) + data[32:]),
+                "there are 16777216",
+            ),
+            (
+                lambda data: checked(data[:68] + struct.pack("<I", 12345) + data[72:]),
+                "tensor 1 of 2 is not what",
+            ),
+            (
+                lambda data: checked(data[:40] + struct.pack("<I", 1 << 20) + data[44:]),
+                "1048576 bytes of stack, there",
+            ),
+            (
+                lambda data: checked(data[:12] + struct.pack("<I", 0x1000) + data[16:]),
+                "models lie at",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_files_that_cannot_run_are_refused_in_one_line(
         self, spoil: object, said: str, image: bytes, compiled: Artifact, tmp_path: Path
     ) -> None:
@@ -187,14 +225,19 @@ class TestEmulated:
             open_session(QemuTarget(core="cortex-m7"), other),
         ):
             pass
-        with pytest.raises(TargetError, match="no machine code"), open_session(QemuTarget(), source):
+        with (
+            pytest.raises(TargetError, match="no machine code"),
+            open_session(QemuTarget(), source),
+        ):
             pass
 
     @pytest.mark.parametrize("line", ["network", "uart"])
     def test_a_model_that_faults_is_told_and_the_board_answers_again(
         self, line: str, source: Artifact, compiled: Artifact, image: bytes, tmp_path: Path
     ) -> None:
-        faulty = described(checked(image[:52] + struct.pack("<I", 0xF0000001) + image[56:]), compiled, tmp_path)
+        faulty = described(
+            checked(image[:52] + struct.pack("<I", 0xF0000001) + image[56:]), compiled, tmp_path
+        )
         channel = QemuTarget(line=line).connect()
         port = channel._line
         try:
@@ -205,7 +248,9 @@ class TestEmulated:
                 connection = Connection(channel, HostConversation())
                 connection.greet()
                 taken = upload(connection, faulty, "", 10.0)
-                session = RemoteSession(connection, faulty.io, RemoteOptions(), taken.load, taken.about)
+                session = RemoteSession(
+                    connection, faulty.io, RemoteOptions(), taken.load, taken.about
+                )
                 with pytest.raises(TargetError, match="the board began anew"):
                     session.infer(batches(source, 1)[0])
                 channel = open_again(port) if line == "uart" else by_udp(port).connect()
@@ -229,17 +274,25 @@ class TestEmulated:
                 connection = Connection(channel, HostConversation())
                 connection.greet()
                 taken = upload(connection, model, "", 10.0)
-                session = RemoteSession(connection, model.io, RemoteOptions(), taken.load, taken.about)
+                session = RemoteSession(
+                    connection, model.io, RemoteOptions(), taken.load, taken.about
+                )
                 assert same(session.infer(batch), wanted)
         finally:
             channel.close()
 
     def test_no_emulator_is_left_when_its_user_is_killed(self, tmp_path: Path) -> None:
         before = qemu_processes()
-        program = "from nnpipe.protocols import QemuTarget; c = QemuTarget().connect(); print(1, flush=True); input()"
+        program = (
+            "from nnpipe.protocols import QemuTarget; c = QemuTarget().connect(); print(1, "
+            "flush=True); input()"
+        )
         user = subprocess.Popen(
-            [sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            text=True,
+        )
         try:
             assert user.stdout is not None
             assert user.stdout.readline() == "1\n"

@@ -33,7 +33,8 @@ class Cable:
         for _, slave in ends:
             tty.setraw(slave)
         self._masters = [master for master, _ in ends]
-        self._slaves = [slave for _, slave in ends]  # held open, or a port that closes would hang up the line
+        # held open, or a port that closes would hang up the line
+        self._slaves = [slave for _, slave in ends]
         self.host, self.target = (os.ttyname(slave) for slave in self._slaves)
         self.spoil: Callable[[bytes], bytes] = lambda data: data
         self._stop, self._stopping = os.pipe()
@@ -71,10 +72,14 @@ class TestSerialProtocol(RuntimeProtocolContract):
 
     @pytest.fixture
     def protocol(self, cable: Cable) -> SerialProtocol:
-        return SerialProtocol(serial_port=cable.target, baud_rate=230_400, packet_size=1000, timeout=self.timeout)
+        return SerialProtocol(
+            serial_port=cable.target, baud_rate=230_400, packet_size=1000, timeout=self.timeout
+        )
 
     @pytest.fixture
-    def serving(self, protocol: SerialProtocol, cable: Cable) -> Iterator[tuple[Listener, RuntimeProtocol]]:
+    def serving(
+        self, protocol: SerialProtocol, cable: Cable
+    ) -> Iterator[tuple[Listener, RuntimeProtocol]]:
         host = SerialProtocol(serial_port=cable.host, packet_size=300, timeout=self.timeout)
         with protocol.listen() as listener:
             yield listener, host
@@ -114,7 +119,8 @@ def test_noise_in_the_middle_never_gives_a_wrong_result(cable: Cable, tmp_path: 
         return bytes(spoilt)
 
     right = wrong = 0
-    patient = RemoteOptions(load_timeout=5.0, run_timeout=5.0)  # an answer that is lost is waited for so long
+    # an answer that is lost is waited for so long
+    patient = RemoteOptions(load_timeout=5.0, run_timeout=5.0)
     with SerialProtocol(serial_port=cable.target, packet_size=64, timeout=0.5).listen() as listener:
         with in_process_server(listener, FakeRuntime()):
             cable.spoil = flip
@@ -146,7 +152,9 @@ def test_a_host_that_vanished_makes_room_for_the_next(cable: Cable, tmp_path: Pa
 
 
 @pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
-def test_a_server_process_serves_one_client_after_another(cable: Cable, tmp_path: Path, isolation: str) -> None:
+def test_a_server_process_serves_one_client_after_another(
+    cable: Cable, tmp_path: Path, isolation: str
+) -> None:
     where = ("nnpipe.protocols.serial.SerialProtocol", "--serial-port", cable.target)
     host = SerialProtocol(serial_port=cable.host, timeout=5.0)
     with Server(isolation, protocol=where, timeout=3.0) as server:
@@ -156,16 +164,23 @@ def test_a_server_process_serves_one_client_after_another(cable: Cable, tmp_path
             open_session(host, fake_model(tmp_path, IO, fault="raise", at="load"))
         serves(host, tmp_path)
         assert server.stop() == 0
-        assert "Traceback" not in server.log.replace("Traceback", "", 1), server.log  # the runtime's own, told once
+        # the runtime's own, told once
+        assert "Traceback" not in server.log.replace("Traceback", "", 1), server.log
 
 
-# -- packets ----------------------------------------------------------------------------------------
+# -- packets
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 253, 254, 255, 256, 508, 509, 1000])
 def test_stuffing_takes_out_zeros_and_gives_them_back(size: int) -> None:
     chance = random.Random(size)
-    for data in (bytes(size), bytes([7]) * size, chance.randbytes(size), (bytes(253) + b"x") * (size // 254)):
+    for data in (
+        bytes(size),
+        bytes([7]) * size,
+        chance.randbytes(size),
+        (bytes(253) + b"x") * (size // 254),
+    ):
         stuffed = stuff(data)
         assert 0 not in stuffed
         assert len(stuffed) <= len(data) + len(data) // 254 + 1
@@ -194,4 +209,6 @@ def test_a_reader_finds_packets_after_any_noise_and_keeps_little_of_it() -> None
     for _ in range(200):
         assert list(reader.feed(chance.randbytes(100))) == []
         assert len(reader._open) <= 200
-        assert [packet.content for packet in reader.feed(encode(Type.BYTES, 0, 0, b"here"))] == [b"here"]
+        assert [packet.content for packet in reader.feed(encode(Type.BYTES, 0, 0, b"here"))] == [
+            b"here"
+        ]

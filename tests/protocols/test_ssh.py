@@ -20,7 +20,10 @@ from nnpipe.testing.session import assert_one_line
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with ssh_server(tmp_path_factory.mktemp("ssh")) as server, pytest.MonkeyPatch.context() as patch:
+    with (
+        ssh_server(tmp_path_factory.mktemp("ssh")) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("PATH", str(server.client), prepend=":")
         yield server
 
@@ -29,7 +32,9 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 class TestSSHProtocol(RuntimeProtocolContract):
     @pytest.fixture
     def protocol(self, machine: SshServer) -> SSHProtocol:
-        return SSHProtocol(host=machine.address, port=0, python=sys.executable, timeout=self.timeout)
+        return SSHProtocol(
+            host=machine.address, port=0, python=sys.executable, timeout=self.timeout
+        )
 
     @pytest.fixture
     def serving(self, protocol: SSHProtocol) -> Iterator[tuple[Listener, RuntimeProtocol]]:
@@ -40,8 +45,11 @@ class TestSSHProtocol(RuntimeProtocolContract):
 
 @pytest.mark.slow
 def test_what_start_files_of_the_shell_print_is_passed_over(machine: SshServer) -> None:
-    protocol = SSHProtocol(host=machine.address, python=f"echo Welcome; {sys.executable}", timeout=20.0)
-    with pytest.raises(TransportError, match="No such file"):  # it is one word, not a piece of a script
+    protocol = SSHProtocol(
+        host=machine.address, python=f"echo Welcome; {sys.executable}", timeout=20.0
+    )
+    # it is one word, not a piece of a script
+    with pytest.raises(TransportError, match="No such file"):
         protocol.connect()
     noisy = machine.home / "python"
     noisy.write_text(f'#!/bin/sh\necho Welcome to this machine\nexec {sys.executable} "$@"\n')
@@ -56,7 +64,9 @@ def test_what_start_files_of_the_shell_print_is_passed_over(machine: SshServer) 
             assert buffer == b"hello"
 
 
-def test_a_machine_without_ssh_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_ssh_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TransportError, match="install OpenSSH's client") as caught:
         SSHProtocol(host="box").connect()
@@ -70,7 +80,9 @@ def test_only_its_own_machine_can_reach_its_listener() -> None:
         assert listener.address()[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("host", ["", "-oProxyCommand=x", "me@-x", "a b", "$(x)", "box:99999", "ssh://box"])
+@pytest.mark.parametrize(
+    "host", ["", "-oProxyCommand=x", "me@-x", "a b", "$(x)", "box:99999", "ssh://box"]
+)
 def test_what_is_no_machine_is_refused(host: str) -> None:
     with pytest.raises(ConfigError, match="expected HOST, USER@HOST or USER@HOST:PORT"):
         SSHProtocol(host=host)

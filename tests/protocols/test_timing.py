@@ -37,7 +37,9 @@ OFFSET = 77 * 10**9  # by which the target's clock is ahead
 
 
 class World:
-    """A host and a target that take turns, and the time, which passes only where the test says so."""
+    """A host and a target that take turns, and the time, which passes only where the test says
+    so.
+    """
 
     def __init__(self, there: int, back: int) -> None:
         self.now = 10**12
@@ -110,15 +112,25 @@ class SlowSession(InferenceSession):
         return {"y": np.zeros(4, np.uint8)}
 
 
-def opened(folder: Path, patch: pytest.MonkeyPatch, takes: int, there: int, back: int) -> tuple[RemoteSession, World]:
+def opened(
+    folder: Path, patch: pytest.MonkeyPatch, takes: int, there: int, back: int
+) -> tuple[RemoteSession, World]:
     world = World(there, back)
-    clocks = {remote: world.host_clock, inference_service: world.target_clock, worker_module: world.target_clock}
+    clocks = {
+        remote: world.host_clock,
+        inference_service: world.target_clock,
+        worker_module: world.target_clock,
+    }
     for module, clock in clocks.items():
-        patch.setattr(module, "time", SimpleNamespace(perf_counter_ns=clock, monotonic=time.monotonic))
+        patch.setattr(
+            module, "time", SimpleNamespace(perf_counter_ns=clock, monotonic=time.monotonic)
+        )
     patch.setattr(SlowRuntime, "world", world, raising=False)
     patch.setattr(SlowRuntime, "takes", takes)
     target, board, end = TargetConversation(), SharedPage(), End(world, host=False)
-    service = Service(SlowRuntime(), ServerOptions(), ModelStore(folder / "kept", 1 << 20, 1 << 16), board)
+    service = Service(
+        SlowRuntime(), ServerOptions(), ModelStore(folder / "kept", 1 << 20, 1 << 16), board
+    )
     worker = ClientWorker(end, target, service, board, 1.0)
 
     def turn() -> None:
@@ -151,7 +163,9 @@ def run(session: RemoteSession, times: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("takes", [0, 500_000, 2 * MS, 20 * MS])
-@pytest.mark.parametrize(("there", "back"), [(0, 0), (20 * MS, 20 * MS), (20 * MS, 0), (0, 20 * MS)])
+@pytest.mark.parametrize(
+    ("there", "back"), [(0, 0), (20 * MS, 20 * MS), (20 * MS, 0), (0, 20 * MS)]
+)
 def test_the_targets_time_is_the_inference_and_the_wires_is_the_delay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes: int, there: int, back: int
 ) -> None:
@@ -162,7 +176,9 @@ def test_the_targets_time_is_the_inference_and_the_wires_is_the_delay(
     np.testing.assert_array_equal(columns["serve_ns"], 0)
 
 
-@pytest.mark.parametrize(("there", "back"), [(0, 0), (20 * MS, 20 * MS), (20 * MS, 0), (0, 20 * MS)])
+@pytest.mark.parametrize(
+    ("there", "back"), [(0, 0), (20 * MS, 20 * MS), (20 * MS, 0), (0, 20 * MS)]
+)
 def test_the_clocks_offset_is_wrong_by_no_more_than_is_stated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: int, back: int
 ) -> None:
@@ -183,5 +199,8 @@ def test_a_run_is_split_without_rest(tmp_path: Path, monkeypatch: pytest.MonkeyP
     world.now += 456
     split = session.split(np.array([start]), np.array([world.now]))
     assert {name: column.tolist() for name, column in split.items()} == {
-        "target_ns": [2 * MS], "wire_ns": [30 * MS], "host_ns": [579], "serve_ns": [0]
-    }  # fmt: skip
+        "target_ns": [2 * MS],
+        "wire_ns": [30 * MS],
+        "host_ns": [579],
+        "serve_ns": [0],
+    }

@@ -67,7 +67,9 @@ class Greeting(Listener):
 
 
 def server(**changes: object) -> TLSProtocol:
-    return TLSProtocol(port=0, certificate=KEYS / "target.pem", key=KEYS / "target.key", timeout=2.0, **changes)
+    return TLSProtocol(
+        port=0, certificate=KEYS / "target.pem", key=KEYS / "target.key", timeout=2.0, **changes
+    )
 
 
 def test_a_target_that_nobody_vouches_for_is_refused() -> None:
@@ -77,9 +79,14 @@ def test_a_target_that_nobody_vouches_for_is_refused() -> None:
 
 
 def test_a_target_with_a_strange_certificate_is_refused() -> None:
-    strange = TLSProtocol(port=0, certificate=KEYS / "stranger.pem", key=KEYS / "stranger.key", timeout=2.0)
+    strange = TLSProtocol(
+        port=0, certificate=KEYS / "stranger.pem", key=KEYS / "stranger.key", timeout=2.0
+    )
     with strange.listen() as listener, pytest.raises(TransportError, match="certificate"):
-        with pair(Greeting(listener), TLSProtocol(port=listener.address()[1], ca=KEYS / "ca.pem", timeout=2.0)):
+        with pair(
+            Greeting(listener),
+            TLSProtocol(port=listener.address()[1], ca=KEYS / "ca.pem", timeout=2.0),
+        ):
             pass
 
 
@@ -104,11 +111,14 @@ def test_a_key_without_a_certificate_makes_no_sense() -> None:
         TLSProtocol(key=KEYS / "target.key")
 
 
-# -- why a certificate is refused, and what helps ----------------------------------------------------
+# -- why a certificate is refused, and what helps
+# ----------------------------------------------------
 
 
 def certificate(folder: Path, host: str, days: tuple[int, int]) -> TLSProtocol:
-    """A server whose certificate is for a host and lasts from the one day to the other, counted from today."""
+    """A server whose certificate is for a host and lasts from the one day to the other, counted
+    from today.
+    """
     pytest.importorskip("cryptography")
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -120,18 +130,26 @@ def certificate(folder: Path, host: str, days: tuple[int, int]) -> TLSProtocol:
     now = datetime.datetime.now(datetime.timezone.utc)
     made = (
         x509.CertificateBuilder()
-        .subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(x509.random_serial_number())
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
         .not_valid_before(now + datetime.timedelta(days=days[0]))
         .not_valid_after(now + datetime.timedelta(days=days[1]))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]),
+            critical=False,
+        )
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     pem = serialization.Encoding.PEM
     (folder / "certificate.pem").write_bytes(made.public_bytes(pem))
     (folder / "key.pem").write_bytes(
         key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
-    return TLSProtocol(port=0, certificate=folder / "certificate.pem", key=folder / "key.pem", timeout=5.0)
+    return TLSProtocol(
+        port=0, certificate=folder / "certificate.pem", key=folder / "key.pem", timeout=5.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,8 +164,13 @@ def test_what_is_wrong_with_a_certificate_is_told_and_what_helps(
     tmp_path: Path, host: str, days: tuple[int, int], advice: str
 ) -> None:
     with certificate(tmp_path, host, days).listen() as listener:
-        client = TLSProtocol(port=listener.address()[1], ca=tmp_path / "certificate.pem", timeout=5.0)
-        with pytest.raises(TransportError, match=advice) as caught, pair(Greeting(listener), client):
+        client = TLSProtocol(
+            port=listener.address()[1], ca=tmp_path / "certificate.pem", timeout=5.0
+        )
+        with (
+            pytest.raises(TransportError, match=advice) as caught,
+            pair(Greeting(listener), client),
+        ):
             pass
     assert "--ca" not in str(caught.value), "it was given"
 
@@ -155,29 +178,41 @@ def test_what_is_wrong_with_a_certificate_is_told_and_what_helps(
 def test_a_file_that_does_not_vouch_for_the_target_is_named(tmp_path: Path) -> None:
     with certificate(tmp_path, "127.0.0.1", (-1, 9)).listen() as listener:
         client = TLSProtocol(port=listener.address()[1], ca=KEYS / "ca.pem", timeout=5.0)
-        with pytest.raises(TransportError, match=r"ca\.pem does not vouch for it"), pair(Greeting(listener), client):
+        with (
+            pytest.raises(TransportError, match=r"ca\.pem does not vouch for it"),
+            pair(Greeting(listener), client),
+        ):
             pass
 
 
-# -- clients that hold up a server ------------------------------------------------------------------
+# -- clients that hold up a server
+# ------------------------------------------------------------------
 
 CROWD = 64
 TOKEN = b"a token that is long enough"
 
 
-def test_an_honest_client_is_served_at_once_amid_silent_slow_and_hostile_ones(tmp_path: Path) -> None:
+def test_an_honest_client_is_served_at_once_amid_silent_slow_and_hostile_ones(
+    tmp_path: Path,
+) -> None:
     token = tmp_path / "token"
     token.write_bytes(TOKEN)
     options = ("--certificate", str(KEYS / "target.pem"), "--key", str(KEYS / "target.key"))
     with Server(
-        "--token-file", str(token), "--greeting-timeout", "1", timeout=10.0,
+        "--token-file",
+        str(token),
+        "--greeting-timeout",
+        "1",
+        timeout=10.0,
         protocol=("nnpipe.protocols.tls.TLSProtocol", "--port", "0", *options),
-    ) as target:  # fmt: skip
+    ) as target:
         honest = TLSProtocol(port=target.port, ca=KEYS / "ca.pem", timeout=10.0)
         alone = min(time_to_be_served(honest, tmp_path, token) for _ in range(3))
         over = threading.Event()
         crowd = [
-            threading.Thread(target=keep_visiting, args=(VISITS[n % len(VISITS)], target.port, n, over))
+            threading.Thread(
+                target=keep_visiting, args=(VISITS[n % len(VISITS)], target.port, n, over)
+            )
             for n in range(CROWD)
         ]
         for each in crowd:
@@ -192,7 +227,9 @@ def test_an_honest_client_is_served_at_once_amid_silent_slow_and_hostile_ones(tm
             over.set()
             for each in crowd:
                 each.join(20)
-        assert max(amid) < alone + 1.0, f"alone {alone:.2f} s, amid the crowd {[round(s, 2) for s in amid]}"
+        assert max(amid) < alone + 1.0, (
+            f"alone {alone:.2f} s, amid the crowd {[round(s, 2) for s in amid]}"
+        )
         assert target.stop() == 0
         assert "Traceback" not in target.log
 
@@ -204,7 +241,10 @@ def time_to_be_served(protocol: TLSProtocol, folder: Path, token: Path) -> float
 
 
 def keep_visiting(
-    visit: Callable[[int, random.Random, threading.Event], None], port: int, seed: int, over: threading.Event
+    visit: Callable[[int, random.Random, threading.Event], None],
+    port: int,
+    seed: int,
+    over: threading.Event,
 ) -> None:
     chance = random.Random(seed)
     while not over.is_set():
@@ -273,11 +313,19 @@ def read_no_answer(port: int, chance: random.Random, over: threading.Event) -> N
 
 def guess_the_token(port: int, chance: random.Random, over: threading.Event) -> None:
     channel = TLSChannel(encrypted(port, chance), 5.0, 1 << 20, "the target")
-    with contextlib.closing(Connection(channel, HostConversation(token=b"not the right one at all"))) as connection:
+    with contextlib.closing(
+        Connection(channel, HostConversation(token=b"not the right one at all"))
+    ) as connection:
         connection.greet()
 
 
 VISITS = (
-    say_nothing, stop_in_the_handshake, say_a_byte_now_and_then, talk_nonsense, say_nothing_encrypted, read_no_answer,
-    guess_the_token, say_nothing,
-)  # fmt: skip
+    say_nothing,
+    stop_in_the_handshake,
+    say_a_byte_now_and_then,
+    talk_nonsense,
+    say_nothing_encrypted,
+    read_no_answer,
+    guess_the_token,
+    say_nothing,
+)

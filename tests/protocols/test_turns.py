@@ -1,4 +1,6 @@
-"""Who is served when: one client after another, each told in time, and none that keeps the seat by being slow."""
+"""Who is served when: one client after another, each told in time, and none that keeps the seat
+by being slow.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def raw(server: Server, origin: str = "127.0.0.1") -> socket.socket:
 
 def greeted(server: Server, token: bytes | None = None, origin: str = "127.0.0.1") -> Connection:
     sock = raw(server, origin)
-    connection = Connection(SocketChannel(sock, 10.0, 1 << 22, "the target"), HostConversation(token=token))
+    connection = Connection(
+        SocketChannel(sock, 10.0, 1 << 22, "the target"), HostConversation(token=token)
+    )
     try:
         connection.greet()
     except BaseException:
@@ -67,7 +71,11 @@ def test_of_two_that_come_when_one_has_left_the_second_is_told(server: Server, r
         leaving.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)
         leaving.close()
         with contextlib.closing(greeted(server)) as idle:
-            with within(SOON), pytest.raises(TargetError) as caught, contextlib.closing(greeted(server)) as other:
+            with (
+                within(SOON),
+                pytest.raises(TargetError) as caught,
+                contextlib.closing(greeted(server)) as other,
+            ):
                 other.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)
             assert caught.value.code == ErrorCode.BUSY
             idle.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)
@@ -92,7 +100,9 @@ def test_those_that_came_and_went_while_the_server_was_away_keep_nobody_out(serv
         with raw(server) as gone:
             gone.sendall(b"".join(map(bytes, HostConversation(number=number).hello())))
     sock = raw(server)
-    with contextlib.closing(Connection(SocketChannel(sock, 10.0, 1 << 22, "the target"), HostConversation())) as last:
+    with contextlib.closing(
+        Connection(SocketChannel(sock, 10.0, 1 << 22, "the target"), HostConversation())
+    ) as last:
         last.send(last.conversation.hello())
         supervisor.resume()
         last.answer()
@@ -100,7 +110,9 @@ def test_those_that_came_and_went_while_the_server_was_away_keep_nobody_out(serv
 
 
 @pytest.mark.slow
-def test_a_client_that_sends_a_byte_now_and_then_loses_its_place(server: Server, tmp_path: Path) -> None:
+def test_a_client_that_sends_a_byte_now_and_then_loses_its_place(
+    server: Server, tmp_path: Path
+) -> None:
     connection = greeted(server)
     (frame,) = connection.conversation.ask(FrameKind.STATS, flags=FrameFlag.CLOCK)
     frame = bytes(frame)
@@ -149,13 +161,17 @@ def test_the_client_of_a_worker_that_is_stopped_is_told(server: Server, tmp_path
 
 
 @pytest.mark.parametrize("steps", ["put, run, get", "infer"])
-def test_why_a_worker_died_is_told_whenever_it_was(server: Server, tmp_path: Path, steps: str) -> None:
+def test_why_a_worker_died_is_told_whenever_it_was(
+    server: Server, tmp_path: Path, steps: str
+) -> None:
     model, batch = fake_model(tmp_path, flat_io(150_528, 4096)), {"x": np.zeros(150_528, np.uint8)}
     chance = random.Random(0)
 
     def use(pid: int) -> None:
         with open_session(server.protocol, model) as session:
-            threading.Timer(0.01 + chance.random() * 0.05, os.kill, (server.worker().pid, pid)).start()
+            threading.Timer(
+                0.01 + chance.random() * 0.05, os.kill, (server.worker().pid, pid)
+            ).start()
             while True:
                 if steps == "infer":
                     session.infer(batch)
@@ -171,7 +187,8 @@ def test_why_a_worker_died_is_told_whenever_it_was(server: Server, tmp_path: Pat
         wait_for(lambda: not server.workers())
 
 
-# -- tokens that are tried ---------------------------------------------------------------------------
+# -- tokens that are tried
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -214,7 +231,9 @@ def test_wrong_tokens_of_several_connections_are_looked_at_one_by_one(tmp_path: 
             greeted(server, TOKEN, origin="127.0.0.2").close()
         for thread in several:
             thread.join()
-        assert max(refused) - begun > 4.0, "who opens several connections is judged one by one as well"
+        assert max(refused) - begun > 4.0, (
+            "who opens several connections is judged one by one as well"
+        )
         greeted(server, TOKEN).close()  # late, and let in
         assert server.stop() == 0
 

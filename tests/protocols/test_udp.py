@@ -1,4 +1,6 @@
-"""UDP leads to firmware that has an address, whatever else is sent there; without firmware, that is told."""
+"""UDP leads to firmware that has an address, whatever else is sent there; without firmware, that
+is told.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,14 @@ class TestUDPProtocol(EmulatedProtocolContract):
 
     @pytest.fixture
     def batches(self, source: Artifact) -> Sequence[Batch]:
-        shapes = {spec.name: ([length or 1 for length in spec.shape], spec.dtype) for spec in source.io.inputs}
-        return [{name: np.full(shape, value, dtype) for name, (shape, dtype) in shapes.items()} for value in (1, 9)]
+        shapes = {
+            spec.name: ([length or 1 for length in spec.shape], spec.dtype)
+            for spec in source.io.inputs
+        }
+        return [
+            {name: np.full(shape, value, dtype) for name, (shape, dtype) in shapes.items()}
+            for value in (1, 9)
+        ]
 
     @pytest.fixture
     def expected(self, source: Artifact, batches: Sequence[Batch]) -> Sequence[Batch]:
@@ -78,7 +86,11 @@ class TestUDPProtocol(EmulatedProtocolContract):
             return [session.infer(batch) for batch in batches]
 
     def test_it_computes_amid_datagrams_that_mean_nothing(
-        self, protocol: UDPProtocol, model: Artifact, batches: Sequence[Batch], expected: Sequence[Batch]
+        self,
+        protocol: UDPProtocol,
+        model: Artifact,
+        batches: Sequence[Batch],
+        expected: Sequence[Batch],
     ) -> None:
         draw = random.Random(0)
         with (
@@ -101,7 +113,9 @@ def test_a_host_without_firmware_is_told() -> None:
         assert_one_line(caught.value)
     with pytest.raises(TransportError, match=r"no firmware answers at 127\.0\.0\.1:"):
         UDPProtocol(host="127.0.0.1", port=port, timeout=0.3).connect()
-    with pytest.raises(TransportError, match="'no such host' is not the name or address of a board") as caught:
+    with pytest.raises(
+        TransportError, match="'no such host' is not the name or address of a board"
+    ) as caught:
         UDPProtocol(host="no such host").connect()
     assert_one_line(caught.value)
 

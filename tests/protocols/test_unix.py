@@ -14,7 +14,9 @@ from nnpipe.testing.protocol import RuntimeProtocolContract
 class TestUnixProtocol(RuntimeProtocolContract):
     @pytest.fixture
     def protocol(self, tmp_path: Path) -> UnixProtocol:
-        return UnixProtocol(socket_path=tmp_path / "socket", packet_size=100_000, timeout=self.timeout)
+        return UnixProtocol(
+            socket_path=tmp_path / "socket", packet_size=100_000, timeout=self.timeout
+        )
 
 
 def test_only_its_owner_can_reach_it(tmp_path: Path) -> None:

@@ -40,7 +40,11 @@ def made_up_run(
     start = np.cumsum(latency + 3000) - latency
     inference = {"start_ns": start, "latency_ns": latency, "samples": np.ones(calls, np.int64)}
     if wire:
-        inference |= {"host_ns": latency // 10, "wire_ns": latency // 5, "target_ns": latency - latency * 3 // 10}
+        inference |= {
+            "host_ns": latency // 10,
+            "wire_ns": latency // 5,
+            "target_ns": latency - latency * 3 // 10,
+        }
     ticks = np.arange(0, int(start[-1]) + 1, max(1, int(start[-1]) // 150), dtype=np.int64)
     resources = {
         "time_ns": ticks,
@@ -58,22 +62,40 @@ def made_up_run(
     classes = len(class_names)
     truth = np.random.default_rng(1).integers(0, classes, samples)
     wrong = random.random(samples) > accuracy
-    predicted = np.where(wrong, (truth + random.integers(1, max(2, classes), samples)) % classes, truth)
-    rank = np.where(wrong, random.integers(1, max(2, classes), samples), 0).astype(np.uint16) % max(1, classes)
+    predicted = np.where(
+        wrong, (truth + random.integers(1, max(2, classes), samples)) % classes, truth
+    )
+    rank = np.where(wrong, random.integers(1, max(2, classes), samples), 0).astype(np.uint16) % max(
+        1, classes
+    )
     return Run(
         title=title,
         command=("nnpipe", "inference_tester", "--title", title),
         components={
-            "dataset": {"class": "nnpipe.datasets.digits.DigitsDataset", "arguments": {"split_seed": 0}},
+            "dataset": {
+                "class": "nnpipe.datasets.digits.DigitsDataset",
+                "arguments": {"split_seed": 0},
+            },
             "wrapper": {"class": "nnpipe.modelwrappers.classification.CNN", "arguments": {}},
             "compilers": [
-                {"class": "nnpipe.compilers.onnx.ONNXStaticQuantizer", "arguments": {"per_channel": True}},
+                {
+                    "class": "nnpipe.compilers.onnx.ONNXStaticQuantizer",
+                    "arguments": {"per_channel": True},
+                },
             ],
-            "runtime": {"class": "nnpipe.runtimes.onnxruntime.ONNXRuntime", "arguments": {"threads": 1}},
+            "runtime": {
+                "class": "nnpipe.runtimes.onnxruntime.ONNXRuntime",
+                "arguments": {"threads": 1},
+            },
         },
         frameworks={"numpy": "2.1.0", "onnxruntime": "1.31.0"},
         host={
-            "cpu": {"model": "A CPU at 3 GHz", "logical_cores": 2, "governor": "performance", "affinity": [0, 1]},
+            "cpu": {
+                "model": "A CPU at 3 GHz",
+                "logical_cores": 2,
+                "governor": "performance",
+                "affinity": [0, 1],
+            },
             "before": {"load_average": [seed / 10, 0.2, 0.1]},
         },
         timing={
@@ -85,7 +107,9 @@ def made_up_run(
         },
         series={"inference": Series(inference), "resources": Series(resources)},
         evaluation=Evaluation(
-            "classification", {"truth": truth, "predicted": predicted, "rank": rank}, tuple(class_names)
+            "classification",
+            {"truth": truth, "predicted": predicted, "rank": rank},
+            tuple(class_names),
         ),
         artifact={
             "path": f"build/{title}.onnx",
@@ -94,14 +118,21 @@ def made_up_run(
             "sha256": "0123456789abcdef" * 4,
             "size": size,
             "producer": {"class": "nnpipe.compilers.onnx.ONNXStaticQuantizer", "arguments": {}},
-            "parent": {"path": "build/model.keras", "format": "keras", "target": "cpu", "sha256": "fedcba98" * 8},
+            "parent": {
+                "path": "build/model.keras",
+                "format": "keras",
+                "target": "cpu",
+                "sha256": "fedcba98" * 8,
+            },
         },
         created="2026-01-02T03:04:05+00:00",
     )
 
 
 def made_up_profile(seed: int = 0, steps: int = 12, runtime: str = "ONNXRuntime") -> LayerProfile:
-    """The profile of a network whose steps compute two operations each, half of them convolutions."""
+    """The profile of a network whose steps compute two operations each, half of them
+    convolutions.
+    """
     random = np.random.default_rng(seed)
     parts = random.uniform(1_000, 9_000, steps + 1)
     rows = []
@@ -109,7 +140,11 @@ def made_up_profile(seed: int = 0, steps: int = 12, runtime: str = "ONNXRuntime"
         rest = place == steps
         kind = "not attributed" if rest else ("convolution", "pooling", "matrix product")[place % 3]
         names = () if rest else (f"stage{place}/conv", f"stage{place}/relu")
-        numbers = {} if rest else {"macs": 1000 * place, "others": 100, "bytes_read": 4000, "bytes_written": 2000}
+        numbers = (
+            {}
+            if rest
+            else {"macs": 1000 * place, "others": 100, "bytes_read": 4000, "bytes_written": 2000}
+        )
         rows.append(
             LayerTime(
                 kind if rest else f"step{place}",
@@ -126,10 +161,24 @@ def made_up_profile(seed: int = 0, steps: int = 12, runtime: str = "ONNXRuntime"
                 **numbers,
             )
         )
-    times = LayerTimes(runtime, tuple(rows[:-1]), rows[-1], float(parts.sum()), 0.9 * parts.sum(), 0.96, 0.1, (), 30)
+    times = LayerTimes(
+        runtime,
+        tuple(rows[:-1]),
+        rows[-1],
+        float(parts.sum()),
+        0.9 * parts.sum(),
+        0.96,
+        0.1,
+        (),
+        30,
+    )
     live = tuple(random.integers(1 << 20, 1 << 22, 2 * steps).tolist())
     return LayerProfile(
-        times, ("2 convolutions ran in float32: 20 %",), live, None, MemoryUse(4 << 20, 9 << 20, 3 << 20)
+        times,
+        ("2 convolutions ran in float32: 20 %",),
+        live,
+        None,
+        MemoryUse(4 << 20, 9 << 20, 3 << 20),
     )
 
 
@@ -145,7 +194,9 @@ def make_run() -> Callable[..., Run]:
 
 @pytest.fixture(scope="session")
 def comparison(make_run):
-    """A slow one, a fast one, and one that cannot be told from the fast one; all under another load."""
+    """A slow one, a fast one, and one that cannot be told from the fast one; all under another
+    load.
+    """
     random = np.random.default_rng(0)
     turns = []
     for start in range(14):
@@ -156,7 +207,10 @@ def comparison(make_run):
                 starts = np.cumsum(latency) - latency
                 block = Block(start_ns=starts, latency_ns=latency, idle_ns=1_000_000, idle_cpu_ns=0)
                 turns.append(Turn(start, round_, place, candidate, begin, block))
-    runs = [make_run(title, seed=seed, calls=50) for seed, title in enumerate(("slow", "fast", "as <fast>"))]
+    runs = [
+        make_run(title, seed=seed, calls=50)
+        for seed, title in enumerate(("slow", "fast", "as <fast>"))
+    ]
     plan = ComparisonPlan(margin=0.2)
     whole = tuple(with_turns(run, Record(turns), place) for place, run in enumerate(runs))
     return Comparison("three", plan, whole, {"gone": "it crashed"}, seconds=24.0)

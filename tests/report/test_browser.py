@@ -1,4 +1,6 @@
-"""The page in a real browser: it sorts, filters, fits a telephone, prints, and asks nobody for anything."""
+"""The page in a real browser: it sorts, filters, fits a telephone, prints, and asks nobody for
+anything.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,30 @@ from nnpipe.report.search_page import search_page
 from nnpipe.report.writers.html import write_html
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-NAMES = ("TensorFlowDigitsCNN · as trained", "ONNXDynamicQuantizer_per_channel=True → ONNXRuntime", "fp16 Alpha")
+NAMES = (
+    "TensorFlowDigitsCNN · as trained",
+    "ONNXDynamicQuantizer_per_channel=True → ONNXRuntime",
+    "fp16 Alpha",
+)
 
 
 @pytest.fixture(scope="module")
 def page_file(make_run, make_profile, tmp_path_factory):
     """A comparison of ten candidates, of which one was never timed, and two show their layers."""
     runs = [
-        make_run(f"{NAMES[n % 3]} {n}", seed=n, median_ns=1e6 / (n + 1), size=1000 * (5 - n) ** 2 + 1000, wire=n == 2)
+        make_run(
+            f"{NAMES[n % 3]} {n}",
+            seed=n,
+            median_ns=1e6 / (n + 1),
+            size=1000 * (5 - n) ** 2 + 1000,
+            wire=n == 2,
+        )
         for n in range(9)
     ]
-    runs[:2] = [dataclasses.replace(run, profile=make_profile(n).to_json()) for n, run in enumerate(runs[:2])]
+    runs[:2] = [
+        dataclasses.replace(run, profile=make_profile(n).to_json())
+        for n, run in enumerate(runs[:2])
+    ]
     runs.insert(4, dataclasses.replace(make_run("<script>alert(1)</script>", seed=20), series={}))
     path = tmp_path_factory.mktemp("page") / "page.html"
     write_html(render(runs, "Ten candidates"), path)
@@ -40,14 +55,21 @@ def page_file(make_run, make_profile, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pages(page_file, comparison, make_run, tmp_path_factory):
-    """A page of each kind: candidates beside each other, candidates that took turns, a sweep and a search."""
+    """A page of each kind: candidates beside each other, candidates that took turns, a sweep and
+    a search.
+    """
     folder = tmp_path_factory.mktemp("pages")
     comparison.write(folder / "comparison.json")
     (folder / "results").mkdir()
     points = []
     for n in range(30):
-        title = f"CNN · ONNXStaticQuantizer(per_channel={n % 2 == 0}) · ONNXRuntime(num_threads={n}) · batch {n + 1}"
-        make_run(title, seed=n, median_ns=1e6 / (n + 1), calls=50).write(folder / "results" / f"{n}.json")
+        title = (
+            f"CNN · ONNXStaticQuantizer(per_channel={n % 2 == 0}) · ONNXRuntime(num_threads={n}) · "
+            f"batch {n + 1}"
+        )
+        make_run(title, seed=n, median_ns=1e6 / (n + 1), calls=50).write(
+            folder / "results" / f"{n}.json"
+        )
         time, accuracy = 1e-3 / (n + 1), 0.99 - 0.01 * n
         known = {
             "latency_median": (time, time * 0.9, time * 1.1),
@@ -55,27 +77,48 @@ def pages(page_file, comparison, make_run, tmp_path_factory):
             "size": (30_000 + n, 30_000 + n, 30_000 + n),
         }
         figures = {
-            name: {"value": value, "low": low, "high": high, "count": 50} for name, (value, low, high) in known.items()
+            name: {"value": value, "low": low, "high": high, "count": 50}
+            for name, (value, low, high) in known.items()
         }
         points.append(
-            {"title": title, "result": f"results/{n}.json", "model": None, "figures": figures,
-             "claims": {"size <= 30.01 kB": n <= 10}, "qualifies": n <= 10, "on_front": n % 3 == 0,
-             "front_share": 0.9 if n % 3 == 0 else 0.1}
-        )  # fmt: skip
+            {
+                "title": title,
+                "result": f"results/{n}.json",
+                "model": None,
+                "figures": figures,
+                "claims": {"size <= 30.01 kB": n <= 10},
+                "qualifies": n <= 10,
+                "on_front": n % 3 == 0,
+                "front_share": 0.9 if n % 3 == 0 else 0.1,
+            }
+        )
     sweep = {
-        "schema": 1, "kind": "nnpipe sweep", "title": "Thirty", "confidence": 0.95,
-        "constraints": ["size <= 30.01 kB"], "objectives": ["latency_median", "accuracy", "size"],
-        "choose": "latency_median", "chosen": points[10]["title"], "refuted": {}, "points": points,
-        "failed": [{"title": "broken", "reason": "it broke"}], "impossible": {"odd": "does not fit"},
-    }  # fmt: skip
+        "schema": 1,
+        "kind": "nnpipe sweep",
+        "title": "Thirty",
+        "confidence": 0.95,
+        "constraints": ["size <= 30.01 kB"],
+        "objectives": ["latency_median", "accuracy", "size"],
+        "choose": "latency_median",
+        "chosen": points[10]["title"],
+        "refuted": {},
+        "points": points,
+        "failed": [{"title": "broken", "reason": "it broke"}],
+        "impossible": {"odd": "does not fit"},
+    }
     (folder / "sweep.json").write_text(json.dumps(sweep), "utf-8")
     found = {"candidates": page_file}
     for kind in ("comparison", "sweep"):
         of = subject([folder / f"{kind}.json"])
         found[kind] = folder / f"{kind}.html"
-        write_html(report_on(candidates_of(of.runs, of.sources), kind, before=of.sections), found[kind])
+        write_html(
+            report_on(candidates_of(of.runs, of.sources), kind, before=of.sections), found[kind]
+        )
     found["search"] = folder / "search.html"
-    write_html(search_page(SearchFile.from_json(made_up_search(objectives=2, uncertain=True))), found["search"])
+    write_html(
+        search_page(SearchFile.from_json(made_up_search(objectives=2, uncertain=True))),
+        found["search"],
+    )
     return found
 
 
@@ -99,11 +142,15 @@ def opened(browser, pages):
         context.close()
     assert complaints == []
     # Besides the file itself, there is an icon that is in the page.
-    assert {url for url in requests if not url.startswith("data:")} <= {path.as_uri() for path in pages.values()}
+    assert {url for url in requests if not url.startswith("data:")} <= {
+        path.as_uri() for path in pages.values()
+    }
 
 
 def column(page, heading):
-    """The texts of a column of the comparison, top to bottom, without notes; hidden rows are left out."""
+    """The texts of a column of the comparison, top to bottom, without notes; hidden rows are
+    left out.
+    """
     return page.evaluate(
         """heading => {
             const table = document.querySelector("table.sortable");
@@ -145,7 +192,8 @@ def test_a_click_on_a_heading_sorts_and_another_turns_round(opened):
 
 
 @pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("comparison", "sweep")), "search"]
+    "kind",
+    [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("comparison", "sweep")), "search"],
 )
 def test_every_table_sorts_by_every_column_and_loses_no_row(opened, kind):
     page = opened(kind=kind)
@@ -171,8 +219,11 @@ def test_the_points_of_a_sweep_are_sorted_and_filtered_by_their_figures(opened):
     assert table.locator("tbody tr").count() == 30
     places = [int(name.rpartition(" ")[2]) for name in table.locator("tbody th").all_inner_texts()]
     table.get_by_role("columnheader", name="Median").get_by_role("button").click()
-    sorted_by_time = [int(name.rpartition(" ")[2]) for name in table.locator("tbody th").all_inner_texts()]
-    assert sorted_by_time == sorted(places, reverse=True)  # times span three units, from 33 µs to 1 ms
+    sorted_by_time = [
+        int(name.rpartition(" ")[2]) for name in table.locator("tbody th").all_inner_texts()
+    ]
+    # times span three units, from 33 µs to 1 ms
+    assert sorted_by_time == sorted(places, reverse=True)
     page.get_by_role("searchbox").first.fill("per_channel=True fails")
     shown = [row for row in table.locator("tbody tr").all() if row.is_visible()]
     assert len(shown) == len(range(12, 30, 2))
@@ -185,7 +236,8 @@ def test_rows_are_filtered_by_all_words(opened):
     told = page.locator("output").first
     assert told.inner_text() == "10 of 10"
     field.focus()
-    page.keyboard.type("SCRIPT onnxstatic")  # one word is in the name, the other in the note below it
+    # one word is in the name, the other in the note below it
+    page.keyboard.type("SCRIPT onnxstatic")
     assert column(page, "Candidate") == ["<script>alert(1)</script>"]
     assert told.inner_text() == "1 of 10"
     field.fill("fp16")
@@ -240,7 +292,10 @@ def test_a_desk_shows_what_decides_without_scrolling(opened):
         assert place["x"] + place["width"] <= DESK["width"]
     scroll, inside = table.evaluate("t => [t.scrollWidth, t.closest('.scroll').clientWidth]")
     assert scroll <= inside + 1
-    assert table.evaluate("t => Math.max(...[...t.tBodies[0].rows].map(row => row.offsetHeight))") <= 80
+    assert (
+        table.evaluate("t => Math.max(...[...t.tBodies[0].rows].map(row => row.offsetHeight))")
+        <= 80
+    )
     assert not table.locator("th.minor", has_text="Mean").is_visible()
     page.get_by_role("button", name="Show all columns").first.click()
     assert table.locator("th.minor", has_text="Mean").is_visible()
@@ -268,7 +323,9 @@ def test_a_part_is_shown_when_it_is_opened(opened):
 
 @pytest.mark.slow
 def test_what_nobody_opens_is_not_built(browser, make_run, tmp_path):
-    """A page of many candidates holds their details as packed text; the page's own policy lets its script unpack it."""
+    """A page of many candidates holds their details as packed text; the page's own policy lets
+    its script unpack it.
+    """
     runs = [make_run(f"candidate {n}", seed=n, calls=50) for n in range(24)]
     path = tmp_path / "many.html"
     write_html(render(runs, "Many"), path)

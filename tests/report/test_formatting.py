@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.report.formatting import NOTHING, Scale, clean, digits, distinct, duration, points, share, shortened, size
+from nnpipe.report.formatting import (
+    NOTHING,
+    Scale,
+    clean,
+    digits,
+    distinct,
+    duration,
+    points,
+    share,
+    shortened,
+    size,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +71,20 @@ def test_foreign_text_becomes_one_line_that_can_be_written(content, limit):
     assert len(line) <= limit
     assert line == line.strip()
     line.encode("utf-8")
-    assert not any(unicodedata.category(c) in ("Cc", "Cs") or c in "\u2028\u2029\u202e\u2066" for c in line)
+    assert not any(
+        unicodedata.category(c) in ("Cc", "Cs") or c in "\u2028\u2029\u202e\u2066" for c in line
+    )
     assert clean(line, limit) == line
 
 
 def test_ordinary_text_is_left_alone():
-    for content in ("ONNX int8, per channel", "größer ≤ 3", "日本語", "می\u200cخواهم", "😀 96\u00a0%"):
+    for content in (
+        "ONNX int8, per channel",
+        "größer ≤ 3",
+        "日本語",
+        "می\u200cخواهم",
+        "😀 96\u00a0%",
+    ):
         assert clean(content) == content
 
 
@@ -81,7 +100,10 @@ def test_long_names_keep_both_ends():
     assert shortened("short", 20) == "short"
 
 
-@given(st.lists(st.text(st.sampled_from("ab ·"), min_size=1, max_size=60), min_size=1, max_size=8), st.integers(12, 30))
+@given(
+    st.lists(st.text(st.sampled_from("ab ·"), min_size=1, max_size=60), min_size=1, max_size=8),
+    st.integers(12, 30),
+)
 def test_names_that_differ_differ_when_they_are_cut(names, limit):
     found = distinct(names, limit)
     assert all(len(text) <= limit for text in found)
@@ -91,7 +113,9 @@ def test_names_that_differ_differ_when_they_are_cut(names, limit):
 
 
 def test_names_are_told_apart_by_where_they_differ():
-    names = [f"model · Quantizer(per_channel=False) · Runtime(num_threads={n}) · batch 8" for n in (1, 2)]
+    names = [
+        f"model · Quantizer(per_channel=False) · Runtime(num_threads={n}) · batch 8" for n in (1, 2)
+    ]
     one, two = distinct(names, 40)
     assert one != two
     assert distinct(["short", "other"], 40) == ["short", "other"]

@@ -1,4 +1,6 @@
-"""What is NaN or infinite is told on the first screen of every document, for every task, and nothing breaks."""
+"""What is NaN or infinite is told on the first screen of every document, for every task, and
+nothing breaks.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,26 @@ def synthetic(task):
 
 @pytest.fixture(scope="module", params=[task.name for task in installed_tasks(of_plugins=False)])
 def task_runs(request, make_run):
-    """Runs of a perfect model, of one that gives NaN for every third sample, and of one that gives only NaN."""
+    """Runs of a perfect model, of one that gives NaN for every third sample, and of one that
+    gives only NaN.
+    """
     dataset = synthetic(request.param)
     dataset.prepare()
     samples = dataset.split("test")
     _, truth = dataset.read(samples)
     perfect = dataset.task.perfect(truth, dataset.spec)
     runs = []
-    for lost in (np.zeros(len(samples), bool), np.arange(len(samples)) % 3 == 0, np.ones(len(samples), bool)):
-        judged = dataset.task.completed(dataset.judge_predictions({**perfect, NOT_FINITE: lost}, truth))
-        run = make_run(f"{request.param} {len(runs)}", seed=len(runs), median_ns=1e6 / (len(runs) + 1))
+    for lost in (
+        np.zeros(len(samples), bool),
+        np.arange(len(samples)) % 3 == 0,
+        np.ones(len(samples), bool),
+    ):
+        judged = dataset.task.completed(
+            dataset.judge_predictions({**perfect, NOT_FINITE: lost}, truth)
+        )
+        run = make_run(
+            f"{request.param} {len(runs)}", seed=len(runs), median_ns=1e6 / (len(runs) + 1)
+        )
         runs.append(dataclasses.replace(run, evaluation=judged))
     return runs
 
@@ -56,7 +68,10 @@ def test_the_first_screen_tells_and_counts_them(task_runs):
         assert "not finite" in str(headline(Candidate.of(run)).rows)
         assert run.summary()["not_finite_samples"] == int(run.evaluation.not_finite.sum())
     assert "not_finite_samples" not in whole.summary()
-    json.dumps(figures([Candidate.of(run, number) for number, run in enumerate(task_runs)], "T", []), allow_nan=False)
+    json.dumps(
+        figures([Candidate.of(run, number) for number, run in enumerate(task_runs)], "T", []),
+        allow_nan=False,
+    )
     json.dumps([run.to_json() for run in task_runs], allow_nan=False)
     for run in task_runs:
         to_html(render([run], "One"))
@@ -85,7 +100,10 @@ def test_no_interval_holds_them(task_runs):
     whole, part, none = (run.evaluation for run in task_runs)
     for metric in Candidate.of(task_runs[0]).quality.task.metrics:
         for found in (
-            quality_estimate(metric, part), quality_estimate(metric, none), quality_difference(metric, whole, part),
-            quality_difference(metric, part, whole), quality_difference(metric, none, none),
-        ):  # fmt: skip
+            quality_estimate(metric, part),
+            quality_estimate(metric, none),
+            quality_difference(metric, whole, part),
+            quality_difference(metric, part, whole),
+            quality_difference(metric, none, none),
+        ):
             assert (found.low, found.high) == (-np.inf, np.inf), metric.name

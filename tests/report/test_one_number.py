@@ -1,4 +1,6 @@
-"""A quantity has one number and one name in result file, summary, page, terminal, sweep and certificate."""
+"""A quantity has one number and one name in result file, summary, page, terminal, sweep and
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def under_load(run: Run, **load) -> Run:
     if load.get("scenario") == "server":
         inference["scheduled_ns"] = inference["start_ns"] - 1000
     return dataclasses.replace(
-        run, series={**run.series, "inference": Series(inference)}, timing={**run.timing, "load": load}
+        run,
+        series={**run.series, "inference": Series(inference)},
+        timing={**run.timing, "load": load},
     )
 
 
@@ -48,8 +52,12 @@ def test_file_summary_page_and_terminal_tell_the_same_number(run):
     assert told["value"] == known.value == summary["figures"][name]["value"]
     assert told["interval"] == [known.low, known.high] == summary["figures"][name]["interval"]
     text, title = written(quantity(name), known.value), quantity(name).title
-    tiles = {tile.label: tile.value for block in render([run], "T").sections[0].blocks if isinstance(block, Tiles)
-             for tile in block.items}  # fmt: skip
+    tiles = {
+        tile.label: tile.value
+        for block in render([run], "T").sections[0].blocks
+        if isinstance(block, Tiles)
+        for tile in block.items
+    }
     rows = {row[0].text: row[1].text for row in headline(candidate).cells()}
     assert tiles[title] == rows[title] == text
     assert run.to_json()["summary"]["accuracy"]["value"] == summary["figures"]["accuracy"]["value"]
@@ -69,19 +77,30 @@ def test_a_round_trip_is_never_called_an_inference(make_run):
     told = remote.to_json()["summary"]
     inference = remote.series["inference"]
     assert told["latency_median"]["value"] == pytest.approx(np.median(inference["target_ns"]) / 1e9)
-    assert told["round_trip_median"]["value"] == pytest.approx(np.median(inference["latency_ns"]) / 1e9)
+    assert told["round_trip_median"]["value"] == pytest.approx(
+        np.median(inference["latency_ns"]) / 1e9
+    )
     assert "median_latency_ms" not in json.dumps(told)
 
 
 def test_times_that_count_differently_are_not_compared(make_run):
-    runs = [make_run("tight", calls=3000), under_load(make_run("loaded", seed=2, calls=3000), scenario="server")]
+    runs = [
+        make_run("tight", calls=3000),
+        under_load(make_run("loaded", seed=2, calls=3000), scenario="server"),
+    ]
     section = render(runs, "T").sections[0]
     table = next(block for block in section.blocks if isinstance(block, Table))
     assert {"Median, µs", "Response median, µs"} <= set(table.header)
     place = table.header.index("Response median, µs")
     assert [row[place].text == "–" for row in table.cells()] == [True, False]
-    assert any("do not count alike" in block.text for block in section.blocks if isinstance(block, Paragraph))
-    labels = [tile.label for block in section.blocks if isinstance(block, Tiles) for tile in block.items]
+    assert any(
+        "do not count alike" in block.text
+        for block in section.blocks
+        if isinstance(block, Paragraph)
+    )
+    labels = [
+        tile.label for block in section.blocks if isinstance(block, Tiles) for tile in block.items
+    ]
     assert "Fastest" not in labels
     assert "Front" not in table.header
 
@@ -91,13 +110,21 @@ def test_doubts_stand_where_the_number_first_stands(make_run):
     assert few.to_json()["summary"]["doubts"][0].startswith("too few: ")
     (candidate,) = candidates_of([few])
     assert {row[0].text: row[1].text for row in headline(candidate).cells()}["Doubts"] == "too few"
-    tiles = [tile for block in render([few], "T").sections[0].blocks if isinstance(block, Tiles)
-             for tile in block.items]  # fmt: skip
+    tiles = [
+        tile
+        for block in render([few], "T").sections[0].blocks
+        if isinstance(block, Tiles)
+        for tile in block.items
+    ]
     assert ("Doubts", "too few") in [(tile.label, tile.value) for tile in tiles]
 
 
 def test_doubts_of_the_quality_stand_beside_the_accuracy(make_run):
-    unknown = dataclasses.replace(make_run("unknown", calls=3000), preparation={"source": "unknown"})
+    unknown = dataclasses.replace(
+        make_run("unknown", calls=3000), preparation={"source": "unknown"}
+    )
     (candidate,) = candidates_of([unknown])
     assert candidate.doubts
-    assert unknown.to_json()["summary"]["doubts"] == [f"{d.kind}: {d.reason}" for d in candidate.doubts]
+    assert unknown.to_json()["summary"]["doubts"] == [
+        f"{d.kind}: {d.reason}" for d in candidate.doubts
+    ]

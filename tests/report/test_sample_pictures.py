@@ -29,7 +29,9 @@ def jpeg(width: int = 30, height: int = 20) -> bytes:
 def keeping(content: bytes) -> Evaluation:
     values = np.frombuffer(content, np.uint8)
     arrays = {"truth": np.array([0, 1]), "predicted": np.array([1, 1]), "rank": np.array([1, 0])}
-    return Evaluation("classification", arrays, ("a", "b"), {PICTURE: Ragged(values, np.array([len(values), 0]))})
+    return Evaluation(
+        "classification", arrays, ("a", "b"), {PICTURE: Ragged(values, np.array([len(values), 0]))}
+    )
 
 
 def test_a_picture_has_its_own_shape_and_is_part_of_the_page() -> None:
@@ -43,7 +45,14 @@ def test_a_picture_has_its_own_shape_and_is_part_of_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"<svg onload='x'>", b"\xff\xd8\xff", b"\xff\xd8\xff\xc0" + bytes(20), bytes(LARGEST + 1)]
+    "content",
+    [
+        b"",
+        b"<svg onload='x'>",
+        b"\xff\xd8\xff",
+        b"\xff\xd8\xff\xc0" + bytes(20),
+        bytes(LARGEST + 1),
+    ],
 )
 def test_what_is_no_picture_is_not_shown(content: bytes) -> None:
     assert _chart(keeping(content), 0) is None
@@ -62,10 +71,19 @@ def test_a_file_of_another_kind_does_not_become_a_picture() -> None:
 def test_a_curve_below_zero_is_drawn_whole() -> None:
     rows = np.stack([-np.ones(50), np.ones(50)], axis=1).astype(np.float32)
     arrays = {"truth": np.zeros(1), "predicted": np.ones(1)}
-    chart = _chart(Evaluation("regression", arrays, ragged={CURVE: Ragged(rows, np.array([50]))}), 0)
+    chart = _chart(
+        Evaluation("regression", arrays, ragged={CURVE: Ragged(rows, np.array([50]))}), 0
+    )
     assert isinstance(chart, Lines)
     drawn = draw(chart)
-    assert max(float(part[:, 1].max()) for shape in drawn.shapes for part in getattr(shape, "parts", ())) < drawn.height
+    assert (
+        max(
+            float(part[:, 1].max())
+            for shape in drawn.shapes
+            for part in getattr(shape, "parts", ())
+        )
+        < drawn.height
+    )
 
 
 def test_pictures_of_samples_are_small_and_curves_are_not(make_run) -> None:
@@ -77,8 +95,15 @@ def test_pictures_of_samples_are_small_and_curves_are_not(make_run) -> None:
     both = Evaluation(found.task, found.arrays, found.class_names, {**found.ragged, CURVE: curve})
     document = render([dataclasses.replace(make_run("one"), evaluation=both)], "T")
     section = next(each for each in document.sections if each.title == "Classification")
-    worst = next(block for block in section.blocks if isinstance(block, Section) and block.title == "Worst samples")
+    worst = next(
+        block
+        for block in section.blocks
+        if isinstance(block, Section) and block.title == "Worst samples"
+    )
     plots = [block for block in worst.blocks if isinstance(block, Plot)]
-    assert [(type(plot.chart), plot.small) for plot in plots] == [(BoxedFrame, True), (Lines, False)]
+    assert [(type(plot.chart), plot.small) for plot in plots] == [
+        (BoxedFrame, True),
+        (Lines, False),
+    ]
     page = to_html(document)
     assert page.count('<div class="small figures">') == 1

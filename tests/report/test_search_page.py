@@ -34,10 +34,20 @@ def blocks_of(sections: tuple[Block, ...] | tuple[Section, ...], kind: type[Any]
 def test_a_page_has_all_that_an_analysis_needs() -> None:
     document = page(made_up_search())
     assert [section.title for section in document.sections] == [
-        "What was found", "What matters", "Where good trials are", "Trials", "How it was searched",
-    ]  # fmt: skip
+        "What was found",
+        "What matters",
+        "Where good trials are",
+        "Trials",
+        "How it was searched",
+    ]
     names = [figure.name for figure in document.figures()]
-    assert names[:5] == ["history-objective-1", "curves", "importance-1", "importance-best-1", "parallel-1"]
+    assert names[:5] == [
+        "history-objective-1",
+        "curves",
+        "importance-1",
+        "importance-best-1",
+        "parallel-1",
+    ]
     assert sum(name.startswith("slice-1-") for name in names) == 5
     assert sum(name.startswith("pair-1-") for name in names) == 6
     assert len(set(names)) == len(names)
@@ -49,7 +59,9 @@ def test_a_page_has_all_that_an_analysis_needs() -> None:
 
 def test_the_best_so_far_is_the_running_extreme() -> None:
     found = SearchFile.from_json(made_up_search())
-    (history,) = [figure for figure in search_page(found).figures() if figure.name == "history-objective-1"]
+    (history,) = [
+        figure for figure in search_page(found).figures() if figure.name == "history-objective-1"
+    ]
     assert isinstance(history.chart, Points)
     (line,) = history.chart.lines
     values = [trial.values["accuracy"] for trial in found.finished()]
@@ -76,15 +88,24 @@ def test_a_front_has_shares_where_values_are_uncertain() -> None:
     sure = page(made_up_search(objectives=2))
     names = [figure.name for figure in sure.figures()]
     assert names[0] == "front-1-2"
-    (front,) = [t for t in blocks_of(sure.sections, Table) if t.caption.startswith("No other trial")]
+    (front,) = [
+        t for t in blocks_of(sure.sections, Table) if t.caption.startswith("No other trial")
+    ]
     assert "On the front" not in front.header
     view = SearchView(SearchFile.from_json(made_up_search(objectives=2, uncertain=True)))
     shares = [share for _, share in view.front]
     assert shares == sorted(shares, reverse=True)
     assert any(0 < share < 1 for share in shares)
-    certain = {trial.number for trial, _ in SearchView(SearchFile.from_json(made_up_search(objectives=2))).front}
+    certain = {
+        trial.number
+        for trial, _ in SearchView(SearchFile.from_json(made_up_search(objectives=2))).front
+    }
     assert certain <= {trial.number for trial, _ in view.front}
-    (front,) = [t for t in blocks_of(search_page(view.found).sections, Table) if t.caption.startswith("No other")]
+    (front,) = [
+        t
+        for t in blocks_of(search_page(view.found).sections, Table)
+        if t.caption.startswith("No other")
+    ]
     assert front.header[1] == "On the front"
     assert " to " in next(front.cells())[2].note
 
@@ -112,7 +133,9 @@ def test_fanova_comes_with_its_warning() -> None:
 
 
 def test_lines_pass_beside_an_axis_without_a_value_on_it() -> None:
-    (parallel,) = [figure for figure in page(made_up_search()).figures() if figure.name == "parallel-1"]
+    (parallel,) = [
+        figure for figure in page(made_up_search()).figures() if figure.name == "parallel-1"
+    ]
     assert isinstance(parallel.chart, ParallelAxes)
     names = [axis.label for axis in parallel.chart.axes]
     assert names == ["rate", "units", "momentum", "optimiser", "bias", "accuracy"]

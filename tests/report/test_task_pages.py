@@ -1,4 +1,6 @@
-"""The page of every task in a real browser, from its synthetic data: it fits a desk and a telephone."""
+"""The page of every task in a real browser, from its synthetic data: it fits a desk and a
+telephone.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def task_page(request, make_run, tmp_path_factory):
     judged = evaluations(synthetic(request.param))
     runs = [
         dataclasses.replace(
-            make_run(f"{request.param} · candidate {n}", seed=n, median_ns=1e6 / (n + 1)), evaluation=each
+            make_run(f"{request.param} · candidate {n}", seed=n, median_ns=1e6 / (n + 1)),
+            evaluation=each,
         )
         for n, each in enumerate(judged)
     ]
@@ -77,7 +80,9 @@ def test_the_page_of_a_task_fits_and_shows_its_metrics(browser, task_page, size)
     assert_fits(page, size["width"])
     words = page.locator("main").inner_text().lower()
     assert [heading for heading in headings if heading.lower() not in words] == []
-    empty = page.evaluate("[...document.querySelectorAll('main svg')].filter(svg => !svg.children.length).length")
+    empty = page.evaluate(
+        "[...document.querySelectorAll('main svg')].filter(svg => !svg.children.length).length"
+    )
     assert empty == 0
     assert complaints == []
     if folder := os.environ.get("NNPIPE_TEST_SHOTS"):  # to be looked at

@@ -1,4 +1,6 @@
-"""Models that are compiled here for ARM Linux compute there what they compute here; the processor is emulated."""
+"""Models that are compiled here for ARM Linux compute there what they compute here; the
+processor is emulated.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def test_it_computes_there_what_it_computes_here(
     tolerance: float,
     tmp_path: Path,
 ) -> None:
-    here: Runtime = LiteRTRuntime(reference_kernels=True) if runtime == "LiteRTRuntime" else ONNXRuntime()
+    here: Runtime = (
+        LiteRTRuntime(reference_kernels=True) if runtime == "LiteRTRuntime" else ONNXRuntime()
+    )
     here.check_ready()
     artifact, original = deployed(tmp_path), source(tmp_path)
     (tmp_path / "token").write_text(TOKEN)
@@ -87,10 +91,16 @@ def test_it_computes_there_what_it_computes_here(
                 batch = {}
                 for spec in original.io.inputs:
                     shape = [3 if length is None else length for length in spec.shape]
-                    drawn = random.integers(-128, 128, shape) if spec.dtype == "int8" else random.normal(size=shape)
+                    drawn = (
+                        random.integers(-128, 128, shape)
+                        if spec.dtype == "int8"
+                        else random.normal(size=shape)
+                    )
                     batch[spec.name] = drawn.astype(spec.dtype)
                 found, wanted = there.infer(batch), session.infer(batch)
                 assert found.keys() == wanted.keys()
                 for name, array in wanted.items():
                     np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance)
-                    assert len(np.unique(array)) > 1, "outputs that are all alike would prove nothing"
+                    assert len(np.unique(array)) > 1, (
+                        "outputs that are all alike would prove nothing"
+                    )

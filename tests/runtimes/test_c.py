@@ -21,7 +21,9 @@ from nnpipe.testing.session import assert_one_line
 from nnpipe.workflows.candidates.model_files import model_size
 
 needs("ai_edge_litert")
-pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")
+pytestmark = pytest.mark.skipif(
+    C.find() is None, reason="no C compiler is installed (apt install gcc)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +63,22 @@ def test_the_size_of_a_model_is_that_of_its_code_and_constants_as_built(compiled
     found = model_size(compiled, stats)
     assert found is not None
     assert 100 < found == stats["built_bytes"] < compiled.size
-    assert model_size(compiled) is None  # the length of its text is none that compares with a file's
+    # the length of its text is none that compares with a file's
+    assert model_size(compiled) is None
 
 
 def test_servers_know_that_loading_runs_machine_code() -> None:
     assert CRuntime.native_code == ("c",)
 
 
-def test_what_the_c_compiler_refuses_is_named_in_one_line(compiled: Artifact, tmp_path: Path) -> None:
+def test_what_the_c_compiler_refuses_is_named_in_one_line(
+    compiled: Artifact, tmp_path: Path
+) -> None:
     path = tmp_path / "strange.c"
     write_c_source(path, "int nn_run(void) { return unknown; }\n", compiled.io, {})
-    with pytest.raises(ArtifactError, match=r"strange\.c: .* cannot compile it: .*unknown") as caught:
+    with pytest.raises(
+        ArtifactError, match=r"strange\.c: .* cannot compile it: .*unknown"
+    ) as caught:
         CRuntime().load(Artifact.of(path, "c", compiled.io))
     assert_one_line(caught.value)
 
@@ -84,7 +91,9 @@ def test_a_source_without_its_functions_is_refused(compiled: Artifact, tmp_path:
     assert_one_line(caught.value)
 
 
-def test_tensors_that_the_library_does_not_know_are_named(compiled: Artifact, tmp_path: Path) -> None:
+def test_tensors_that_the_library_does_not_know_are_named(
+    compiled: Artifact, tmp_path: Path
+) -> None:
     path = tmp_path / "fewer.c"
     text = "void *nn_input(int n) { return 0; }\nconst void *nn_output(int n) { return 0; }\n"
     text += "void nn_reset(void) {}\nvoid nn_run(void) {}\n"
@@ -93,10 +102,15 @@ def test_tensors_that_the_library_does_not_know_are_named(compiled: Artifact, tm
         CRuntime().load(Artifact.of(path, "c", compiled.io))
 
 
-def test_a_description_that_leaves_a_length_free_is_refused(compiled: Artifact, tmp_path: Path) -> None:
+def test_a_description_that_leaves_a_length_free_is_refused(
+    compiled: Artifact, tmp_path: Path
+) -> None:
     path = tmp_path / "free.c"
     first = compiled.io.inputs[0]
-    free = IOSpec((type(first)(first.name, (None,), first.dtype), *compiled.io.inputs[1:]), compiled.io.outputs)
+    free = IOSpec(
+        (type(first)(first.name, (None,), first.dtype), *compiled.io.inputs[1:]),
+        compiled.io.outputs,
+    )
     write_c_source(path, "int nothing;\n", free, {})
     with pytest.raises(ArtifactError, match="it leaves a length free"):
         CRuntime().io_of(path)

@@ -1,4 +1,6 @@
-"""ExecuTorch runs its programs bound by name, up to the number of samples that they were compiled for."""
+"""ExecuTorch runs its programs bound by name, up to the number of samples that they were
+compiled for.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 @pytest.fixture(scope="module")
 def compiled(network: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return ExecuTorchCompiler(max_batch=16).compile(network, tmp_path_factory.mktemp("compiled") / "network.pte")
+    return ExecuTorchCompiler(max_batch=16).compile(
+        network, tmp_path_factory.mktemp("compiled") / "network.pte"
+    )
 
 
 class TestExecuTorchRuntime(RuntimeContract):
@@ -56,7 +60,9 @@ def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact) -> None:
         assert set(getattr(found, side)) == set(getattr(NETWORK_IO, side))
 
 
-def test_every_number_of_samples_up_to_the_greatest_is_right(network: Artifact, compiled: Artifact) -> None:
+def test_every_number_of_samples_up_to_the_greatest_is_right(
+    network: Artifact, compiled: Artifact
+) -> None:
     with ExecuTorchRuntime().load(compiled) as session, PyTorchRuntime().load(network) as source:
         for size in (16, 1, 15, 2):
             batch = random_batch(NETWORK_IO, size, seed=size)
@@ -66,7 +72,9 @@ def test_every_number_of_samples_up_to_the_greatest_is_right(network: Artifact, 
 
 def test_more_samples_are_refused_by_name(compiled: Artifact) -> None:
     with ExecuTorchRuntime().load(compiled) as session:
-        with pytest.raises(SpecMismatch, match=r"'image': 17 samples.*at most 16.*--max-batch 17") as caught:
+        with pytest.raises(
+            SpecMismatch, match=r"'image': 17 samples.*at most 16.*--max-batch 17"
+        ) as caught:
             session.put(random_batch(NETWORK_IO, 17))
         assert_one_line(caught.value)
         session.infer(random_batch(NETWORK_IO, 2))
@@ -76,19 +84,27 @@ def test_the_pool_of_threads_is_never_pulled_away_from_an_open_session(compiled:
     batch = random_batch(NETWORK_IO, 2)
     with ExecuTorchRuntime(num_threads=1).load(compiled) as session:
         assert session.stats() == {"num_threads": 1}
-        with pytest.raises(ConfigError, match=r"with 1 threads is open.*close it before asking for 2") as caught:
+        with pytest.raises(
+            ConfigError, match=r"with 1 threads is open.*close it before asking for 2"
+        ) as caught:
             ExecuTorchRuntime(num_threads=2).load(compiled)
         assert_one_line(caught.value)
         expected = session.infer(batch)
     with ExecuTorchRuntime(num_threads=2).load(compiled) as session:
         assert session.stats() == {"num_threads": 2}
-        np.testing.assert_allclose(session.infer(batch)["scores"], expected["scores"], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            session.infer(batch)["scores"], expected["scores"], rtol=1e-5, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("content", [b"", b"no program" * 20])
-def test_what_executorch_cannot_load_is_named(compiled: Artifact, tmp_path: Path, content: bytes) -> None:
+def test_what_executorch_cannot_load_is_named(
+    compiled: Artifact, tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "strange.pte"
-    write_sealed(path, SealedFile(content, "executorch", read_sealed(compiled.path, "executorch").io))
+    write_sealed(
+        path, SealedFile(content, "executorch", read_sealed(compiled.path, "executorch").io)
+    )
     with pytest.raises(ArtifactError, match=r"strange\.pte: ExecuTorch cannot load it") as caught:
         ExecuTorchRuntime().load(Artifact.of(path, "executorch", NETWORK_IO))
     assert_one_line(caught.value)

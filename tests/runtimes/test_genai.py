@@ -19,8 +19,12 @@ needs("onnxruntime_genai", "torch", "transformers", "tokenizers", "safetensors")
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, list[Batch]]:
     folder = write_tiny_generator(tmp_path_factory.mktemp("tiny"))
-    source, answers = exported(folder, tmp_path_factory.mktemp("exported") / "m.json", max_new_tokens=5)
-    made = ONNXRuntimeGenAIBuilder(precision="fp32").compile(source, tmp_path_factory.mktemp("built") / "model.genai")
+    source, answers = exported(
+        folder, tmp_path_factory.mktemp("exported") / "m.json", max_new_tokens=5
+    )
+    made = ONNXRuntimeGenAIBuilder(precision="fp32").compile(
+        source, tmp_path_factory.mktemp("built") / "model.genai"
+    )
     return made, answers
 
 

@@ -56,9 +56,12 @@ class TestIREERuntime(RuntimeContract):
 
 @pytest.mark.slow
 def test_sessions_of_several_threads_end_however_soon_they_are_closed(compiled: Artifact) -> None:
-    """IREE's device, destroyed right after it computed, waited for its own threads once in a few hundred times."""
+    """IREE's device, destroyed right after it computed, waited for its own threads once in a few
+    hundred times.
+    """
     batch = random_batch(NETWORK_IO, 1)
-    faulthandler.dump_traceback_later(200, exit=True)  # what waits in IREE's code cannot be interrupted
+    # what waits in IREE's code cannot be interrupted
+    faulthandler.dump_traceback_later(200, exit=True)
     try:
         for _ in range(1000):
             with IREERuntime(num_threads=2).load(compiled) as session:
@@ -67,10 +70,17 @@ def test_sessions_of_several_threads_end_however_soon_they_are_closed(compiled: 
         faulthandler.cancel_dump_traceback_later()
 
 
-@pytest.mark.parametrize(("threads", "driver"), [(1, "local-sync"), (0, "local-task"), (3, "local-task")])
-def test_any_number_of_threads_computes_the_same(compiled: Artifact, threads: int, driver: str) -> None:
+@pytest.mark.parametrize(
+    ("threads", "driver"), [(1, "local-sync"), (0, "local-task"), (3, "local-task")]
+)
+def test_any_number_of_threads_computes_the_same(
+    compiled: Artifact, threads: int, driver: str
+) -> None:
     batch = random_batch(NETWORK_IO, 4)
-    with IREERuntime(num_threads=threads).load(compiled) as session, IREERuntime(num_threads=2).load(compiled) as other:
+    with (
+        IREERuntime(num_threads=threads).load(compiled) as session,
+        IREERuntime(num_threads=2).load(compiled) as other,
+    ):
         assert session.stats() == {"num_threads": threads, "driver": driver}
         np.testing.assert_array_equal(session.infer(batch)["scores"], other.infer(batch)["scores"])
 

@@ -56,7 +56,9 @@ def test_a_model_with_a_lambda_is_not_run(tmp_path: Path) -> None:
         KerasRuntime().load(Artifact.of(path, "keras", io))
 
 
-def test_a_model_saved_by_others_runs_under_the_names_that_its_description_gives(tmp_path: Path) -> None:
+def test_a_model_saved_by_others_runs_under_the_names_that_its_description_gives(
+    tmp_path: Path,
+) -> None:
     import keras
 
     model = keras.Sequential([keras.Input((4,)), keras.layers.Flatten()])
@@ -74,10 +76,13 @@ def convolving(path: Path) -> Artifact:
     image = keras.Input((6, 6, 3), name="image")
     x = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(image))
     keras.Model(
-        image, {"b": keras.layers.Flatten(name="b")(x), "a": keras.layers.GlobalMaxPooling2D(name="a")(x)}
+        image,
+        {"b": keras.layers.Flatten(name="b")(x), "a": keras.layers.GlobalMaxPooling2D(name="a")(x)},
     ).save(path)
     outputs = (TensorSpec("b", (None, 64), "float32"), TensorSpec("a", (None, 4), "float32"))
-    return Artifact.of(path, "keras", IOSpec((TensorSpec("image", (None, 6, 6, 3), "float32"),), outputs))
+    return Artifact.of(
+        path, "keras", IOSpec((TensorSpec("image", (None, 6, 6, 3), "float32"),), outputs)
+    )
 
 
 def test_frozen_weights_give_the_same_by_the_same_names(tmp_path: Path) -> None:
@@ -102,7 +107,9 @@ def test_steps_name_the_calls_of_layers(tmp_path: Path) -> None:
     block = keras.Model(inner, keras.layers.Dense(8, name="last")(inner), name="block")
     path = tmp_path / "m.keras"
     keras.Model(x, block(twice(twice(x))), name="model").save(path)
-    io = IOSpec((TensorSpec("x", (None, 64), "float32"),), (TensorSpec("block", (None, 8), "float32"),))
+    io = IOSpec(
+        (TensorSpec("x", (None, 64), "float32"),), (TensorSpec("block", (None, 8), "float32"),)
+    )
     with KerasRuntime().load(Artifact.of(path, "keras", io)) as session:
         times = session.profile({"x": np.ones((64, 64), "f")}, 3)
     products = [step for step in times.kernels if "MatMul" in step.kernel]
@@ -110,7 +117,9 @@ def test_steps_name_the_calls_of_layers(tmp_path: Path) -> None:
     assert {step.precision for step in products} == {"float32"}
 
 
-def test_a_graph_that_cannot_be_frozen_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_cannot_be_frozen_runs_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tensorflow.python.framework import convert_to_constants
 
     def refuse(*given: object, **more: object) -> None:
@@ -131,9 +140,9 @@ def test_the_graph_is_made_for_the_number_of_samples_in_a_call(tmp_path: Path) -
     import keras
 
     x = keras.Input((4,), name="x")
-    keras.Model(x, {"same": keras.layers.Identity()(x), "rows": keras.ops.reshape(x, (-1, 2))}).save(
-        tmp_path / "m.keras"
-    )
+    keras.Model(
+        x, {"same": keras.layers.Identity()(x), "rows": keras.ops.reshape(x, (-1, 2))}
+    ).save(tmp_path / "m.keras")
     outputs = (TensorSpec("same", (None, 4), "float32"), TensorSpec("rows", (None, 2), "float32"))
     io = IOSpec((TensorSpec("x", (None, 4), "float32"),), outputs)
     artifact = Artifact.of(tmp_path / "m.keras", "keras", io)
@@ -147,11 +156,17 @@ def test_the_graph_is_made_for_the_number_of_samples_in_a_call(tmp_path: Path) -
         assert session.infer({"x": given[:1]})["rows"].shape == (2, 2)
 
 
-def test_a_number_of_samples_that_a_model_cannot_have_is_refused_with_advice(tmp_path: Path) -> None:
+def test_a_number_of_samples_that_a_model_cannot_have_is_refused_with_advice(
+    tmp_path: Path,
+) -> None:
     import keras
 
     x = keras.Input((3,), name="x")
-    io = IOSpec((TensorSpec("x", (None, 3), "float32"),), (TensorSpec("reshape", (2, None), "float32"),))
+    io = IOSpec(
+        (TensorSpec("x", (None, 3), "float32"),), (TensorSpec("reshape", (2, None), "float32"),)
+    )
     keras.Model(x, keras.ops.reshape(x, (2, -1))).save(tmp_path / "m.keras")
-    with pytest.raises(ArtifactError, match=r"m\.keras: Keras cannot make it for 1 samples .*--fixed-batch 0"):
+    with pytest.raises(
+        ArtifactError, match=r"m\.keras: Keras cannot make it for 1 samples .*--fixed-batch 0"
+    ):
         KerasRuntime(fixed_batch=1).load(Artifact.of(tmp_path / "m.keras", "keras", io))

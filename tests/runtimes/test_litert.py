@@ -54,7 +54,10 @@ class TestReferenceKernelsOnIntegers(RuntimeContract):
 
     @pytest.fixture
     def batch(self) -> Batch:
-        return {name: np.arange(8, dtype="int8").reshape(2, 4) * k for name, k in (("first", 3), ("second", -5))}
+        return {
+            name: np.arange(8, dtype="int8").reshape(2, 4) * k
+            for name, k in (("first", 3), ("second", -5))
+        }
 
     @pytest.fixture
     def other_batch(self) -> Batch:
@@ -62,7 +65,8 @@ class TestReferenceKernelsOnIntegers(RuntimeContract):
 
     @pytest.fixture
     def expected(self, batch: Batch) -> Batch:
-        # Equal scales: the zero points are all that keeps this from being a subtraction of integers.
+        # Equal scales: the zero points are all that keeps this from being a subtraction of
+        # integers.
         wide = (batch["first"].astype(int) - 1) - (batch["second"].astype(int) + 2) + 3
         return {"difference": np.clip(wide, -128, 127).astype("int8")}
 
@@ -70,7 +74,9 @@ class TestReferenceKernelsOnIntegers(RuntimeContract):
 def test_tensors_without_a_signature_are_bound_by_their_own_names(tmp_path: Path) -> None:
     artifact = write_tflite_difference(tmp_path / "unnamed.tflite", named=False)
     with LiteRTRuntime().load(artifact) as session:
-        found = session.infer({"t_second": np.ones((1, 4), "float32"), "t_first": np.zeros((1, 4), "float32")})
+        found = session.infer(
+            {"t_second": np.ones((1, 4), "float32"), "t_first": np.zeros((1, 4), "float32")}
+        )
     np.testing.assert_array_equal(found["t_difference"], -np.ones((1, 4)))
 
 
@@ -83,24 +89,34 @@ def test_a_bare_file_says_what_it_takes_and_gives(tmp_path: Path) -> None:
 def test_a_description_with_another_scale_is_refused(tmp_path: Path) -> None:
     artifact = write_tflite_difference(tmp_path / "scaled.tflite", "int8")
     wrong = tuple(dataclasses.replace(spec, scale=STEP * 2) for spec in artifact.io.inputs)
-    with pytest.raises(ArtifactError, match=r"scaled\.tflite: tensor 'first' has scale 0\.125 .* says 0\.25 and 1$"):
+    with pytest.raises(
+        ArtifactError, match=r"scaled\.tflite: tensor 'first' has scale 0\.125 .* says 0\.25 and 1$"
+    ):
         LiteRTRuntime().load(dataclasses.replace(artifact, io=IOSpec(wrong, artifact.io.outputs)))
 
 
 def test_a_description_may_leave_the_quantisation_to_the_file(tmp_path: Path) -> None:
     artifact = write_tflite_difference(tmp_path / "model.tflite", "int8")
-    plain = [[TensorSpec(s.name, s.shape, s.dtype) for s in side] for side in (artifact.io.inputs, artifact.io.outputs)]
-    with LiteRTRuntime().load(dataclasses.replace(artifact, io=IOSpec(*map(tuple, plain)))) as session:
+    plain = [
+        [TensorSpec(s.name, s.shape, s.dtype) for s in side]
+        for side in (artifact.io.inputs, artifact.io.outputs)
+    ]
+    with LiteRTRuntime().load(
+        dataclasses.replace(artifact, io=IOSpec(*map(tuple, plain)))
+    ) as session:
         assert session.io == artifact.io
 
 
 def test_a_description_may_fix_what_the_file_leaves_free(tmp_path: Path) -> None:
     artifact = write_tflite_difference(tmp_path / "model.tflite")
     fixed = [
-        tuple(dataclasses.replace(s, shape=(3, 4)) for s in side) for side in (artifact.io.inputs, artifact.io.outputs)
+        tuple(dataclasses.replace(s, shape=(3, 4)) for s in side)
+        for side in (artifact.io.inputs, artifact.io.outputs)
     ]
     with LiteRTRuntime().load(dataclasses.replace(artifact, io=IOSpec(*fixed))) as session:
-        assert session.infer({n: np.ones((3, 4), "float32") for n in ("first", "second")})["difference"].shape == (3, 4)
+        assert session.infer({n: np.ones((3, 4), "float32") for n in ("first", "second")})[
+            "difference"
+        ].shape == (3, 4)
 
 
 def test_sizes_that_cannot_be_run_are_reported_and_do_no_harm(tmp_path: Path) -> None:
@@ -108,9 +124,12 @@ def test_sizes_that_cannot_be_run_are_reported_and_do_no_harm(tmp_path: Path) ->
     good = {"first": np.ones((2, 4), "float32"), "second": np.zeros((2, 4), "float32")}
     with LiteRTRuntime().load(artifact) as session:
         with pytest.raises(
-            ArtifactError, match=r"model\.tflite: LiteRT cannot run it with inputs of \(2, 4\), \(3, 4\)"
+            ArtifactError,
+            match=r"model\.tflite: LiteRT cannot run it with inputs of \(2, 4\), \(3, 4\)",
         ):
-            session.put({"first": np.ones((2, 4), "float32"), "second": np.zeros((3, 4), "float32")})
+            session.put(
+                {"first": np.ones((2, 4), "float32"), "second": np.zeros((3, 4), "float32")}
+            )
         np.testing.assert_array_equal(session.infer(good)["difference"], np.ones((2, 4)))
 
 
@@ -130,11 +149,15 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_interpreter_that_cannot_be_imported_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interpreter_that_cannot_be_imported_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     artifact = write_tflite_difference(tmp_path / "model.tflite")
     for package in ("ai_edge_litert", "tflite_runtime", "tensorflow.lite.python"):
         monkeypatch.setitem(sys.modules, f"{package}.interpreter", None)
-    with pytest.raises(MissingDependency, match="no TensorFlow Lite interpreter can be imported") as caught:
+    with pytest.raises(
+        MissingDependency, match="no TensorFlow Lite interpreter can be imported"
+    ) as caught:
         LiteRTRuntime().load(artifact)
     assert "\n" not in str(caught.value)
 
@@ -188,11 +211,16 @@ def test_tensorflow_stands_in_where_litert_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "accuracy"), [("pretrainedResnet.tflite", 0.890), ("pretrainedResnet_quant.tflite", 0.884)]
+    ("file", "accuracy"),
+    [("pretrainedResnet.tflite", 0.890), ("pretrainedResnet_quant.tflite", 0.884)],
 )
-def test_the_mlperf_tiny_network_is_as_accurate_as_published(shared_data: Path, file: str, accuracy: float) -> None:
+def test_the_mlperf_tiny_network_is_as_accurate_as_published(
+    shared_data: Path, file: str, accuracy: float
+) -> None:
     path = shared_data / "models" / "mlperf_tiny_ic" / file
-    records = np.frombuffer(gzip.decompress((shared_data / "cifar10" / "test_000-499.bin.gz").read_bytes()), "uint8")
+    records = np.frombuffer(
+        gzip.decompress((shared_data / "cifar10" / "test_000-499.bin.gz").read_bytes()), "uint8"
+    )
     labels, pixels = np.split(records.reshape(500, 3073), [1], axis=1)
     images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).astype("float32")
     io = LiteRTRuntime().io_of(path)

@@ -1,4 +1,6 @@
-"""ONNX Runtime runs ONNX files, bound by name, and refuses what is none or reaches outside its folder."""
+"""ONNX Runtime runs ONNX files, bound by name, and refuses what is none or reaches outside its
+folder.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,16 @@ def reference(path: Path, batch: Batch) -> dict[str, np.ndarray]:
 
 
 def write_model(
-    path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], constants: tuple[Any, ...] = ()
+    path: Path,
+    nodes: list[Any],
+    inputs: list[Any],
+    outputs: list[Any],
+    constants: tuple[Any, ...] = (),
 ) -> Path:
     graph = onnx.helper.make_graph(nodes, "g", inputs, outputs, list(constants))
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
+    )
     onnx.save_model(model, str(path))
     return path
 
@@ -81,22 +89,33 @@ class TestTextTensors(RuntimeContract):
     @pytest.fixture
     def artifact(self, tmp_path: Path) -> Artifact:
         node = onnx.helper.make_node("Concat", ["x", "y"], ["z"], axis=1)
-        sides = [value("x", ["n", 2], "STRING"), value("y", ["n", 1], "STRING")], [value("z", ["n", 3], "STRING")]
+        sides = (
+            [value("x", ["n", 2], "STRING"), value("y", ["n", 1], "STRING")],
+            [value("z", ["n", 3], "STRING")],
+        )
         return bare(write_model(tmp_path / "text.onnx", [node], *sides))
 
     @pytest.fixture
     def batch(self) -> Batch:
-        return {"x": np.array([["a", "bé"], ["", "d"]], object), "y": np.array([["e"], ["f"]], object)}
+        return {
+            "x": np.array([["a", "bé"], ["", "d"]], object),
+            "y": np.array([["e"], ["f"]], object),
+        }
 
     @pytest.fixture
     def other_batch(self) -> Batch:
-        return {"x": np.array([["k", "l"], ["m", "n"]], object), "y": np.array([["o"], ["p"]], object)}
+        return {
+            "x": np.array([["k", "l"], ["m", "n"]], object),
+            "y": np.array([["o"], ["p"]], object),
+        }
 
     @pytest.fixture
     def expected(self, batch: Batch) -> Batch:
         return {"z": np.concatenate([batch["x"], batch["y"]], axis=1)}
 
-    def test_the_results_are_those_expected(self, session: Any, batch: Batch, expected: Batch) -> None:  # type: ignore[override]
+    def test_the_results_are_those_expected(
+        self, session: Any, batch: Batch, expected: Batch
+    ) -> None:  # type: ignore[override]
         np.testing.assert_array_equal(session.infer(batch)["z"], expected["z"])
 
     def assert_same(self, found: Batch, expected: Batch) -> None:
@@ -104,14 +123,19 @@ class TestTextTensors(RuntimeContract):
 
     def test_a_free_batch_axis_takes_any_size(self, session: Any) -> None:
         for size in (3, 1):
-            found = session.infer({"x": np.full((size, 2), "u", object), "y": np.full((size, 1), "v", object)})
+            found = session.infer(
+                {"x": np.full((size, 2), "u", object), "y": np.full((size, 1), "v", object)}
+            )
             assert found["z"].tolist() == [["u", "u", "v"]] * size
 
 
 @pytest.mark.parametrize("level", ["none", "basic", "extended", "all"])
 def test_every_level_of_optimisation_computes_the_same(tmp_path: Path, level: Any) -> None:
     artifact = write_onnx_network(tmp_path / "network.onnx")
-    batch = {"image": np.ones((3, 1, 8, 8), "float32"), "extra": np.arange(9, dtype="float32").reshape(3, 3)}
+    batch = {
+        "image": np.ones((3, 1, 8, 8), "float32"),
+        "extra": np.arange(9, dtype="float32").reshape(3, 3),
+    }
     with ONNXRuntime(graph_optimisation=level).load(artifact) as session:
         found = session.infer(batch)
     for name, array in reference(artifact.path, batch).items():
@@ -124,7 +148,9 @@ def test_a_bare_file_says_what_it_takes_and_gives(tmp_path: Path) -> None:
 
 def test_outputs_whose_shape_depends_on_values_are_given_as_they_are(tmp_path: Path) -> None:
     node = onnx.helper.make_node("NonZero", ["x"], ["places"])
-    path = write_model(tmp_path / "m.onnx", [node], [value("x", ["n", 4])], [value("places", [2, None], "INT64")])
+    path = write_model(
+        tmp_path / "m.onnx", [node], [value("x", ["n", 4])], [value("places", [2, None], "INT64")]
+    )
     with ONNXRuntime(io_binding=True).load(bare(path)) as session:
         for count in (1, 4, 0, 2):
             row = np.zeros((1, 4), "float32")
@@ -138,7 +164,9 @@ def test_an_output_without_a_stated_shape_has_the_one_that_is_inferred(tmp_path:
     assert ONNXRuntime().io_of(path).outputs == (TensorSpec("y", (None, 6), "float32"),)
 
 
-def test_the_quantisation_of_integer_inputs_and_outputs_is_read_from_the_file(tmp_path: Path) -> None:
+def test_the_quantisation_of_integer_inputs_and_outputs_is_read_from_the_file(
+    tmp_path: Path,
+) -> None:
     array = onnx.numpy_helper.from_array
     constants = (
         array(np.float32(0.5), "s"),
@@ -151,7 +179,11 @@ def test_the_quantisation_of_integer_inputs_and_outputs_is_read_from_the_file(tm
         onnx.helper.make_node("QuantizeLinear", ["real", "t", "v"], ["y"]),
     ]
     path = write_model(
-        tmp_path / "m.onnx", nodes, [value("x", ["n", 2], "UINT8")], [value("y", ["n", 2], "INT8")], constants
+        tmp_path / "m.onnx",
+        nodes,
+        [value("x", ["n", 2], "UINT8")],
+        [value("y", ["n", 2], "INT8")],
+        constants,
     )
     found = ONNXRuntime().io_of(path)
     assert found.inputs == (TensorSpec("x", (None, 2), "uint8", 0.5, 7),)
@@ -165,14 +197,18 @@ def test_a_model_that_takes_no_plain_tensors_is_refused(tmp_path: Path) -> None:
     sequence = onnx.helper.make_value_info("x", onnx.helper.make_sequence_type_proto(tensor))
     node = onnx.helper.make_node("SequenceLength", ["x"], ["y"])
     path = write_model(tmp_path / "m.onnx", [node], [sequence], [value("y", [], "INT64")])
-    with pytest.raises(ArtifactError, match=r"m\.onnx: 'x' is a seq\(tensor\(float\)\); only plain tensors"):
+    with pytest.raises(
+        ArtifactError, match=r"m\.onnx: 'x' is a seq\(tensor\(float\)\); only plain tensors"
+    ):
         ONNXRuntime().io_of(path)
 
 
 def test_a_failure_while_loading_is_told_without_the_codes_of_the_library(tmp_path: Path) -> None:
     node = onnx.helper.make_node("NoSuch", ["x"], ["y"], name="odd")
     path = write_model(tmp_path / "m.onnx", [node], [value("x", [2])], [value("y", [2])])
-    with pytest.raises(ArtifactError, match=r"m\.onnx: ONNX Runtime cannot load it at NoSuch 'odd': ") as caught:
+    with pytest.raises(
+        ArtifactError, match=r"m\.onnx: ONNX Runtime cannot load it at NoSuch 'odd': "
+    ) as caught:
         ONNXRuntime().io_of(path)
     assert "ONNXRuntimeError" not in str(caught.value)
 
@@ -180,7 +216,9 @@ def test_a_failure_while_loading_is_told_without_the_codes_of_the_library(tmp_pa
 def test_a_failure_while_running_names_file_and_node_and_what_to_try(tmp_path: Path) -> None:
     target = onnx.numpy_helper.from_array(np.array([2, 2], "int64"), "shape")
     node = onnx.helper.make_node("Reshape", ["x", "shape"], ["y"], name="to_pairs")
-    path = write_model(tmp_path / "m.onnx", [node], [value("x", ["n"])], [value("y", ["k", 2])], (target,))
+    path = write_model(
+        tmp_path / "m.onnx", [node], [value("x", ["n"])], [value("y", ["k", 2])], (target,)
+    )
     artifact = dataclasses.replace(
         bare(path), io=IOSpec(ONNXRuntime().io_of(path).inputs, ONNXRuntime().io_of(path).outputs)
     )
@@ -193,11 +231,15 @@ def test_a_failure_while_running_names_file_and_node_and_what_to_try(tmp_path: P
         assert "\n" not in str(caught.value)
         assert "ONNXRuntimeError" not in str(caught.value)
         assert str(caught.value).startswith(f"{path}: ")
-        assert str(caught.value).endswith("; nnpipe reduce finds the part of the model on which it fails")
+        assert str(caught.value).endswith(
+            "; nnpipe reduce finds the part of the model on which it fails"
+        )
         assert session.infer({"x": np.ones(4, "float32")})["y"].shape == (2, 2)
 
 
-@pytest.mark.parametrize("location", ["../outside.bin", "/etc/hostname", "sub/../../outside.bin", "link.bin"])
+@pytest.mark.parametrize(
+    "location", ["../outside.bin", "/etc/hostname", "sub/../../outside.bin", "link.bin"]
+)
 def test_weights_outside_the_models_own_folder_are_refused(tmp_path: Path, location: str) -> None:
     folder = tmp_path / "model"
     (folder / "sub").mkdir(parents=True)
@@ -224,7 +266,11 @@ def test_weights_in_files_beside_the_model_are_used(tmp_path: Path) -> None:
     batch = {"image": np.ones((1, 1, 8, 8), "float32"), "extra": np.ones((1, 3), "float32")}
     expected = reference(path, batch)
     onnx.save_model(
-        onnx.load_model(path), str(path), save_as_external_data=True, location="weights.bin", size_threshold=0
+        onnx.load_model(path),
+        str(path),
+        save_as_external_data=True,
+        location="weights.bin",
+        size_threshold=0,
     )
     assert (tmp_path / "weights.bin").stat().st_size
     with ONNXRuntime().load(Artifact.of(path, "onnx", NETWORK_IO)) as session:
@@ -255,7 +301,9 @@ def test_a_gpu_that_this_runtime_cannot_use_is_refused(tmp_path: Path) -> None:
 def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # ONNX Runtime warns of a stated shape that differs from the inferred one.
     node = onnx.helper.make_node("Flatten", ["x"], ["y"])
-    path = write_model(tmp_path / "m.onnx", [node], [value("x", ["n", 2, 3])], [value("y", ["n", 5])])
+    path = write_model(
+        tmp_path / "m.onnx", [node], [value("x", ["n", 2, 3])], [value("y", ["n", 5])]
+    )
     with ONNXRuntime(io_binding=True).load(bare(path)) as session:
         session.infer({"x": np.ones((2, 2, 3), "float32")})
     assert capfd.readouterr() == ("", "")
@@ -263,7 +311,9 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
 
 def test_the_mnist_network_is_as_accurate_as_published(shared_data: Path) -> None:
     def idx(name: str, header: int) -> np.ndarray:
-        return np.frombuffer(gzip.decompress((shared_data / "mnist" / name).read_bytes()), "uint8")[header:]
+        return np.frombuffer(gzip.decompress((shared_data / "mnist" / name).read_bytes()), "uint8")[
+            header:
+        ]
 
     images = idx("t10k-images-idx3-ubyte.gz", 16).reshape(-1, 1, 1, 28, 28).astype("float32") / 255
     labels = idx("t10k-labels-idx1-ubyte.gz", 8)
@@ -275,21 +325,34 @@ def test_the_mnist_network_is_as_accurate_as_published(shared_data: Path) -> Non
     assert np.mean(np.array(found) == labels) == pytest.approx(0.989, abs=0.0005)
 
 
-@pytest.mark.parametrize("given", [ONNXRuntime(), OpenVINORuntime(), ONNXRuntime(exact_integers=False)])
-def test_products_with_weights_of_4_bits_are_exact_unless_that_is_not_asked_for(tmp_path: Path, given: Runtime) -> None:
+@pytest.mark.parametrize(
+    "given", [ONNXRuntime(), OpenVINORuntime(), ONNXRuntime(exact_integers=False)]
+)
+def test_products_with_weights_of_4_bits_are_exact_unless_that_is_not_asked_for(
+    tmp_path: Path, given: Runtime
+) -> None:
     if given.missing():
         pytest.skip("OpenVINO is not installed")
     random = np.random.default_rng(0)
-    levels, scales = random.integers(-7, 8, (128, 32)), random.uniform(0.01, 0.1, (4, 32)).astype(np.float32)
+    levels, scales = (
+        random.integers(-7, 8, (128, 32)),
+        random.uniform(0.01, 0.1, (4, 32)).astype(np.float32),
+    )
     nodes = [
-        onnx.helper.make_node("DequantizeLinear", ["levels", "scales"], ["w"], axis=0, block_size=32),
+        onnx.helper.make_node(
+            "DequantizeLinear", ["levels", "scales"], ["w"], axis=0, block_size=32
+        ),
         onnx.helper.make_node("MatMul", ["x", "w"], ["y"]),
     ]
     constants = [
-        onnx.helper.make_tensor("levels", onnx.TensorProto.INT4, [128, 32], levels.ravel().tolist()),
+        onnx.helper.make_tensor(
+            "levels", onnx.TensorProto.INT4, [128, 32], levels.ravel().tolist()
+        ),
         onnx.numpy_helper.from_array(scales, "scales"),
     ]
-    graph = onnx.helper.make_graph(nodes, "g", [value("x", ["n", 128])], [value("y", ["n", 32])], constants)
+    graph = onnx.helper.make_graph(
+        nodes, "g", [value("x", ["n", 128])], [value("y", ["n", 32])], constants
+    )
     path = tmp_path / "blocks.onnx"
     opset = [onnx.helper.make_opsetid("", 21)]
     onnx.save_model(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), str(path))

@@ -1,4 +1,6 @@
-"""OpenVINO runs its own files, ONNX and TensorFlow Lite, bound by name, in float32 unless told otherwise."""
+"""OpenVINO runs its own files, ONNX and TensorFlow Lite, bound by name, in float32 unless told
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 @pytest.fixture(scope="module")
 def compiled(network: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    return OpenVINOCompiler().compile(network, tmp_path_factory.mktemp("compiled") / "network.openvino")
+    return OpenVINOCompiler().compile(
+        network, tmp_path_factory.mktemp("compiled") / "network.openvino"
+    )
 
 
 class TestOpenVINORuntime(RuntimeContract):
@@ -84,7 +88,9 @@ class TestTFLiteOnOpenVINO(RuntimeContract):
         return {"difference": batch["first"] - batch["second"]}
 
 
-def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact, network: Artifact, tmp_path: Path) -> None:
+def test_a_bare_file_says_what_it_takes_and_gives(
+    compiled: Artifact, network: Artifact, tmp_path: Path
+) -> None:
     assert OpenVINORuntime().io_of(compiled.path) == NETWORK_IO
     assert OpenVINORuntime().io_of(network.path) == NETWORK_IO
     with pytest.raises(ArtifactError, match=r"\.openvino, \.onnx or \.tflite"):
@@ -92,12 +98,16 @@ def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact, network: A
 
 
 @pytest.mark.parametrize("overflows", [False, True])
-def test_the_precision_used_is_told(compiled: Artifact, overflows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_precision_used_is_told(
+    compiled: Artifact, overflows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nnpipe.frameworks.openvino.adds_bytes_in_16_bits", lambda: overflows)
     for asked, told in (("f32", "f32"), ("bf16", "bf16")):
         with OpenVINORuntime(inference_precision=asked).load(compiled) as session:  # type: ignore[arg-type]
             if session.stats()["inference_precision"] != told:
-                pytest.skip(f"this processor computes {asked} as {session.stats()['inference_precision']}")
+                pytest.skip(
+                    f"this processor computes {asked} as {session.stats()['inference_precision']}"
+                )
     with OpenVINORuntime().load(compiled) as session:
         stats = dict(session.stats())
     assert stats.pop("saturating_integers", False) == overflows
@@ -116,10 +126,14 @@ def test_an_input_that_is_also_an_output_keeps_its_name(tmp_path: Path) -> None:
         [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 2]) for name in names]
         for names in (("a", "b"), ("same", "sum"))
     ]
-    nodes = [helper.make_node("Identity", ["b"], ["same"]), helper.make_node("Sub", ["a", "b"], ["sum"])]
+    nodes = [
+        helper.make_node("Identity", ["b"], ["same"]),
+        helper.make_node("Sub", ["a", "b"], ["sum"]),
+    ]
     graph = helper.make_graph(nodes, "g", *sides)
     onnx.save_model(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(tmp_path / "m.onnx")
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(tmp_path / "m.onnx"),
     )
     io = OpenVINORuntime().io_of(tmp_path / "m.onnx")
     source = Artifact.of(tmp_path / "m.onnx", "onnx", io)
@@ -140,7 +154,8 @@ def test_an_input_that_is_not_used_may_be_given_all_the_same(tmp_path: Path) -> 
     ]
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", *sides)
     onnx.save_model(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(tmp_path / "m.onnx")
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(tmp_path / "m.onnx"),
     )
     io = OpenVINORuntime().io_of(tmp_path / "m.onnx")
     assert [spec.name for spec in io.inputs] == ["idle", "x"]
@@ -163,30 +178,45 @@ def test_an_input_that_is_not_used_may_be_given_all_the_same(tmp_path: Path) -> 
     ],
 )
 @pytest.mark.parametrize("scalar", [False, True], ids=["matrix", "no axes"])
-def test_tensors_of_every_kind_pass(tmp_path: Path, dtype: str, array: np.ndarray, scalar: bool) -> None:
+def test_tensors_of_every_kind_pass(
+    tmp_path: Path, dtype: str, array: np.ndarray, scalar: bool
+) -> None:
     helper = onnx.helper
     kind = getattr(onnx.TensorProto, dtype)
     if scalar:
         array = array[0, 0]
-    sides = [[helper.make_tensor_value_info(name, kind, list(np.shape(array)))] for name in ("x", "y")]
+    sides = [
+        [helper.make_tensor_value_info(name, kind, list(np.shape(array)))] for name in ("x", "y")
+    ]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", *sides)
     onnx.save_model(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(tmp_path / "m.onnx")
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(tmp_path / "m.onnx"),
     )
-    artifact = Artifact.of(tmp_path / "m.onnx", "onnx", OpenVINORuntime().io_of(tmp_path / "m.onnx"))
+    artifact = Artifact.of(
+        tmp_path / "m.onnx", "onnx", OpenVINORuntime().io_of(tmp_path / "m.onnx")
+    )
     with OpenVINORuntime().load(artifact) as session:
-        np.testing.assert_array_equal(session.infer({"x": np.asarray(array)})["y"], array, strict=True)
+        np.testing.assert_array_equal(
+            session.infer({"x": np.asarray(array)})["y"], array, strict=True
+        )
 
 
 @pytest.mark.parametrize("dtype", ["STRING", "BFLOAT16"])
 def test_other_tensors_are_refused_by_name(tmp_path: Path, dtype: str) -> None:
     helper = onnx.helper
-    sides = [[helper.make_tensor_value_info(name, getattr(onnx.TensorProto, dtype), [2])] for name in ("x", "y")]
+    sides = [
+        [helper.make_tensor_value_info(name, getattr(onnx.TensorProto, dtype), [2])]
+        for name in ("x", "y")
+    ]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", *sides)
     onnx.save_model(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(tmp_path / "m.onnx")
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(tmp_path / "m.onnx"),
     )
-    with pytest.raises(ArtifactError, match=r"m\.onnx: tensor '[xy]' is (string|bfloat16), which cannot") as caught:
+    with pytest.raises(
+        ArtifactError, match=r"m\.onnx: tensor '[xy]' is (string|bfloat16), which cannot"
+    ) as caught:
         OpenVINORuntime().io_of(tmp_path / "m.onnx")
     assert_one_line(caught.value)
 
@@ -194,7 +224,9 @@ def test_other_tensors_are_refused_by_name(tmp_path: Path, dtype: str) -> None:
 def rewritten(source: Artifact, path: Path, **changes: Any) -> Artifact:
     with zipfile.ZipFile(source.path) as archive, zipfile.ZipFile(path, "w") as copy:
         for name in archive.namelist():
-            content = changes.get(name.partition(".")[0] + "_" + name.rpartition(".")[2], archive.read(name))
+            content = changes.get(
+                name.partition(".")[0] + "_" + name.rpartition(".")[2], archive.read(name)
+            )
             if content is not None:
                 copy.writestr(name, content)
     return dataclasses.replace(source, path=path, sha256=sha256_of(path))
@@ -231,17 +263,23 @@ def test_an_operation_that_it_cannot_read_is_named(shared_data: Path, tmp_path: 
     with pytest.raises(ArtifactError) as caught:
         OpenVINORuntime().load(artifact)
     assert_one_line(caught.value)
-    told = "OpenVINO cannot read operation UNIDIRECTIONAL_SEQUENCE_LSTM as the model uses it; another runtime may"
+    told = (
+        "OpenVINO cannot read operation UNIDIRECTIONAL_SEQUENCE_LSTM as the model uses it; another "
+        "runtime may"
+    )
     assert str(caught.value).endswith(told)
 
 
-def test_what_openvino_says_of_an_operations_tensors_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_openvino_says_of_an_operations_tensors_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from nnpipe.frameworks.openvino_models import _read
 
     said = (
-        "Exception from src/inference/src/cpp/core.cpp:97:\nFrontEnd API failed with GeneralFailure:\nThis tensor "
-        "should be either input, constant or should be already produced by previous operators: tfl.pseudo_qconst12. "
-        "Error is encountered while working with operation of type UNIDIRECTIONAL_SEQUENCE_LSTM and name 4."
+        "Exception from src/inference/src/cpp/core.cpp:97:\nFrontEnd API failed with "
+        "GeneralFailure:\nThis tensor should be either input, constant or should be already "
+        "produced by previous operators: tfl.pseudo_qconst12. Error is encountered while working "
+        "with operation of type UNIDIRECTIONAL_SEQUENCE_LSTM and name 4."
     )
 
     class Refusing:

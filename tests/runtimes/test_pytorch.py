@@ -25,7 +25,9 @@ def model() -> LiveModel:
     model = PyTorchDigitsCNN().open()
     weights = model.get_weights()
     rng = np.random.default_rng(0)
-    model.set_weights({name: (array * rng.uniform(0.5, 2)).astype(array.dtype) for name, array in weights.items()})
+    model.set_weights(
+        {name: (array * rng.uniform(0.5, 2)).astype(array.dtype) for name, array in weights.items()}
+    )
     return model
 
 
@@ -50,10 +52,16 @@ class TestPyTorchRuntime(RuntimeContract):
 
 
 class Foreign(torch.nn.Module):
-    """A program as others may write it: positional, two inputs, a tuple of outputs one of which is an input."""
+    """A program as others may write it: positional, two inputs, a tuple of outputs one of which
+    is an input.
+    """
 
     def forward(self, image: Any, weight: Any) -> Any:
-        return image * weight.sum(), image.view(image.shape), torch.einsum("bij,k->bk", image, weight)
+        return (
+            image * weight.sum(),
+            image.view(image.shape),
+            torch.einsum("bij,k->bk", image, weight),
+        )
 
 
 FOREIGN_IO = IOSpec(
@@ -69,7 +77,9 @@ FOREIGN_IO = IOSpec(
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     arguments = (torch.ones(2, 2, 2).double(), torch.ones(3).double())
-    program = torch.export.export(Foreign(), arguments, dynamic_shapes=({0: torch.export.Dim("batch")}, None))
+    program = torch.export.export(
+        Foreign(), arguments, dynamic_shapes=({0: torch.export.Dim("batch")}, None)
+    )
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     path = tmp_path_factory.mktemp("foreign") / "foreign.pt2"
@@ -97,7 +107,9 @@ class TestAForeignProgram(InferenceSessionContract):
         free = tuple(TensorSpec(spec.name, spec.shape, spec.dtype) for spec in FOREIGN_IO.inputs)
         batch = {"weight": np.ones(3), "image": np.ones((2, 2, 2))}
         with PyTorchRuntime().load(foreign) as session:
-            session.io = IOSpec((free[0], TensorSpec("image", (None, 2), "float64")), FOREIGN_IO.outputs)
+            session.io = IOSpec(
+                (free[0], TensorSpec("image", (None, 2), "float64")), FOREIGN_IO.outputs
+            )
             session.put(batch | {"image": np.ones((2, 2))})
             with pytest.raises(ArtifactError, match="cannot run it") as caught:
                 session.run()
@@ -138,7 +150,9 @@ def test_what_pytorch_cannot_load_is_named(exported: Artifact, tmp_path: Path) -
     with zipfile.ZipFile(exported.path) as archive, zipfile.ZipFile(path, "w") as copy:
         for info in archive.infolist():
             content = archive.read(info)
-            copy.writestr(info.filename, content.replace(b"aten.conv2d.default", b"aten.no_such.default"))
+            copy.writestr(
+                info.filename, content.replace(b"aten.conv2d.default", b"aten.no_such.default")
+            )
     strange = Artifact.of(path, "torch-export", exported.io)
     with pytest.raises(ArtifactError, match="PyTorch cannot load it") as caught:
         PyTorchRuntime().load(strange)
@@ -176,7 +190,9 @@ def layouts(session: Any) -> list[bool]:
     seen = []
 
     class Watching(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if func in (torch.ops.aten.convolution.default, torch.ops.aten.conv2d.default):
                 seen.append(args[1].is_contiguous(memory_format=torch.channels_last))
             return func(*args, **(kwargs or {}))
@@ -187,9 +203,15 @@ def layouts(session: Any) -> list[bool]:
 
 
 @pytest.mark.parametrize("view", [False, True], ids=["layout is free", "layout is fixed"])
-def test_convolutions_have_channels_last_where_the_program_allows_it(view: bool, tmp_path: Path) -> None:
+def test_convolutions_have_channels_last_where_the_program_allows_it(
+    view: bool, tmp_path: Path
+) -> None:
     artifact = convolving(tmp_path / "model.pt2", view)
-    batch = {PyTorchRuntime().io_of(artifact.path).inputs[0].name: np.random.default_rng(0).random((2, 3, 6, 6), "f")}
+    batch = {
+        PyTorchRuntime().io_of(artifact.path).inputs[0].name: np.random.default_rng(0).random(
+            (2, 3, 6, 6), "f"
+        )
+    }
     with PyTorchRuntime(channels_last=False).load(artifact) as session:
         expected = session.infer(batch)
         assert layouts(session) == [False, True]  # of one channel each: all layouts are one
@@ -200,10 +222,14 @@ def test_convolutions_have_channels_last_where_the_program_allows_it(view: bool,
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-4)
 
 
-def test_threads_that_are_set_are_not_set_again(exported: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_are_set_are_not_set_again(
+    exported: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To set their number makes the next run slower, even where it is the same."""
     with PyTorchRuntime(num_threads=1).load(exported) as session:
-        batch = {spec.name: np.zeros((1, *spec.shape[1:]), spec.dtype) for spec in session.io.inputs}
+        batch = {
+            spec.name: np.zeros((1, *spec.shape[1:]), spec.dtype) for spec in session.io.inputs
+        }
         session.infer(batch)
         setting: list[int] = []
         monkeypatch.setattr(torch, "set_num_threads", setting.append)

@@ -1,4 +1,6 @@
-"""A recurrent model has one accuracy, whatever the order of samples, in LiteRT, as C, on a server and on a board."""
+"""A recurrent model has one accuracy, whatever the order of samples, in LiteRT, as C, on a
+server and on a board.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,16 @@ def _session(way: str, artifact: Artifact, folder: Path) -> Iterator[InferenceSe
 
 
 def _right(way: str, count: int, folder: Path) -> list[int]:
-    """Return how many pictures are classified right in the order of the files, backwards, and in each class's order."""
+    """Return how many pictures are classified right in the order of the files, backwards, and in
+    each class's order.
+    """
     needs("ai_edge_litert")
     path = shared_data("models/recurrent/keras_lstm_mnist_ptq.tflite")
     mnist = shared_data("mnist")
     pictures, labels = (
-        np.frombuffer(gzip.decompress((mnist / f"t10k-{name}-ubyte.gz").read_bytes())[head:], np.uint8)
+        np.frombuffer(
+            gzip.decompress((mnist / f"t10k-{name}-ubyte.gz").read_bytes())[head:], np.uint8
+        )
         for name, head in (("images-idx3", 16), ("labels-idx1", 8))
     )
     pictures, labels = pictures.reshape(-1, 1, 28, 28)[:count], labels[:count]

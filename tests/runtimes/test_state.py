@@ -1,4 +1,6 @@
-"""Every runtime starts each independent sample of a model that keeps a state afresh, in whatever order samples come."""
+"""Every runtime starts each independent sample of a model that keeps a state afresh, in whatever
+order samples come.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from installed import needs
-from models_with_state import IO, decaying_module, remembering_module, write_filter, write_program, write_resources
+from models_with_state import (
+    IO,
+    decaying_module,
+    remembering_module,
+    write_filter,
+    write_program,
+    write_resources,
+)
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
@@ -34,7 +43,9 @@ class _Stateful(InferenceSessionContract):
     def other_batch(self, session: InferenceSession) -> Batch:
         return random_batch(session.io, 1, seed=2)
 
-    def test_in_a_stream_what_it_keeps_passes_on(self, session: InferenceSession, batch: Batch) -> None:
+    def test_in_a_stream_what_it_keeps_passes_on(
+        self, session: InferenceSession, batch: Batch
+    ) -> None:
         afresh = session.infer(batch)
         session.start_stream()
         first, second = session.infer(batch), session.infer(batch)
@@ -48,7 +59,9 @@ def filter_in_c(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     if C.find() is None:
         pytest.skip("no C compiler is installed (apt install gcc)")
     folder = tmp_path_factory.mktemp("c")
-    return find("CCompiler", ModelCompiler)().compile(write_filter(folder / "filter.tflite"), folder / "filter.c")
+    return find("CCompiler", ModelCompiler)().compile(
+        write_filter(folder / "filter.tflite"), folder / "filter.c"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +93,16 @@ class TestC(_Stateful):
     def open_session(self, filter_in_c: Artifact) -> OpenSession:
         return lambda: find("CRuntime", Runtime)().load(filter_in_c)
 
-    def test_it_computes_what_litert_computes(self, session: InferenceSession, batch: Batch, tmp_path: Path) -> None:
-        with find("LiteRTRuntime", Runtime)().load(write_filter(tmp_path / "again.tflite")) as source:
+    def test_it_computes_what_litert_computes(
+        self, session: InferenceSession, batch: Batch, tmp_path: Path
+    ) -> None:
+        with find("LiteRTRuntime", Runtime)().load(
+            write_filter(tmp_path / "again.tflite")
+        ) as source:
             for given in (batch, batch):
-                np.testing.assert_allclose(session.infer(given)["y"], source.infer(given)["y"], atol=1e-6)
+                np.testing.assert_allclose(
+                    session.infer(given)["y"], source.infer(given)["y"], atol=1e-6
+                )
 
 
 class TestPyTorch(_Stateful):
@@ -145,7 +164,10 @@ class TestOpenVINO(_Stateful):
         from nnpipe.frameworks.openvino_models import OpenVINOModel
 
         information = VariableInfo()
-        information.data_shape, information.data_type = openvino.PartialShape([1, 4]), openvino.Type.f32
+        information.data_shape, information.data_type = (
+            openvino.PartialShape([1, 4]),
+            openvino.Type.f32,
+        )
         information.variable_id = "held"
         held = Variable(information)
         given = ops.parameter([1, 4], np.float32, name="x")
@@ -188,7 +210,9 @@ class TestKeras(_Stateful):
     ("compiler", "runtime"),
     [("TorchInductorCompiler", "TorchInductorRuntime"), ("TVMCompiler", "TVMRuntime")],
 )
-def test_machine_code_starts_afresh_in_each_run(compiler: str, runtime: str, tmp_path: Path) -> None:
+def test_machine_code_starts_afresh_in_each_run(
+    compiler: str, runtime: str, tmp_path: Path
+) -> None:
     needs("torch", *(["tvm"] if "TVM" in runtime else []))
     source = write_program(tmp_path / "decaying.pt2")
     compiled = find(compiler, ModelCompiler)().compile(source, tmp_path / "decaying.bin")
@@ -198,7 +222,9 @@ def test_machine_code_starts_afresh_in_each_run(compiler: str, runtime: str, tmp
     with find(runtime, Runtime)().load(compiled) as session:
         for order in ([0, 1, 2], [2, 1, 0], [1, 1, 0]):
             for number in order:
-                np.testing.assert_allclose(session.infer(samples[number])["add"], expected[number], atol=1e-6)
+                np.testing.assert_allclose(
+                    session.infer(samples[number])["add"], expected[number], atol=1e-6
+                )
 
 
 @pytest.mark.slow

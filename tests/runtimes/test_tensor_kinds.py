@@ -1,4 +1,6 @@
-"""Tensors of every kind, inputs in any order, and batches of any size: they work, or are refused by name."""
+"""Tensors of every kind, inputs in any order, and batches of any size: they work, or are refused
+by name.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,25 @@ from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.model_files import write_onnx_network, write_tflite_difference
 from nnpipe.workflows.candidates.deployment import Deployment, deployed
 
-KINDS = ("float32", "float16", "bfloat16", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "string")
+KINDS = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "string",
+)
 SHAPES: tuple[tuple[int | None, ...], ...] = ((), (3,), (None, 2))
 # Every kind in one shape, and every shape of one kind, are quick.
 PAIRS = [
-    pytest.param(dtype, shape, marks=() if shape == SHAPES[-1] or dtype == KINDS[0] else pytest.mark.slow)
+    pytest.param(
+        dtype, shape, marks=() if shape == SHAPES[-1] or dtype == KINDS[0] else pytest.mark.slow
+    )
     for shape in SHAPES
     for dtype in KINDS
 ]
@@ -54,7 +70,10 @@ def write_identity(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Art
         [helper.make_tensor_value_info("x", kind, lengths)],
         [helper.make_tensor_value_info("y", kind, lengths)],
     )
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     io = IOSpec((TensorSpec("x", shape, dtype),), (TensorSpec("y", shape, dtype),))
     return Artifact.of(path, "onnx", io)
 
@@ -62,13 +81,17 @@ def write_identity(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Art
 def write_copy(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Artifact:
     """Write a TensorFlow Lite model that gives what it takes, in the same shape."""
     flatbuffers = pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")
-    schema = pytest.importorskip("ai_edge_litert.schema_py_generated", reason="LiteRT is not installed")
+    schema = pytest.importorskip(
+        "ai_edge_litert.schema_py_generated", reason="LiteRT is not installed"
+    )
 
     def tensor(name: str) -> Any:
         made = schema.TensorT()
         made.name, made.type = name, getattr(schema.TensorType, dtype.upper())
         made.shape = [1 if length is None else length for length in shape]
-        made.shapeSignature = [-1 if length is None else length for length in shape] if None in shape else None
+        made.shapeSignature = (
+            [-1 if length is None else length for length in shape] if None in shape else None
+        )
         return made
 
     operator, code = schema.OperatorT(), schema.OperatorCodeT()
@@ -76,12 +99,25 @@ def write_copy(path: Path, dtype: str, shape: tuple[int | None, ...]) -> Artifac
     code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.RESHAPE
     code.version = 1
     operator.inputs, operator.outputs = [0], [1]
-    operator.builtinOptionsType, options = schema.BuiltinOptions.ReshapeOptions, schema.ReshapeOptionsT()
+    operator.builtinOptionsType, options = (
+        schema.BuiltinOptions.ReshapeOptions,
+        schema.ReshapeOptionsT(),
+    )
     options.newShape = [-1 if length is None else length for length in shape]
     operator.builtinOptions = options
     graph, model = schema.SubGraphT(), schema.ModelT()
-    graph.tensors, graph.operators, graph.inputs, graph.outputs = [tensor("x"), tensor("y")], [operator], [0], [1]
-    model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [graph], [schema.BufferT()]
+    graph.tensors, graph.operators, graph.inputs, graph.outputs = (
+        [tensor("x"), tensor("y")],
+        [operator],
+        [0],
+        [1],
+    )
+    model.version, model.operatorCodes, model.subgraphs, model.buffers = (
+        3,
+        [code],
+        [graph],
+        [schema.BufferT()],
+    )
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     path.write_bytes(bytes(builder.Output()))
@@ -95,7 +131,9 @@ def values(dtype: str, shape: tuple[int | None, ...]) -> np.ndarray:
     if dtype == "string":
         return np.array([f"wört {n}" for n in numbers.ravel()], object).reshape(lengths)
     if dtype == "bfloat16":
-        return numbers.astype(pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed").bfloat16)
+        return numbers.astype(
+            pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed").bfloat16
+        )
     return (numbers % 2 == 0) if dtype == "bool" else np.abs(numbers).astype(dtype)
 
 
@@ -127,7 +165,11 @@ BOTH = [
 ]
 
 
-SUFFIXES: dict[Writer, str] = {write_identity: ".onnx", write_copy: ".tflite", write_program: ".pt2"}
+SUFFIXES: dict[Writer, str] = {
+    write_identity: ".onnx",
+    write_copy: ".tflite",
+    write_program: ".pt2",
+}
 
 
 def skip_unless_installed(*parts: Component) -> None:
@@ -140,7 +182,12 @@ def skip_unless_installed(*parts: Component) -> None:
 @pytest.mark.parametrize(("runtime", "write", "refused"), BOTH)
 @pytest.mark.parametrize(("dtype", "shape"), PAIRS, ids=str)
 def test_a_tensor_of_any_kind_passes_or_is_refused_by_name(
-    tmp_path: Path, runtime: Runtime, write: Writer, refused: set[str], dtype: str, shape: tuple[int | None, ...]
+    tmp_path: Path,
+    runtime: Runtime,
+    write: Writer,
+    refused: set[str],
+    dtype: str,
+    shape: tuple[int | None, ...],
 ) -> None:
     skip_unless_installed(runtime)
     artifact = write(tmp_path / f"model{SUFFIXES[write]}", dtype, shape)
@@ -167,15 +214,22 @@ def test_a_number_of_another_kind_is_refused_by_name(
 ) -> None:
     skip_unless_installed(runtime)
     artifact = write(tmp_path / f"model{SUFFIXES[write]}", "int64", (None, 2))
-    with runtime.load(artifact) as session, pytest.raises(SpecMismatch, match="'x' has float32 elements"):
+    with (
+        runtime.load(artifact) as session,
+        pytest.raises(SpecMismatch, match="'x' has float32 elements"),
+    ):
         session.infer({"x": np.ones((2, 2), np.float32)})
 
 
 COMPILED = [
     pytest.param("TVMCompiler", "TVMRuntime", write_identity, {"bfloat16", "string"}, id="tvm"),
     pytest.param("IREECompiler", "IREERuntime", write_identity, {"bfloat16", "string"}, id="iree"),
-    pytest.param("ExecuTorchCompiler", "ExecuTorchRuntime", write_program, {"bfloat16"}, id="executorch"),
-    pytest.param("OpenVINOCompiler", "OpenVINORuntime", write_identity, {"bfloat16", "string"}, id="openvino"),
+    pytest.param(
+        "ExecuTorchCompiler", "ExecuTorchRuntime", write_program, {"bfloat16"}, id="executorch"
+    ),
+    pytest.param(
+        "OpenVINOCompiler", "OpenVINORuntime", write_identity, {"bfloat16", "string"}, id="openvino"
+    ),
 ]
 FEW = [("float32", (None, 2)), ("float32", ()), ("bfloat16", (None, 2)), ("string", (None, 2))]
 MANY = [(dtype, shape) for shape in SHAPES for dtype in KINDS if (dtype, shape) not in FEW]
@@ -183,12 +237,19 @@ MANY = [(dtype, shape) for shape in SHAPES for dtype in KINDS if (dtype, shape) 
 
 @pytest.mark.parametrize(("compiler", "runtime", "write", "refused"), COMPILED)
 @pytest.mark.parametrize(
-    ("dtype", "shape"), [*FEW, *(pytest.param(*kind, marks=pytest.mark.slow) for kind in MANY)], ids=str
+    ("dtype", "shape"),
+    [*FEW, *(pytest.param(*kind, marks=pytest.mark.slow) for kind in MANY)],
+    ids=str,
 )
 def test_compiled_a_tensor_of_any_kind_passes_or_is_refused_by_name(
-    tmp_path: Path, compiler: str, runtime: str, write: Writer, refused: set[str], dtype: str,
+    tmp_path: Path,
+    compiler: str,
+    runtime: str,
+    write: Writer,
+    refused: set[str],
+    dtype: str,
     shape: tuple[int | None, ...],
-) -> None:  # fmt: skip
+) -> None:
     maker, runner = find(compiler, ModelCompiler)(), find(runtime, Runtime)()
     skip_unless_installed(maker, runner)
     source = write(tmp_path / f"model{SUFFIXES[write]}", dtype, shape)
@@ -250,7 +311,10 @@ def test_a_tensor_of_any_kind_passes_through_a_wrapper_or_is_refused_by_name(
     wrapper = cls.from_json({"model_path": str(artifact.path)})
     skip_unless_installed(wrapper)
     if dtype in refused:
-        with pytest.raises(NNPipeError, match=rf"'x'.*{dtype}"), in_a_session(wrapper, artifact.path):
+        with (
+            pytest.raises(NNPipeError, match=rf"'x'.*{dtype}"),
+            in_a_session(wrapper, artifact.path),
+        ):
             raise AssertionError
         return
     given = values(dtype, (None, 2))
@@ -258,16 +322,23 @@ def test_a_tensor_of_any_kind_passes_through_a_wrapper_or_is_refused_by_name(
         np.testing.assert_array_equal(session.infer({"x": given})["y"], given)
 
 
-# -- two inputs, in any order -------------------------------------------------------------------------
+# -- two inputs, in any order
+# -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("runtime", [ONNXRuntime(), ONNXRuntime(io_binding=True)], ids=["usual", "bound"])
-def test_inputs_in_another_order_give_the_same_answer_on_onnx_runtime(tmp_path: Path, runtime: Runtime) -> None:
+@pytest.mark.parametrize(
+    "runtime", [ONNXRuntime(), ONNXRuntime(io_binding=True)], ids=["usual", "bound"]
+)
+def test_inputs_in_another_order_give_the_same_answer_on_onnx_runtime(
+    tmp_path: Path, runtime: Runtime
+) -> None:
     pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     artifact = write_onnx_network(tmp_path / "network.onnx")
     assert_same_in_any_order(
-        runtime, artifact, {"image": np.ones((2, 1, 8, 8), np.float32), "extra": np.full((2, 3), 0.5, np.float32)}
+        runtime,
+        artifact,
+        {"image": np.ones((2, 1, 8, 8), np.float32), "extra": np.full((2, 3), 0.5, np.float32)},
     )
 
 
@@ -281,10 +352,15 @@ def test_inputs_in_another_order_give_the_same_answer_on_litert(tmp_path: Path) 
         np.testing.assert_array_equal(found, np.full((2, 4), 3, np.float32))
 
 
-def assert_same_in_any_order(runtime: Runtime, artifact: Artifact, batch: Batch) -> dict[str, np.ndarray]:
+def assert_same_in_any_order(
+    runtime: Runtime, artifact: Artifact, batch: Batch
+) -> dict[str, np.ndarray]:
     """Try all four: the batch either way round, and the description either way round."""
     turned = Artifact(
-        artifact.path, artifact.format, IOSpec(artifact.io.inputs[::-1], artifact.io.outputs[::-1]), artifact.sha256
+        artifact.path,
+        artifact.format,
+        IOSpec(artifact.io.inputs[::-1], artifact.io.outputs[::-1]),
+        artifact.sha256,
     )
     results = []
     for described in (artifact, turned):
@@ -297,7 +373,8 @@ def assert_same_in_any_order(runtime: Runtime, artifact: Artifact, batch: Batch)
     return results[0]
 
 
-# -- batches of any size ------------------------------------------------------------------------------
+# -- batches of any size
+# ------------------------------------------------------------------------------
 
 
 def test_a_free_batch_axis_takes_batches_of_changing_size(tmp_path: Path) -> None:
@@ -316,5 +393,8 @@ def test_a_fixed_batch_axis_refuses_other_sizes_by_name(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     for runtime, write in ((ONNXRuntime(), write_identity), (LiteRTRuntime(), write_copy)):
         artifact = write(tmp_path / f"model.{runtime.accepts[0]}", "float32", (3,))
-        with runtime.load(artifact) as session, pytest.raises(SpecMismatch, match=r"'x' has shape \(4,?\), expected"):
+        with (
+            runtime.load(artifact) as session,
+            pytest.raises(SpecMismatch, match=r"'x' has shape \(4,?\), expected"),
+        ):
             session.infer({"x": np.ones(4, np.float32)})

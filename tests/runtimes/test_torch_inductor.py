@@ -1,4 +1,6 @@
-"""Machine code by AOTInductor computes what the program computes, and is refused where it cannot run."""
+"""Machine code by AOTInductor computes what the program computes, and is refused where it cannot
+run.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.torch_inductor import FORMAT, release
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
-from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
+from nnpipe.testing.model_files import (
+    NETWORK_IO,
+    outputs_of_network,
+    torch_network,
+    write_torch_network,
+)
 from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
 
@@ -82,7 +89,10 @@ def test_compiling_is_for_the_cpu_only() -> None:
 
 @pytest.mark.slow
 def test_a_bare_file_says_what_it_takes_and_gives(compiled: Artifact) -> None:
-    assert TorchInductorRuntime().io_of(compiled.path).to_json()["inputs"][::-1] == NETWORK_IO.to_json()["inputs"]
+    assert (
+        TorchInductorRuntime().io_of(compiled.path).to_json()["inputs"][::-1]
+        == NETWORK_IO.to_json()["inputs"]
+    )
 
 
 def test_servers_are_told_that_it_runs_code_from_the_file() -> None:
@@ -99,7 +109,9 @@ def test_servers_are_told_that_it_runs_code_from_the_file() -> None:
         ),  # compiles to learn what this processor is
     ],
 )
-def test_code_for_another_machine_is_refused(tmp_path: Path, note: dict[str, Any], told: str) -> None:
+def test_code_for_another_machine_is_refused(
+    tmp_path: Path, note: dict[str, Any], told: str
+) -> None:
     here = {"torch": release(), "machine": platform.machine(), "vectors": ""}
     path = tmp_path / "foreign.aoti"
     write_sealed(path, SealedFile(b"not read so far", FORMAT, NETWORK_IO, {**here, **note}))

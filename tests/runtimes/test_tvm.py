@@ -62,7 +62,9 @@ def test_servers_know_that_loading_runs_machine_code() -> None:
     assert TVMRuntime.native_code == ("tvm",)
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux tells the cores of a thread")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity"), reason="only Linux tells the cores of a thread"
+)
 def test_the_caller_keeps_its_cores(compiled: Artifact) -> None:
     before = os.sched_getaffinity(0)
     with TVMRuntime(num_threads=1).load(compiled) as session:
@@ -92,7 +94,10 @@ def resealed(source: Artifact, path: Path, **changes: Any) -> Artifact:
     [
         ({"machine": "riscv64"}, "compiled for riscv64 processors, this one is"),
         ({}, "compiled for None processors"),
-        ({"machine": None, "features": ["antigravity"]}, "a processor with antigravity, which this one lacks"),
+        (
+            {"machine": None, "features": ["antigravity"]},
+            "a processor with antigravity, which this one lacks",
+        ),
     ],
 )
 def test_code_for_another_processor_is_refused(

@@ -1,4 +1,6 @@
-"""A framework that does not exist: its models are functions, and some of them go wrong on their way to ONNX."""
+"""A framework that does not exist: its models are functions, and some of them go wrong on their
+way to ONNX.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ from nnpipe.core.errors import NotSupported
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
 
-MODELS = ("good", "wrong", "slightly-wrong", "crash", "hang", "invalid", "refused", "renamed", "after")
+MODELS = (
+    "good",
+    "wrong",
+    "slightly-wrong",
+    "crash",
+    "hang",
+    "invalid",
+    "refused",
+    "renamed",
+    "after",
+)
 
 
 class ToyConversion(ONNXConversion):
@@ -25,7 +37,9 @@ class ToyConversion(ONNXConversion):
 
     def models(self) -> Iterator[ConversionCase]:
         for name in MODELS:
-            yield ConversionCase(name, lambda x: 2 * x, {"x": np.arange(6, dtype=np.float32).reshape(2, 3)})
+            yield ConversionCase(
+                name, lambda x: 2 * x, {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
+            )
 
     def run_model(self, model: Callable[..., Any], inputs: Batch) -> list[np.ndarray]:
         return [model(inputs["x"])]
@@ -50,7 +64,9 @@ class ToyConversion(ONNXConversion):
             [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 3])],
             [numpy_helper.from_array(np.float32(factor), "factor")],
         )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", min(opset, 18))], ir_version=8)
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", min(opset, 18))], ir_version=8
+        )
         onnx.save_model(model, str(path))
 
     def import_model(self, path: Path) -> Any:

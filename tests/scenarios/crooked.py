@@ -1,4 +1,6 @@
-"""Runtimes that compute wrong values in ways that vectors must find, and one that does not come back."""
+"""Runtimes that compute wrong values in ways that vectors must find, and one that does not come
+back.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Components that misbehave at a place and in a way of one's choice; otherwise they do what ONNX Runtime does."""
+"""Components that misbehave at a place and in a way of one's choice; otherwise they do what ONNX
+Runtime does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs ``nnpipe sweep`` with measurements that come out alike every time, so that two sweeps can be compared.
+"""Runs ``nnpipe sweep`` with measurements that come out alike every time, so that two sweeps can be
+compared.
 
 Started as a process by tests, which kill it: arguments are those of the command.
 """
@@ -48,13 +49,27 @@ def measured_alike(
     latency = (slower * rng.uniform(1e6, 4e6) * rng.gamma(100, 0.01, 400)).astype(np.int64)
     truth = np.arange(200) % 10
     predicted = np.where(rng.random(200) < 0.97, truth, (truth + 1) % 10)
-    series = Series({"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(400, np.int64)})
-    artifact = {**candidate.artifact.to_json(), "size": candidate.artifact.size} if candidate.artifact else {}
+    series = Series(
+        {"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(400, np.int64)}
+    )
+    artifact = (
+        {**candidate.artifact.to_json(), "size": candidate.artifact.size}
+        if candidate.artifact
+        else {}
+    )
     return Run(
-        title=candidate.title, command=(), components={}, frameworks={}, host={}, timing={"load_ns": 5},
-        series={"inference": series}, artifact=artifact,
-        evaluation=Evaluation("classification", {"truth": truth, "predicted": predicted}, tuple("0123456789")),
-    )  # fmt: skip
+        title=candidate.title,
+        command=(),
+        components={},
+        frameworks={},
+        host={},
+        timing={"load_ns": 5},
+        series={"inference": series},
+        artifact=artifact,
+        evaluation=Evaluation(
+            "classification", {"truth": truth, "predicted": predicted}, tuple("0123456789")
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -37,51 +37,110 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 def test_a_wrong_path_names_the_nearest_right_one(told: Callable[..., str]) -> None:
     wrong = TENSORFLOW.replace("small_cnn", "smal_cnn")
-    assert f"did you mean {TENSORFLOW}?" in told("model_training", wrong, DIGITS, "--model-path", "m")
-    assert f"did you mean {DIGITS}?" in told("model_training", TENSORFLOW, "DigitDataset", "--model-path", "m")
+    assert f"did you mean {TENSORFLOW}?" in told(
+        "model_training", wrong, DIGITS, "--model-path", "m"
+    )
+    assert f"did you mean {DIGITS}?" in told(
+        "model_training", TENSORFLOW, "DigitDataset", "--model-path", "m"
+    )
 
 
-def test_an_unknown_command_names_the_nearest(told: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_names_the_nearest(
+    told: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["model_trainign"]) == 2
     assert "did you mean model_training?" in capsys.readouterr().err
 
 
 def test_a_missing_framework_says_what_to_install(told: Callable[..., str], tmp_path: Path) -> None:
-    said = told("inference_tester", TORCH, "none", "toys.Runner", DIGITS, tmp_path / "o.json", "--model-path", "m")
-    assert "Runner needs surely_not_installed_anywhere, which is not installed: pip install 'runner'" in said
+    said = told(
+        "inference_tester",
+        TORCH,
+        "none",
+        "toys.Runner",
+        DIGITS,
+        tmp_path / "o.json",
+        "--model-path",
+        "m",
+    )
+    assert (
+        "Runner needs surely_not_installed_anywhere, which is not installed: pip install 'runner'"
+        in said
+    )
 
 
-def test_formats_that_do_not_fit_name_the_compiler_between(told: Callable[..., str], tmp_path: Path) -> None:
-    said = told("inference_tester", TENSORFLOW, "none", LITERT, DIGITS, tmp_path / "o.json", "--model-path", "m")
+def test_formats_that_do_not_fit_name_the_compiler_between(
+    told: Callable[..., str], tmp_path: Path
+) -> None:
+    said = told(
+        "inference_tester",
+        TENSORFLOW,
+        "none",
+        LITERT,
+        DIGITS,
+        tmp_path / "o.json",
+        "--model-path",
+        "m",
+    )
     assert "LiteRTRuntime takes tflite, but TensorFlowDigitsCNN gives" in said
     assert "put nnpipe.compilers.tflite.TFLiteCompiler between them" in said
 
 
 def test_formats_that_nothing_bridges_say_so(told: Callable[..., str], tmp_path: Path) -> None:
-    said = told("inference_tester", TORCH, "none", "toys.Reader", DIGITS, tmp_path / "o.json", "--model-path", "m")
+    said = told(
+        "inference_tester",
+        TORCH,
+        "none",
+        "toys.Reader",
+        DIGITS,
+        tmp_path / "o.json",
+        "--model-path",
+        "m",
+    )
     assert "Reader takes papyrus" in said
     assert "no compiler here leads from" in said
 
 
-def test_an_export_format_that_the_model_lacks_is_named(told: Callable[..., str], tmp_path: Path) -> None:
+def test_an_export_format_that_the_model_lacks_is_named(
+    told: Callable[..., str], tmp_path: Path
+) -> None:
     said = told(
-        "inference_tester", TORCH, "none", ONNX, DIGITS, tmp_path / "o.json", "--model-path", "m",
-        "--model-framework", "keras",
-    )  # fmt: skip
+        "inference_tester",
+        TORCH,
+        "none",
+        ONNX,
+        DIGITS,
+        tmp_path / "o.json",
+        "--model-path",
+        "m",
+        "--model-framework",
+        "keras",
+    )
     assert "PyTorchDigitsCNN cannot be exported as keras; it can as" in said
 
 
 def test_one_flag_with_two_meanings_names_both(told: Callable[..., str], tmp_path: Path) -> None:
     said = told(
-        "inference_tester", TORCH, "toys.Halver,toys.Doubler", ONNX, DIGITS, tmp_path / "o", "--model-path", "m"
+        "inference_tester",
+        TORCH,
+        "toys.Halver,toys.Doubler",
+        ONNX,
+        DIGITS,
+        tmp_path / "o",
+        "--model-path",
+        "m",
     )
     assert "--mode" in said
     assert "Halver" in said
     assert "Doubler" in said
 
 
-def test_a_data_set_that_is_not_there_says_how_to_get_it(told: Callable[..., str], tmp_path: Path) -> None:
-    said = told("model_training", TORCH, MNIST, "--dataset-root", tmp_path, "--model-path", tmp_path / "m")
+def test_a_data_set_that_is_not_there_says_how_to_get_it(
+    told: Callable[..., str], tmp_path: Path
+) -> None:
+    said = told(
+        "model_training", TORCH, MNIST, "--dataset-root", tmp_path, "--model-path", tmp_path / "m"
+    )
     assert str(tmp_path) in said
     assert "--download-dataset" in said
 
@@ -94,7 +153,9 @@ def test_a_damaged_data_set_is_named(told: Callable[..., str], tmp_path: Path) -
         "t10k-labels-idx1-ubyte",
     ):
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(b"\0\0\x08\x01\0\0\0\x05abc"))
-    said = told("model_training", TORCH, MNIST, "--dataset-root", tmp_path, "--model-path", tmp_path / "m")
+    said = told(
+        "model_training", TORCH, MNIST, "--dataset-root", tmp_path, "--model-path", tmp_path / "m"
+    )
     assert "idx" in said
     assert str(tmp_path) in said
 
@@ -105,7 +166,8 @@ def test_a_damaged_data_set_is_named(told: Callable[..., str], tmp_path: Path) -
         (None, TORCH, "m.safetensors"),
         pytest.param(b"", TORCH, "m.safetensors", marks=pytest.mark.slow),
         (b"no model at all", TORCH, "m.safetensors"),
-        pytest.param(b"no model at all", TENSORFLOW, "m.keras", marks=pytest.mark.slow),  # each starts TensorFlow
+        # each starts TensorFlow
+        pytest.param(b"no model at all", TENSORFLOW, "m.keras", marks=pytest.mark.slow),
         pytest.param(None, TENSORFLOW, "m.keras", marks=pytest.mark.slow),
         pytest.param(b"", TENSORFLOW, "m.keras", marks=pytest.mark.slow),
     ],
@@ -128,19 +190,32 @@ def test_a_data_set_of_another_shape_names_both(told: Callable[..., str], tmp_pa
     assert "(8, 8, 1)" in said
 
 
-def test_a_damaged_pipeline_file_is_named_with_the_place(told: Callable[..., str], tmp_path: Path) -> None:
+def test_a_damaged_pipeline_file_is_named_with_the_place(
+    told: Callable[..., str], tmp_path: Path
+) -> None:
     path = tmp_path / "p.yaml"
-    path.write_text(f"dataset: {DIGITS}\nmodel: {{class: {TORCH}}}\ncandidates:\n  - title: a\n    runtime: Nonsense\n")
+    path.write_text(
+        f"dataset: {DIGITS}\nmodel: {{class: {TORCH}}}\ncandidates:\n  - title: a\n    runtime: "
+        f"Nonsense\n"
+    )
     said = told("run", path)
     assert f"{path}: candidates.0.runtime: no Runtime is called 'Nonsense'" in said
-    path.write_text(f"dataset: {DIGITS}\nmodel: {{class: {TORCH}}}\ncandidates:\n  - title: a\n    runtme: x\n")
+    path.write_text(
+        f"dataset: {DIGITS}\nmodel: {{class: {TORCH}}}\ncandidates:\n  - title: a\n    runtme: x\n"
+    )
     assert "candidates.0: unknown key 'runtme'; did you mean runtime?" in told("run", path)
 
 
 def test_every_scenario_runs_as_a_module_too() -> None:
     from nnpipe.scenarios._cli.index import scenarios, summary_of
 
-    assert {"model_training", "inference_performance", "inference_tester", "render_report", "run"} <= set(scenarios())
+    assert {
+        "model_training",
+        "inference_performance",
+        "inference_tester",
+        "render_report",
+        "run",
+    } <= set(scenarios())
     for name in scenarios():
         assert callable(import_module(f"nnpipe.scenarios.{name}").main)
         assert summary_of(name)

@@ -22,7 +22,10 @@ def test_what_is_missing_is_said_in_one_line(tmp_path: Path, capsys: Any) -> Non
         ([tmp_path / "server", source, "--cc", "no-such-gcc"], "apt install gcc-no-such"),
         ([tmp_path / "server", tmp_path / "nothing.c"], "nothing.c: no such model file"),
         ([tmp_path / "no" / "server", source], "no"),
-        ([tmp_path / "server", "digits.tflite"], "nnpipe inference_tester TFLiteModel CCompiler CRuntime"),
+        (
+            [tmp_path / "server", "digits.tflite"],
+            "nnpipe inference_tester TFLiteModel CCompiler CRuntime",
+        ),
         ([tmp_path / "server", "digits.onnx"], "ONNXToTorch,TorchToTFLite,CCompiler CRuntime"),
     ):
         assert main([str(word) for word in words]) == 2
@@ -46,11 +49,22 @@ def test_it_says_how_large_the_program_is(tmp_path: Path, capsys: Any) -> None:
 def test_an_onnx_file_is_served_without_python(shared_data: Path, tmp_path: Path) -> None:
     needs("torch", "onnx", "tensorflow")
     words = [
-        "ONNXModel", "ONNXToTorch,TorchToTFLite,CCompiler", "CRuntime", "MNISTDataset", "--scale", "255",
-        "--model-path", str(shared_data / "models" / "mnist-8.onnx"), "--dataset-root", str(shared_data / "mnist"),
-        "--measure-samples", "200",
-    ]  # fmt: skip
-    here, there, source, server = (tmp_path / name for name in ("here.json", "there.json", "digits.c", "server"))
+        "ONNXModel",
+        "ONNXToTorch,TorchToTFLite,CCompiler",
+        "CRuntime",
+        "MNISTDataset",
+        "--scale",
+        "255",
+        "--model-path",
+        str(shared_data / "models" / "mnist-8.onnx"),
+        "--dataset-root",
+        str(shared_data / "mnist"),
+        "--measure-samples",
+        "200",
+    ]
+    here, there, source, server = (
+        tmp_path / name for name in ("here.json", "there.json", "digits.c", "server")
+    )
     assert measure([*words, str(here), "--compiled-model-path", str(source)]) == 0
     assert main([str(server), str(source)]) == 0
     with CServer(server) as running:

@@ -20,7 +20,10 @@ from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import Role, execute, join_options, parse
 
-ROLES = (Role("COMPILER", ModelCompiler, "compiler", chain=True), Role("RUNTIME", Runtime, "runtime"))
+ROLES = (
+    Role("COMPILER", ModelCompiler, "compiler", chain=True),
+    Role("RUNTIME", Runtime, "runtime"),
+)
 
 
 def own(parser: argparse.ArgumentParser) -> None:
@@ -34,14 +37,26 @@ def read(*argv: str):  # type: ignore[no-untyped-def]
 
 
 def test_classes_and_their_options_are_read() -> None:
-    parsed = read("toys.Halver", "toys.Runner", "out.json", "--threads", "3", "--strength", "2", "--model-path", "m")
+    parsed = read(
+        "toys.Halver",
+        "toys.Runner",
+        "out.json",
+        "--threads",
+        "3",
+        "--strength",
+        "2",
+        "--model-path",
+        "m",
+    )
     assert parsed.make("RUNTIME").threads == 3
     assert [compiler.strength for compiler in parsed.make_all("COMPILER")] == [2]
     assert (parsed.options.output, parsed.options.model_path) == (Path("out.json"), Path("m"))
 
 
 def test_own_options_may_come_first_and_positionals_later() -> None:
-    parsed = read("--model-path", "m", "--quick", "toys.Halver", "toys.Runner", "--threads", "2", "out.json")
+    parsed = read(
+        "--model-path", "m", "--quick", "toys.Halver", "toys.Runner", "--threads", "2", "out.json"
+    )
     assert parsed.options.quick
     assert parsed.make("RUNTIME").threads == 2
 
@@ -53,7 +68,9 @@ def test_a_chain_is_joined_by_commas_and_may_be_empty() -> None:
 
 
 def test_one_flag_with_two_meanings_names_both_owners() -> None:
-    with pytest.raises(ConfigError, match=r"--mode .* to Halver .*default fast.* another to Doubler .*safe"):
+    with pytest.raises(
+        ConfigError, match=r"--mode .* to Halver .*default fast.* another to Doubler .*safe"
+    ):
         read("toys.Halver,toys.Doubler", "toys.Runner", "o", "--model-path", "m")
 
 
@@ -61,12 +78,16 @@ def test_a_flag_that_the_scenario_has_is_named_too() -> None:
     def clashing(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--threads", type=float)
 
-    with pytest.raises(ConfigError, match=r"--threads means one thing to test .* another to Runner"):
+    with pytest.raises(
+        ConfigError, match=r"--threads means one thing to test .* another to Runner"
+    ):
         parse(["none", "toys.Runner"], "test", "Test.", ROLES, clashing)
 
 
 def test_a_positional_that_a_class_would_overwrite_is_named_too() -> None:
-    with pytest.raises(ConfigError, match=r"--output means one thing to test .* another to Overwriter"):
+    with pytest.raises(
+        ConfigError, match=r"--output means one thing to test .* another to Overwriter"
+    ):
         read("none", "toys.Overwriter", "o", "--model-path", "m")
 
 
@@ -75,7 +96,9 @@ def test_a_parser_made_by_hand_takes_part() -> None:
     assert parsed.make("RUNTIME").special == "x"
 
 
-def test_help_shows_the_options_of_classes_whose_packages_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_options_of_classes_whose_packages_are_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as left:
         read("toys.Halver", "toys.Runner", "-h")
     assert left.value.code == 0
@@ -96,7 +119,10 @@ def test_help_without_classes_says_how_to_see_more(capsys: pytest.CaptureFixture
         (["none", "toys.Runner", "o"], "--model-path"),
         (["none", "toys.Runner", "--model-path", "m"], "output"),
         (["none", "toys.Runner", "o", "--model-path", "m", "--threads", "x"], "'x'"),
-        (["none", "toys.Runner", "o", "--model-path", "m", "--threads", "0"], "below the minimum 1"),
+        (
+            ["none", "toys.Runner", "o", "--model-path", "m", "--threads", "0"],
+            "below the minimum 1",
+        ),
         (["none", "toys.Runner", "o", "--model-path", "m", "--unknown", "1"], "--unknown"),
         ([], "COMPILER is missing"),
         (["none", "--model-path", "m"], "RUNTIME is missing"),
@@ -113,7 +139,9 @@ def test_an_unknown_class_is_answered_before_anything_else() -> None:
         read("none", "toys.Runer", "o", "--model-path", "m")
 
 
-def test_an_error_that_the_user_can_mend_is_one_line_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_that_the_user_can_mend_is_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def body(argv: object) -> None:
         raise ConfigError("first\nsecond")
 
@@ -139,7 +167,9 @@ def test_a_defect_keeps_its_traceback() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_how_much_a_command_tells_holds_for_it_alone(fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_how_much_a_command_tells_holds_for_it_alone(
+    fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "nnpipe")
     levels = []
 
@@ -162,7 +192,9 @@ class Plain(Component):
 class Older(Component):
     """Calls it otherwise, and knows the usual name."""
 
-    target: Literal["default", "int8"] = argument("default", help="numbers of another kind", aliases=("precision",))
+    target: Literal["default", "int8"] = argument(
+        "default", help="numbers of another kind", aliases=("precision",)
+    )
 
 
 @pytest.mark.parametrize("flag", ["--precision", "--target"])
@@ -178,20 +210,34 @@ def test_a_second_name_gives_way_to_the_option_that_has_it_for_its_own(classes):
     parser = argparse.ArgumentParser()
     join_options(parser, "the command", classes)
     given = parser.parse_args(["--precision", "int8"])
-    assert (Plain.from_argparse(given).precision, Older.from_argparse(given).target) == ("int8", "default")
+    assert (Plain.from_argparse(given).precision, Older.from_argparse(given).target) == (
+        "int8",
+        "default",
+    )
     given = parser.parse_args(["--target", "int8"])
-    assert (Plain.from_argparse(given).precision, Older.from_argparse(given).target) == ("fp32", "int8")
+    assert (Plain.from_argparse(given).precision, Older.from_argparse(given).target) == (
+        "fp32",
+        "int8",
+    )
     join_options(parser, "the command", classes)  # the same again is the same option
 
 
 def test_files_may_use_either_name_but_not_both():
-    assert Older.from_json({"precision": "int8"}) == Older.from_json({"target": "int8"}) == Older(target="int8")
+    assert (
+        Older.from_json({"precision": "int8"})
+        == Older.from_json({"target": "int8"})
+        == Older(target="int8")
+    )
     assert Older(target="int8").to_json() == {"target": "int8"}
-    with pytest.raises(ConfigError, match="precision and target are the same; leave one of them out"):
+    with pytest.raises(
+        ConfigError, match="precision and target are the same; leave one of them out"
+    ):
         Older.from_json({"precision": "int8", "target": "int8"})
 
 
-@pytest.mark.parametrize("name", ["TFLiteCompiler", "TorchToTFLite", "OpenVINOCompiler", "ExecuTorchCompiler"])
+@pytest.mark.parametrize(
+    "name", ["TFLiteCompiler", "TorchToTFLite", "OpenVINOCompiler", "ExecuTorchCompiler"]
+)
 def test_int8_is_asked_for_by_one_name(name):
     compiler = find(name, ModelCompiler)
     parser = argparse.ArgumentParser()
@@ -217,14 +263,26 @@ def test_an_option_that_there_is_not_is_told_before_what_is_missing(
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_options_and_commands_of_before_are_answered_with_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_and_commands_of_before_are_answered_with_what_there_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     from nnpipe.__main__ import main
     from nnpipe.scenarios import inference_tester
 
-    assert inference_tester.main(["ONNXModel", "TVMCompiler", "TVMRuntime", "DigitsDataset", "--opt-level", "3"]) == 2
-    assert "--opt-level; TVMCompiler: TVM no longer has optimisation levels" in capsys.readouterr().err
+    assert (
+        inference_tester.main(
+            ["ONNXModel", "TVMCompiler", "TVMRuntime", "DigitsDataset", "--opt-level", "3"]
+        )
+        == 2
+    )
+    assert (
+        "--opt-level; TVMCompiler: TVM no longer has optimisation levels" in capsys.readouterr().err
+    )
     assert main(["json_inference_tester"]) == 2
-    assert "there is no command 'json_inference_tester'; nnpipe run PIPELINE" in capsys.readouterr().err
+    assert (
+        "there is no command 'json_inference_tester'; nnpipe run PIPELINE"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_class_in_the_current_folder_is_found(
@@ -233,7 +291,9 @@ def test_a_class_in_the_current_folder_is_found(
     monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
     monkeypatch.chdir(tmp_path)
     text = "from nnpipe.core.runtime import Runtime\n\n\nclass Near(Runtime):\n    'Lies here.'\n"
-    Path("lies_right_here.py").write_text(text + "    def _load(self, artifact): return None\n", "utf-8")
+    Path("lies_right_here.py").write_text(
+        text + "    def _load(self, artifact): return None\n", "utf-8"
+    )
     path = list(sys.path)
     assert nnpipe(["info", "lies_right_here.Near"]) == 0
     assert "Lies here." in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""``nnpipe compare``: real models side by side in processes of their own, and what is told about them."""
+"""``nnpipe compare``: real models side by side in processes of their own, and what is told about
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ from nnpipe.workflows.candidates.worker_pool import Stage
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-DIGITS = ("--dataset", "DigitsDataset", "--scale", "16", "--measure-samples", "50", "--max-seconds", "0.1")
+DIGITS = (
+    "--dataset",
+    "DigitsDataset",
+    "--scale",
+    "16",
+    "--measure-samples",
+    "50",
+    "--max-seconds",
+    "0.1",
+)
 
 
 def write_network(path: Path, swap: bool = False) -> str:
@@ -28,7 +39,10 @@ def write_network(path: Path, swap: bool = False) -> str:
 
     random = np.random.default_rng(0)
     dense = random.standard_normal((6 * 36, 10)) * 0.2
-    constants = {"kernel": random.standard_normal((6, 1, 3, 3)), "dense": dense[:, ::-1] if swap else dense}
+    constants = {
+        "kernel": random.standard_normal((6, 1, 3, 3)),
+        "dense": dense[:, ::-1] if swap else dense,
+    }
     nodes = [
         helper.make_node("Conv", ["image", "kernel"], ["conv"]),
         helper.make_node("Flatten", ["conv"], ["flat"]),
@@ -39,9 +53,15 @@ def write_network(path: Path, swap: bool = False) -> str:
         "network",
         [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 1, 8, 8])],
         [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 10])],
-        [numpy_helper.from_array(np.ascontiguousarray(a, np.float32), name) for name, a in constants.items()],
+        [
+            numpy_helper.from_array(np.ascontiguousarray(a, np.float32), name)
+            for name, a in constants.items()
+        ],
     )
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     return str(path)
 
 
@@ -71,9 +91,12 @@ def test_two_models_are_compared_in_time_and_accuracy(
     # Never two at a time.
     one, two = (run.series["inference"] for run in found.runs)
     begins = np.concatenate([one["start_ns"], two["start_ns"]])
-    ends = np.concatenate([one["start_ns"] + one["latency_ns"], two["start_ns"] + two["latency_ns"]])
+    ends = np.concatenate(
+        [one["start_ns"] + one["latency_ns"], two["start_ns"] + two["latency_ns"]]
+    )
     order = np.argsort(begins)
-    assert (begins[order][1:] >= ends[order][:-1] - 1_000_000).all()  # the two clocks agree to a millisecond
+    # the two clocks agree to a millisecond
+    assert (begins[order][1:] >= ends[order][:-1] - 1_000_000).all()
     assert json.loads(out.read_text())["verdicts"][0]["kind"] == "undecided"
 
 
@@ -121,13 +144,31 @@ def test_candidates_of_a_pipeline_file_are_compared_and_one_that_fails_costs_its
         (["a.onnx", "--dataset", "DigitsDataset"], "a comparison needs two model files or more"),
         (["a.onnx", "b.onnx"], "--dataset is missing"),
         (["a.onnx", "gone.onnx", "--dataset", "DigitsDataset"], "gone.onnx: no such model file"),
-        (["a.onnx", "folder/notes.txt", "--dataset", "DigitsDataset"], "notes.txt: nothing tells what it is"),
-        (["a.onnx", "DigitsDataset", "--dataset", "DigitsDataset"], "DigitsDataset: no pipeline file and no model"),
+        (
+            ["a.onnx", "folder/notes.txt", "--dataset", "DigitsDataset"],
+            "notes.txt: nothing tells what it is",
+        ),
+        (
+            ["a.onnx", "DigitsDataset", "--dataset", "DigitsDataset"],
+            "DigitsDataset: no pipeline file and no model",
+        ),
         (["a.onnx", "b.onnx", "--dataset", "Nothing"], "Nothing"),
-        (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--margin", "0.5"], "expected a percentage such as 2%"),
-        (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--confidence", "100%"], "100% is out of range"),
-        (["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--block-ms", "0"], "--block-ms: 0.0 is below the minimum"),
-        (["a.onnx", "b.onnx", "--model-path", "c.onnx", "--dataset", "DigitsDataset"], "--model-path is not for"),
+        (
+            ["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--margin", "0.5"],
+            "expected a percentage such as 2%",
+        ),
+        (
+            ["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--confidence", "100%"],
+            "100% is out of range",
+        ),
+        (
+            ["a.onnx", "b.onnx", "--dataset", "DigitsDataset", "--block-ms", "0"],
+            "--block-ms: 0.0 is below the minimum",
+        ),
+        (
+            ["a.onnx", "b.onnx", "--model-path", "c.onnx", "--dataset", "DigitsDataset"],
+            "--model-path is not for",
+        ),
         (["--margin", "1%", "a.onnx", "b.onnx"], "a.onnx: name model files before all options"),
         (["p.yaml"], "p.yaml"),
         (["one.yaml"], "a comparison needs two candidates"),
@@ -154,18 +195,24 @@ def test_bad_input_is_one_line_and_status_2(
     assert not (tmp_path / "comparison.json").exists()
 
 
-# -- workers ------------------------------------------------------------------------------------------
+# -- workers
+# ------------------------------------------------------------------------------------------
 
 
 def stage(*paths: str) -> Stage:
     from nnpipe.datasets.digits import DigitsDataset
     from nnpipe.modelwrappers.files.onnx import ONNXModel
 
-    candidates = [CandidateSpec(path, ONNXModel(model_path=Path(path), scale=16.0), Path(path)) for path in paths]
+    candidates = [
+        CandidateSpec(path, ONNXModel(model_path=Path(path), scale=16.0), Path(path))
+        for path in paths
+    ]
     return Stage(candidates, DigitsDataset(), limit=60.0)
 
 
-def test_a_worker_that_cannot_start_costs_its_candidate_only(models: tuple[str, str], tmp_path: Path) -> None:
+def test_a_worker_that_cannot_start_costs_its_candidate_only(
+    models: tuple[str, str], tmp_path: Path
+) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     with stage(models[0], str(broken)).open((1, 0)) as opened:
@@ -214,11 +261,16 @@ def test_samples_differ_from_call_to_call_and_blocks_go_on_where_the_last_one_en
 
 
 def _workers() -> set[psutil.Process]:
-    """Return the workers below this process; each has a guard above it, and other tests may have left processes."""
+    """Return the workers below this process; each has a guard above it, and other tests may have
+    left processes.
+    """
     found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if not process.children() and "nnpipe.workflows.isolation.subprocess_guard" in process.cmdline():
+            if (
+                not process.children()
+                and "nnpipe.workflows.isolation.subprocess_guard" in process.cmdline()
+            ):
                 found.add(process)
     return found
 
@@ -226,7 +278,9 @@ def _workers() -> set[psutil.Process]:
 def test_results_are_pointed_to_what_shows_them(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a.json", "b.json"):
-        Run(title=name, command=(), components={}, frameworks={}, host={}, timing={}, series={}).write(name)
+        Run(
+            title=name, command=(), components={}, frameworks={}, host={}, timing={}, series={}
+        ).write(name)
     assert main(["a.json", "b.json"]) == 2
     told = capsys.readouterr().err
     assert "nnpipe render_report a.json b.json TITLE OUT.html" in told

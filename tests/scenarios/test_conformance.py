@@ -1,4 +1,6 @@
-"""Published test vectors pass where a runtime computes them, and nothing passes that computes wrong values."""
+"""Published test vectors pass where a runtime computes them, and nothing passes that computes
+wrong values.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,18 @@ def write_vector(folder: Path, name: str = "test_parts", spoil: bool = False) ->
 
     random = np.random.default_rng(0)
     a, b = random.standard_normal((2, 3, 4)).astype(np.float32)
-    nodes = [helper.make_node("Add", ["a", "b"], ["sum"]), helper.make_node("Sub", ["a", "b"], ["rest"])]
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Sub", ["a", "b"], ["rest"]),
+    ]
     sides = [
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 4]) for n in names]
         for names in ("ab", ("sum", "rest"))
     ]
     model = helper.make_model(
-        helper.make_graph(nodes, name, *sides), opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+        helper.make_graph(nodes, name, *sides),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=9,
     )
     place = folder / name / "test_data_set_0"
     place.mkdir(parents=True)
@@ -41,7 +48,9 @@ def write_vector(folder: Path, name: str = "test_parts", spoil: bool = False) ->
     outputs = [a + b, a - b][:: -1 if spoil else 1]
     for side, arrays in (("input", [a, b]), ("output", outputs)):
         for number, array in enumerate(arrays):
-            (place / f"{side}_{number}.pb").write_bytes(numpy_helper.from_array(array).SerializeToString())
+            (place / f"{side}_{number}.pb").write_bytes(
+                numpy_helper.from_array(array).SerializeToString()
+            )
 
 
 @pytest.fixture
@@ -56,7 +65,9 @@ def run(vectors: Path, tmp_path: Path, *further: str) -> tuple[int, dict[str, An
     return status, json.loads(out.read_text("utf-8"))["results"]
 
 
-def test_vectors_pass_and_are_reported(vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_pass_and_are_reported(
+    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     report = tmp_path / "report.rst"
     status, found = run(vectors, tmp_path, "--only", "ONNXRuntime", "--output", str(report))
     assert status == 0
@@ -93,7 +104,9 @@ def test_a_runtime_that_computes_wrong_values_or_dies_is_found_out(
     runtime: str, status: str, told: str, vectors: Path, tmp_path: Path
 ) -> None:
     limit = "3" if runtime == "Hanging" else "60"
-    exit_status, found = run(vectors, tmp_path, "--only", f"crooked.{runtime}", "--time-limit", limit)
+    exit_status, found = run(
+        vectors, tmp_path, "--only", f"crooked.{runtime}", "--time-limit", limit
+    )
     result = found["onnx"][runtime]["test_parts"]
     assert result["status"] == status
     assert told in result.get("reason", "")
@@ -127,7 +140,11 @@ def test_a_case_after_a_crash_runs_in_a_new_process(tmp_path: Path) -> None:
         (F, np.where(np.isinf(F), -F, F), "is -inf, not inf"),
         (F, np.where(np.isinf(F), np.finfo(np.float32).max, F).astype(np.float32), "not inf"),
         (F, F[:, ::-1], "elements are wrong"),
-        (np.arange(1000, 1003), np.array([1000, 1001, 1003]), "1 of 3 elements are wrong; the first, at (2,), is 1003"),
+        (
+            np.arange(1000, 1003),
+            np.array([1000, 1001, 1003]),
+            "1 of 3 elements are wrong; the first, at (2,), is 1003",
+        ),
         (np.int8(1), np.int8(2), "is 2, not 1"),
         (np.array(True), np.array(False), "is False, not True"),
         (np.array(["a", "b"], object), np.array(["a", "b"]), ""),
@@ -161,7 +178,9 @@ def test_what_cannot_be_run_is_one_line(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8b and nothing else")
-    places = {name: str(tmp_path / name) for name in ("empty", "nowhere")} | {"vectors": str(vectors)}
+    places = {name: str(tmp_path / name) for name in ("empty", "nowhere")} | {
+        "vectors": str(vectors)
+    }
     places["broken"] = str(tmp_path / "broken.tar.gz")
     assert main([word.format(**places) for word in argv]) == 2
     error = capsys.readouterr().err
@@ -189,12 +208,21 @@ def test_integers_of_tensorflow_lite_must_be_exact(tmp_path: Path) -> None:
 
     write_tflite_difference(tmp_path / "sub0.tflite", "int8", named=False, batch=1)
     numbers = {"input0": "5,6,7,8", "input1": "1,2,3,4", "golden": "8,8,8,8"}
-    runtime = {"class": "nnpipe.runtimes.litert.LiteRTRuntime", "arguments": {"reference_kernels": True}}
+    runtime = {
+        "class": "nnpipe.runtimes.litert.LiteRTRuntime",
+        "arguments": {"reference_kernels": True},
+    }
 
     def status(**changed: str) -> list[str]:
         for name, text in (numbers | changed).items():
             (tmp_path / f"sub0_{name}_int8.csv").write_text(text + "\n", "ascii")
-        task = {"case": case_of(tmp_path).to_json(), "compilers": [], "runtime": runtime, "rtol": 0.0, "atol": 0.0}
+        task = {
+            "case": case_of(tmp_path).to_json(),
+            "compilers": [],
+            "runtime": runtime,
+            "rtol": 0.0,
+            "atol": 0.0,
+        }
         return run_case(task)
 
     verdict, reason = status()
@@ -207,7 +235,8 @@ def test_integers_of_tensorflow_lite_must_be_exact(tmp_path: Path) -> None:
     assert status(golden="8,8,8,many")[0] == "refused"
 
 
-# -- the real vectors -------------------------------------------------------------------------------
+# -- the real vectors
+# -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -230,14 +259,18 @@ def _unpacked(archive: Path, factory: pytest.TempPathFactory) -> list[Case]:
 
 
 @pytest.mark.slow  # hundreds of vectors
-def test_onnx_runtime_computes_every_operator_vector_or_refuses_it_by_name(node_vectors: list[Case]) -> None:
+def test_onnx_runtime_computes_every_operator_vector_or_refuses_it_by_name(
+    node_vectors: list[Case],
+) -> None:
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     assert len(node_vectors) == 744
     found = list(results(node_vectors, Way("ONNX", (), ONNXRuntime()), 1e-3, 1e-5, 60, jobs=1))
     counts = counted(found)
     assert counts == {"passed": 737, "wrong": 0, "refused": 7, "failed": 0, "crashed": 0}
-    assert all("only plain tensors" in result.reason for result in found if result.status == "refused")
+    assert all(
+        "only plain tensors" in result.reason for result in found if result.status == "refused"
+    )
 
 
 def test_litert_computes_every_layer_bit_for_bit(layer_vectors: list[Case]) -> None:
@@ -245,12 +278,23 @@ def test_litert_computes_every_layer_bit_for_bit(layer_vectors: list[Case]) -> N
     from nnpipe.runtimes.litert import LiteRTRuntime
 
     assert len(layer_vectors) == 64
-    found = list(results(layer_vectors, Way("LiteRT", (), LiteRTRuntime(reference_kernels=True)), 0.0, 0.0, 60, jobs=1))
+    found = list(
+        results(
+            layer_vectors,
+            Way("LiteRT", (), LiteRTRuntime(reference_kernels=True)),
+            0.0,
+            0.0,
+            60,
+            jobs=1,
+        )
+    )
     assert counted(found)["passed"] == 64
 
 
 def test_no_vector_passes_that_was_changed(node_vectors: list[Case]) -> None:
-    """Each expected output with one element changed, another type or another shape is told from what it was."""
+    """Each expected output with one element changed, another type or another shape is told from
+    what it was.
+    """
     looked_at = 0
     for case in node_vectors:
         for _, expected in case.sets:

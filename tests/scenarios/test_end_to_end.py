@@ -32,7 +32,16 @@ def accuracy(run: Run) -> float:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch", reason="PyTorch trains the model")
     path = tmp_path_factory.mktemp("trained") / "model.safetensors"
-    argv = ["model_training", TORCH, DIGITS, "--model-path", str(path), "--num-epochs", "12", "--logdir"]
+    argv = [
+        "model_training",
+        TORCH,
+        DIGITS,
+        "--model-path",
+        str(path),
+        "--num-epochs",
+        "12",
+        "--logdir",
+    ]
     assert main([*argv, str(path.parent / "logs")]) == 0
     return path
 
@@ -41,7 +50,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def native(trained: Path) -> Path:
     """The result of measuring the model in its own framework."""
     out = trained.parent / "native.json"
-    assert main(["inference_performance", TORCH, DIGITS, str(out), "--model-path", str(trained), *BRIEFLY]) == 0
+    assert (
+        main(
+            [
+                "inference_performance",
+                TORCH,
+                DIGITS,
+                str(out),
+                "--model-path",
+                str(trained),
+                *BRIEFLY,
+            ]
+        )
+        == 0
+    )
     return out
 
 
@@ -57,7 +79,9 @@ def exported(trained: Path) -> Path:
 
 def test_training_leaves_weights_and_curves(trained: Path) -> None:
     assert Artifact.read(trained).format == "safetensors"
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator", reason="reads the curves")
+    events = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="reads the curves"
+    )
     tags = set()
     for folder in {path.parent for path in (trained.parent / "logs").rglob("*tfevents*")}:
         accumulator = events.EventAccumulator(str(folder))
@@ -78,12 +102,24 @@ def test_the_trained_model_is_measured_in_its_own_framework(trained: Path, nativ
 
 
 @pytest.mark.slow  # tests/workflows/pipeline and tests/report do each of its steps
-def test_a_chain_is_compiled_measured_and_reported(trained: Path, exported: Path, tmp_path: Path) -> None:
+def test_a_chain_is_compiled_measured_and_reported(
+    trained: Path, exported: Path, tmp_path: Path
+) -> None:
     int8 = tmp_path / "int8.json"
     common = ["--model-path", str(trained), "--inference-batch-size", "2", *BRIEFLY]
     chain = "nnpipe.compilers.onnx_quantizer.ONNXStaticQuantizer"
     compiled = tmp_path / "deep" / "model.int8.onnx"
-    argv = ["inference_tester", TORCH, chain, ONNX, DIGITS, str(int8), *common, "--compiled-model-path", str(compiled)]
+    argv = [
+        "inference_tester",
+        TORCH,
+        chain,
+        ONNX,
+        DIGITS,
+        str(int8),
+        *common,
+        "--compiled-model-path",
+        str(compiled),
+    ]
     assert main([*argv, "--inference-input-type", "int8", "--title", "<int8> & *more*"]) == 0
     for path in (exported, int8):
         assert accuracy(Run.read(path)) >= 0.96
@@ -91,7 +127,18 @@ def test_a_chain_is_compiled_measured_and_reported(trained: Path, exported: Path
     assert artifact.io.inputs[0].dtype == "int8"
     assert artifact.io.inputs[0].scale is not None
     assert artifact.parent is not None
-    assert main(["render_report", str(exported), str(int8), "Two ways", str(tmp_path / "r" / "report.rst")]) == 0
+    assert (
+        main(
+            [
+                "render_report",
+                str(exported),
+                str(int8),
+                "Two ways",
+                str(tmp_path / "r" / "report.rst"),
+            ]
+        )
+        == 0
+    )
     page = (tmp_path / "r" / "report.html").read_text("utf-8")
     assert "&lt;int8&gt; &amp; *more*" in page
     assert (tmp_path / "r" / "report.rst").is_file()
@@ -103,15 +150,41 @@ def test_a_model_is_measured_on_a_target(exported: Path, tmp_path: Path) -> None
     (tmp_path / "kept").mkdir()
     serving = ["nnpipe.protocols.network.NetworkProtocol", ONNX, "--port", "0"]
     with subprocess.Popen(
-        [sys.executable, "-m", "nnpipe", "inference_server", *serving, "--save-model-path", str(tmp_path / "kept")],
-        stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    ) as server:  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "nnpipe",
+            "inference_server",
+            *serving,
+            "--save-model-path",
+            str(tmp_path / "kept"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as server:
         try:
             assert server.stdout is not None
             port = server.stdout.readline().strip().rpartition(":")[2]
             model = str(exported.with_suffix(".onnx"))
-            common = ["inference_tester", "ONNXModel", "none", ONNX, DIGITS, str(there), "--model-path", model]
-            target = ["--protocol-cls", "NetworkProtocol", "--port", port, "--save-model-path", "digits.onnx"]
+            common = [
+                "inference_tester",
+                "ONNXModel",
+                "none",
+                ONNX,
+                DIGITS,
+                str(there),
+                "--model-path",
+                model,
+            ]
+            target = [
+                "--protocol-cls",
+                "NetworkProtocol",
+                "--port",
+                port,
+                "--save-model-path",
+                "digits.onnx",
+            ]
             assert main([*common, *target, *BRIEFLY]) == 0
         finally:
             server.terminate()
@@ -150,9 +223,13 @@ def test_the_example_runs_as_a_whole(tmp_path: Path) -> None:
     ]
     assert main(["run", str(EXAMPLE), *changes]) == 0
     # Descriptions of model files (model.onnx.json) lie beside the result files.
-    runs = [Run.read(path) for path in sorted(tmp_path.glob("0?-*.json")) if len(path.suffixes) == 1]
+    runs = [
+        Run.read(path) for path in sorted(tmp_path.glob("0?-*.json")) if len(path.suffixes) == 1
+    ]
     assert len(runs) == 7
-    assert [run.title for run in runs if "target_ns" in run.series["inference"]] == ["TFLite int8, deployed"]
+    assert [run.title for run in runs if "target_ns" in run.series["inference"]] == [
+        "TFLite int8, deployed"
+    ]
     right = {run.title: accuracy(run) for run in runs}
     pruned = right.pop("ONNX, a fifth pruned")
     assert min(right.values()) > 0.8
@@ -179,7 +256,9 @@ def test_the_schema_accepts_the_example_and_refuses_a_slip() -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_the_old_weights_and_nothing_half_written(trained: Path, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_the_old_weights_and_nothing_half_written(
+    trained: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"what was there")
     argv = ["model_training", TORCH, DIGITS, "--model-path", str(path), "--num-epochs", "5000"]
@@ -188,7 +267,9 @@ def test_ctrl_c_leaves_the_old_weights_and_nothing_half_written(trained: Path, t
         "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "runpy.run_module('nnpipe', run_name='__main__', alter_sys=True)"
     )
-    with subprocess.Popen([sys.executable, "-c", command, *argv], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", command, *argv], stderr=subprocess.PIPE
+    ) as process:
         assert process.stderr is not None
         seen = b""
         while b"poch" not in seen:
@@ -206,7 +287,9 @@ def test_ctrl_c_leaves_the_old_weights_and_nothing_half_written(trained: Path, t
 
 def test_the_result_file_says_how_it_came_about(native: Path) -> None:
     data = json.loads(native.read_text("utf-8"))
-    assert {"command", "components", "frameworks", "host", "timing", "series", "evaluation"} <= set(data)
+    assert {"command", "components", "frameworks", "host", "timing", "series", "evaluation"} <= set(
+        data
+    )
     assert {"torch", "numpy"} <= set(data["frameworks"])
     assert {"load_ns", "first_ns", "warmup"} <= set(data["timing"])
     assert {"before", "after"} <= set(data["host"])

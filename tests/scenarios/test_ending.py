@@ -1,4 +1,6 @@
-"""However a command ends or its streams are, it keeps what it has done, and leaves no temporary files."""
+"""However a command ends or its streams are, it keeps what it has done, and leaves no temporary
+files.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,15 @@ def trained(n, seconds):
     return n
 """
 SEARCH = {
-    "title": "ending", "function": "ending_trials.trained", "sampler": "random", "seed": 3, "trials": 200,
-    "objectives": {"value": "minimize"}, "arguments": {"seconds": 0.05},
+    "title": "ending",
+    "function": "ending_trials.trained",
+    "sampler": "random",
+    "seed": 3,
+    "trials": 200,
+    "objectives": {"value": "minimize"},
+    "arguments": {"seconds": 0.05},
     "space": {"n": {"kind": "int", "low": 0, "high": 10**6}},
-}  # fmt: skip
+}
 ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
 
 
@@ -50,9 +57,13 @@ def environment(folder: Path, **changes: str) -> dict[str, str]:
 
 def begin(folder: Path, arguments: Sequence[str], **settings: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "nnpipe", *arguments], cwd=folder, env=environment(folder), text=True,
-        preexec_fn=hear_signals, **settings,
-    )  # fmt: skip
+        [sys.executable, "-m", "nnpipe", *arguments],
+        cwd=folder,
+        env=environment(folder),
+        text=True,
+        preexec_fn=hear_signals,
+        **settings,
+    )
 
 
 def hear_signals() -> None:
@@ -92,12 +103,16 @@ def test_a_signal_ends_a_command_like_ctrl_c(folder: Path, number: signal.Signal
     assert f"{known + 1} finished" in told
 
 
-def test_what_a_killed_command_left_is_removed_by_the_next_one_but_not_what_lives(folder: Path) -> None:
+def test_what_a_killed_command_left_is_removed_by_the_next_one_but_not_what_lives(
+    folder: Path,
+) -> None:
     with begin(folder, search("arguments.seconds=1"), stdout=subprocess.PIPE) as living:
         assert living.stdout is not None
         read_until_trials(living.stdout, 1)
         (kept,) = (folder / "temporary").iterdir()
-        with begin(folder, ["search", "search.json", "title=other", "--database", "o.sqlite"], stdout=-1) as process:
+        with begin(
+            folder, ["search", "search.json", "title=other", "--database", "o.sqlite"], stdout=-1
+        ) as process:
             assert process.stdout is not None
             read_until_trials(process.stdout, 1)
             process.kill()
@@ -122,9 +137,14 @@ def test_a_terminal_that_is_closed_ends_a_command_like_ctrl_c(folder: Path) -> N
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "nnpipe", *search()], cwd=folder, env=environment(folder), stdin=terminal,
-        stdout=terminal, stderr=terminal, preexec_fn=control,
-    )  # fmt: skip
+        [sys.executable, "-m", "nnpipe", *search()],
+        cwd=folder,
+        env=environment(folder),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=control,
+    )
     os.close(terminal)
     said = b""
     while b"trial" not in said:
@@ -137,11 +157,19 @@ def test_a_terminal_that_is_closed_ends_a_command_like_ctrl_c(folder: Path) -> N
 
 @pytest.mark.parametrize("after", [0.0, 0.3])
 def test_ctrl_c_while_modules_are_imported_is_no_traceback(folder: Path, after: float) -> None:
-    program = "import sys, nnpipe.__main__ as command; print('begun', flush=True); sys.exit(command.main())"
+    program = (
+        "import sys, nnpipe.__main__ as command; print('begun', flush=True); "
+        "sys.exit(command.main())"
+    )
     with subprocess.Popen(
-        [sys.executable, "-c", program, *search()], cwd=folder, env=environment(folder), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals,
-    ) as process:  # fmt: skip
+        [sys.executable, "-c", program, *search()],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_signals,
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         time.sleep(0.01 + after)
@@ -156,11 +184,16 @@ def test_letters_that_the_output_lacks_are_replaced(folder: Path, encoding: str)
     (folder / "ending_trials.py").write_text("def trained(n):\n    return len(n)\n", "utf-8")
     space = {"n": {"kind": "discrete", "values": ["größe ☃", "weiß ☃"]}}
     content = {key: value for key, value in SEARCH.items() if key != "arguments"}
-    (folder / "search.json").write_text(json.dumps({**content, "space": space, "trials": 2}), "utf-8")
+    (folder / "search.json").write_text(
+        json.dumps({**content, "space": space, "trials": 2}), "utf-8"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "nnpipe", *search()], cwd=folder, capture_output=True, check=False,
+        [sys.executable, "-m", "nnpipe", *search()],
+        cwd=folder,
+        capture_output=True,
+        check=False,
         env=environment(folder, PYTHONIOENCODING=encoding, PYTHONUTF8="0"),
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr.decode()
     told = done.stdout.decode(encoding)
     assert "2 finished" in told
@@ -170,7 +203,9 @@ def test_letters_that_the_output_lacks_are_replaced(folder: Path, encoding: str)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_no_harm(folder: Path, closed: str) -> None:
     words = " ".join([sys.executable, "-m", "nnpipe", *search("trials=3")])
-    done = subprocess.run(["sh", "-c", f"{words} {closed}"], cwd=folder, env=environment(folder), check=False)
+    done = subprocess.run(
+        ["sh", "-c", f"{words} {closed}"], cwd=folder, env=environment(folder), check=False
+    )
     assert done.returncode == 0
     again = begin(folder, search("trials=3"), stdout=subprocess.PIPE)
     assert "3 finished" in again.communicate(timeout=60)[0]
@@ -188,7 +223,10 @@ def trained(n, seconds):
     process = begin(folder, search("trials=3"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert errors == "nnpipe search: weights.bin: No space left on device; make room, and repeat the command\n"
+    assert (
+        errors
+        == "nnpipe search: weights.bin: No space left on device; make room, and repeat the command\n"
+    )
     (folder / "full").unlink()
     again = begin(folder, search("trials=3"), stdout=subprocess.PIPE)
     assert "3 finished" in again.communicate(timeout=60)[0]

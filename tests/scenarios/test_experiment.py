@@ -26,14 +26,28 @@ from nnpipe.scenarios.experiment import main
 from nnpipe.training.checkpoints import CHECKPOINT
 
 FILE = Path(__file__).parents[2] / "examples" / "experiment.yaml"
-FEWER = ["--set", "trainer.arguments.options.arguments.num_epochs=3", "--set", "digits.arguments.test_fraction=0.7"]
+FEWER = [
+    "--set",
+    "trainer.arguments.options.arguments.num_epochs=3",
+    "--set",
+    "digits.arguments.test_fraction=0.7",
+]
 FEWER += ["--verbosity", "error"]
 
 
-PLAIN = ["--set", "trainer.arguments.callbacks=" + json.dumps([
-    {"class": f"nnpipe.training.callbacks.{name}"} for name in ("epoch_summary.EpochSummary", "run_page.RunPage")
-])]  # fmt: skip
-"""Without the callbacks that draw, which take most of the time; tests of callbacks kill trainings with all of them."""
+PLAIN = [
+    "--set",
+    "trainer.arguments.callbacks="
+    + json.dumps(
+        [
+            {"class": f"nnpipe.training.callbacks.{name}"}
+            for name in ("epoch_summary.EpochSummary", "run_page.RunPage")
+        ]
+    ),
+]
+"""Without the callbacks that draw, which take most of the time; tests of callbacks kill
+trainings with all of them.
+"""
 
 
 def run_of(folder: Path, name: str = "experiment") -> RunRecord:
@@ -43,9 +57,13 @@ def run_of(folder: Path, name: str = "experiment") -> RunRecord:
 
 
 TIMED = {
-    "session", "tables/epochs.txt", "checkpoints/last.state", "index.html", "status.json",
+    "session",
+    "tables/epochs.txt",
+    "checkpoints/last.state",
+    "index.html",
+    "status.json",
     "checkpoints/callbacks.EpochSummary.state.lines.jsonl",
-}  # fmt: skip
+}
 """Files that hold times, or states that hold them."""
 
 
@@ -55,9 +73,16 @@ def outcome(folder: Path) -> Any:
     with RunDatabase(folder / "runs.sqlite") as database:
         rows = list(database.figures.history(run.id, "steps").rows())
         digests = {a.name: a.digest for a in database.artifacts.list(run.id)}
-    state = read_state(folder / "runs" / "experiment" / "checkpoints" / "last.state", kind=CHECKPOINT)
+    state = read_state(
+        folder / "runs" / "experiment" / "checkpoints" / "last.state", kind=CHECKPOINT
+    )
     weights = {name: np.asarray(value).tobytes() for name, value in state["model"].items()}
-    return rows, run.statistics, weights, {name: d for name, d in digests.items() if name not in TIMED}
+    return (
+        rows,
+        run.statistics,
+        weights,
+        {name: d for name, d in digests.items() if name not in TIMED},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +121,10 @@ def test_an_experiment_without_code_is_carried_out_and_recorded(recorded: Path) 
     with RunDatabase(recorded / "runs.sqlite") as database:
         history = database.figures.history(run.id, "steps")
         assert history["epoch"].tolist() == [1, 2, 3]
-        assert history["digits/test/digit/accuracy"][-1] == run.statistics["digits/test/digit/accuracy"]
+        assert (
+            history["digits/test/digit/accuracy"][-1]
+            == run.statistics["digits/test/digit/accuracy"]
+        )
         names = {artifact.name for artifact in database.artifacts.list(run.id)}
         assert names >= {"session", "index.html", "checkpoints/best.state", "pictures/history.png"}
         origins = {origin.path: origin for origin in database.origins(run.id)}
@@ -105,7 +133,9 @@ def test_an_experiment_without_code_is_carried_out_and_recorded(recorded: Path) 
     assert run.environment["packages"]["torch"]
 
 
-def test_a_completed_experiment_is_not_run_again(recorded: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_a_completed_experiment_is_not_run_again(
+    recorded: Path, monkeypatch: Any, capsys: Any
+) -> None:
     monkeypatch.chdir(recorded)
     before = run_of(recorded)
     assert main([str(FILE), *FEWER]) == 0
@@ -123,13 +153,23 @@ def test_a_completed_experiment_is_not_run_again(recorded: Path, monkeypatch: An
     ids=["amid-plain", "amid", "between"],
 )
 def test_a_killed_experiment_goes_on_to_the_same_bits(
-    tmp_path: Path, amid: bool, changes: list[str], expected: str, monkeypatch: Any, request: pytest.FixtureRequest
+    tmp_path: Path,
+    amid: bool,
+    changes: list[str],
+    expected: str,
+    monkeypatch: Any,
+    request: pytest.FixtureRequest,
 ) -> None:
     whole = request.getfixturevalue(expected)
     monkeypatch.chdir(tmp_path)
     words = [str(FILE), *FEWER, *changes]
     process = subprocess.Popen([sys.executable, "-m", "nnpipe", "experiment", *words], cwd=tmp_path)
-    table = tmp_path / "runs" / "experiment" / ("checkpoints/last.state" if amid else "tables/history.csv")
+    table = (
+        tmp_path
+        / "runs"
+        / "experiment"
+        / ("checkpoints/last.state" if amid else "tables/history.csv")
+    )
     end = time.monotonic() + 300
     while not table.exists() and time.monotonic() < end:
         assert process.poll() is None
@@ -173,9 +213,15 @@ def test_where_the_folder_is_gone_it_begins_anew_with_fresh_weights(
             "network.arguments.outputs.digit.arguments.target=kind",
             "a batch has no 'kind'; it has image, label",
         ),
-        ("network.arguments.outputs.digit.arguments.output=os.path.join", "os.path.join is no Output"),
+        (
+            "network.arguments.outputs.digit.arguments.output=os.path.join",
+            "os.path.join is no Output",
+        ),
         ("network.arguments.outputs={}", "without an output there is nothing to learn"),
-        ("experiment.arguments.datasets={digits: {reference: train}}", "sequences by data set and split"),
+        (
+            "experiment.arguments.datasets={digits: {reference: train}}",
+            "sequences by data set and split",
+        ),
         ("experiment.arguments.trainer=1", "trainer is a int, no Trainer"),
         ("optimiser.arguments.rate=-1", "optimiser"),
         ("seed=-1", "seed: expected a whole number from 0 to below 2 to the power of 63, found -1"),
@@ -187,7 +233,11 @@ def test_what_cannot_be_carried_out_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([str(FILE), "--set", change, "--verbosity", "error"]) == 2
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("nnpipe experiment: ")]
+    said = [
+        line
+        for line in capsys.readouterr().err.splitlines()
+        if line.startswith("nnpipe experiment: ")
+    ]
     assert len(said) == 1
     assert message in said[0]
     assert run_of(tmp_path).status == "failed"

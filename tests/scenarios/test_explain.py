@@ -29,18 +29,24 @@ def test_the_sums_are_printed_and_all_is_written(
 
 
 @pytest.mark.parametrize("shape", ["x", "x=", "=1,2", "x=1,-2", "x=1,,2", "x=0", "x=1,2.5"])
-def test_a_shape_that_cannot_be_read_is_refused(shape: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shape_that_cannot_be_read_is_refused(
+    shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["m.onnx", "--shape", shape]) == 2
     assert "expected INPUT=N,N" in capsys.readouterr().err
 
 
-def test_a_missing_file_is_refused_and_nothing_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_refused_and_nothing_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([str(tmp_path / "m.onnx"), "--csv", str(tmp_path / "c.csv")]) == 2
     assert "m.onnx" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_mimic_never_replaces_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mimic_never_replaces_its_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = tmp_path / "m.onnx"
     model.write_bytes(b"mine")
     assert main([str(model), "--mimic", str(model)]) == 2

@@ -1,4 +1,6 @@
-"""Names in models, databases and files reach the terminal as text alone, from whichever command shows them."""
+"""Names in models, databases and files reach the terminal as text alone, from whichever command
+shows them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.workflows.candidates.stages import prepared
 
 HOSTILE = "\x1b]0;title\x07\x1b[2Jx\u202ey\x9bz\r=1+1"
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
+)
 """What terminals obey, besides line ends and tabs."""
 
 
@@ -70,16 +74,26 @@ def test_a_formula_as_the_name_of_an_operation_is_none_in_a_spreadsheet(model: s
 def test_verify_and_compare_show_and_report_no_escape_sequence(model: str) -> None:
     shutil.copyfile(model, "other.onnx")
     rng = np.random.default_rng(0)
-    write_arrays(Path("data"), {"x": rng.standard_normal((8, 4)).astype(np.float32)}, rng.integers(0, 4, 8))
+    write_arrays(
+        Path("data"), {"x": rng.standard_normal((8, 4)).astype(np.float32)}, rng.integers(0, 4, 8)
+    )
     data = ["--dataset", "ArraysDataset", "--dataset-root", "data"]
-    assert not OBEYED.search(told(["verify", model, "other.onnx", *data, "--output", "verify.json"]))
-    assert not OBEYED.search(told(["compare", model, "other.onnx", *data, "--output", "c.json", "--max-seconds", "1"]))
+    assert not OBEYED.search(
+        told(["verify", model, "other.onnx", *data, "--output", "verify.json"])
+    )
+    assert not OBEYED.search(
+        told(["compare", model, "other.onnx", *data, "--output", "c.json", "--max-seconds", "1"])
+    )
     assert not OBEYED.search(told(["render_report", "c.json", HOSTILE, "c.rst"]))
-    written = [Path(name).read_text("utf-8") for name in ("c.rst", "c.html", "verify.json", "c.json")]
+    written = [
+        Path(name).read_text("utf-8") for name in ("c.rst", "c.html", "verify.json", "c.json")
+    ]
     assert [OBEYED.findall(text) for text in written] == [[], [], [], []]
 
 
-def test_runs_show_no_escape_sequence_of_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_show_no_escape_sequence_of_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needs("sqlalchemy")
     monkeypatch.chdir(tmp_path)
     with RunDatabase("runs.sqlite") as database:
@@ -88,13 +102,19 @@ def test_runs_show_no_escape_sequence_of_a_database(tmp_path: Path, monkeypatch:
         database.figures.put_history(run, HOSTILE, [{HOSTILE: 1.0}])
         database.runs.enter(run, "running")
         database.runs.enter(run, "failed", HOSTILE)
-    for argv in (["list"], ["list", "--columns", f"configuration.{HOSTILE}"], ["show", run], ["tree"]):
+    for argv in (
+        ["list"],
+        ["list", "--columns", f"configuration.{HOSTILE}"],
+        ["show", run],
+        ["tree"],
+    ):
         assert not OBEYED.search(told(["runs", *argv]))
     assert not OBEYED.search(told(["jobs", "list"]))
 
 
 @pytest.mark.parametrize(
-    "command", ["info", "explain", "run", "sweep", "search", "experiment", "gate", "devices", "jobs"]
+    "command",
+    ["info", "explain", "run", "sweep", "search", "experiment", "gate", "devices", "jobs"],
 )
 def test_errors_show_no_escape_sequence_of_a_name(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -107,7 +127,9 @@ def test_errors_show_no_escape_sequence_of_a_name(
     assert not OBEYED.search(told([command, *words, "a\x1b[2J.yaml", *more], status=2))
 
 
-def test_the_name_of_a_class_makes_no_line_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_name_of_a_class_makes_no_line_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pictures = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     for name in ("bee\nan error of nnpipe", "wasp"):
         (tmp_path / name).mkdir()

@@ -1,4 +1,6 @@
-"""``nnpipe gate`` lets through what is as good, stops what is worse, and says when it cannot tell."""
+"""``nnpipe gate`` lets through what is as good, stops what is worse, and says when it cannot
+tell.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,26 @@ def evaluation(right: int, samples: int = 1000) -> Evaluation:
 
 
 def run(
-    title: str = "model", median: float = 1e6, calls: int = 2000, right: int = 900, seed: int = 0, **changes: Any
+    title: str = "model",
+    median: float = 1e6,
+    calls: int = 2000,
+    right: int = 900,
+    seed: int = 0,
+    **changes: Any,
 ) -> Run:
     latency = (median * np.exp(np.random.default_rng(seed).normal(0, 0.05, calls))).astype(np.int64)
-    columns = {"start_ns": np.cumsum(latency) - latency, "latency_ns": latency, "samples": np.ones(calls, np.int64)}
+    columns = {
+        "start_ns": np.cumsum(latency) - latency,
+        "latency_ns": latency,
+        "samples": np.ones(calls, np.int64),
+    }
     given: dict[str, Any] = {
-        "components": {"dataset": {"class": "Digits", "arguments": {}}}, "host": HOST,
-        "timing": {"batch_size": 1}, "evaluation": evaluation(right), **changes,
-    }  # fmt: skip
+        "components": {"dataset": {"class": "Digits", "arguments": {}}},
+        "host": HOST,
+        "timing": {"batch_size": 1},
+        "evaluation": evaluation(right),
+        **changes,
+    }
     return Run(title, (), frameworks={}, series={"inference": Series(columns)}, **given)
 
 
@@ -71,19 +85,27 @@ def gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_what_is_as_good_passes(gate: Any) -> None:
-    status, told, _ = gate(run(), run(seed=1), "--max-slowdown", "2%", "--max-accuracy-loss", "0.5%")
+    status, told, _ = gate(
+        run(), run(seed=1), "--max-slowdown", "2%", "--max-accuracy-loss", "0.5%"
+    )
     assert status == 0
     lines = told.splitlines()
     assert lines[0].startswith("pass: slowdown ")
     assert "at most 2 % allowed (2,000 and 2,000 calls, one start each" in lines[0]
     assert lines[1] == (
-        "pass: accuracy loss 0.00 points [-0.20, 0.20], at most 0.5 points allowed (0 lost and 0 won of 1,000 samples)"
+        "pass: accuracy loss 0.00 points [-0.20, 0.20], at most 0.5 points allowed (0 lost and 0 "
+        "won of 1,000 samples)"
     )
 
 
 def test_what_is_slower_or_less_accurate_fails(gate: Any) -> None:
     status, told, _ = gate(
-        run(), run(median=1.05e6, right=850, seed=1), "--max-slowdown", "2%", "--max-accuracy-loss", "0.5%"
+        run(),
+        run(median=1.05e6, right=850, seed=1),
+        "--max-slowdown",
+        "2%",
+        "--max-accuracy-loss",
+        "0.5%",
     )
     assert status == 1
     assert told.splitlines()[0].startswith("fail: slowdown 5.")
@@ -91,25 +113,39 @@ def test_what_is_slower_or_less_accurate_fails(gate: Any) -> None:
 
 
 def test_one_criterion_that_fails_is_enough(gate: Any) -> None:
-    status, told, _ = gate(run(), run(right=850), "--max-slowdown", "2%", "--max-accuracy-loss", "0.5%")
+    status, told, _ = gate(
+        run(), run(right=850), "--max-slowdown", "2%", "--max-accuracy-loss", "0.5%"
+    )
     assert status == 1
     assert [line.partition(":")[0] for line in told.splitlines()] == ["pass", "fail"]
 
 
-@pytest.mark.parametrize(("choice", "status"), [((), 1), (("--undecided", "fail"), 1), (("--undecided", "pass"), 0)])
-def test_what_the_data_cannot_decide_says_what_would(gate: Any, choice: tuple[str, ...], status: int) -> None:
-    found, told, _ = gate(run(calls=60), run(calls=60, median=1.015e6, seed=1), "--max-slowdown", "2%", *choice)
+@pytest.mark.parametrize(
+    ("choice", "status"), [((), 1), (("--undecided", "fail"), 1), (("--undecided", "pass"), 0)]
+)
+def test_what_the_data_cannot_decide_says_what_would(
+    gate: Any, choice: tuple[str, ...], status: int
+) -> None:
+    found, told, _ = gate(
+        run(calls=60), run(calls=60, median=1.015e6, seed=1), "--max-slowdown", "2%", *choice
+    )
     assert found == status
     assert told.startswith("undecided: slowdown ")
-    assert " more calls of each would decide; counts as " + (choice[1] if choice else "fail") in told
+    assert (
+        " more calls of each would decide; counts as " + (choice[1] if choice else "fail") in told
+    )
 
 
 def test_the_number_of_calls_that_would_decide_does(gate: Any) -> None:
-    _, told, _ = gate(run(calls=300), run(calls=300, median=1.012e6, seed=1), "--max-slowdown", "2%")
+    _, told, _ = gate(
+        run(calls=300), run(calls=300, median=1.012e6, seed=1), "--max-slowdown", "2%"
+    )
     assert told.startswith("undecided")
     more = int(told.partition("about ")[2].partition(" more")[0].replace(",", ""))
     calls = 300 + 2 * more
-    status, told, _ = gate(run(calls=calls), run(calls=calls, median=1.012e6, seed=1), "--max-slowdown", "2%")
+    status, told, _ = gate(
+        run(calls=calls), run(calls=calls, median=1.012e6, seed=1), "--max-slowdown", "2%"
+    )
     assert status == 0, told
 
 
@@ -137,10 +173,16 @@ def test_a_comparison_that_looked_often_has_the_wider_interval(gate: Any, tmp_pa
         return float(high - low)
 
     path = comparison(tmp_path, "c", old=1e6, new=1.001e6)
-    assert width([], path) == width(["--confidence", "90%"], path) < width(["--confidence", "99.9%"], path)
+    assert (
+        width([], path)
+        == width(["--confidence", "90%"], path)
+        < width(["--confidence", "99.9%"], path)
+    )
 
 
-def test_candidates_of_two_comparisons_are_held_against_each_other_by_starts(gate: Any, tmp_path: Path) -> None:
+def test_candidates_of_two_comparisons_are_held_against_each_other_by_starts(
+    gate: Any, tmp_path: Path
+) -> None:
     one = comparison(tmp_path, "one", seed=1, model=1e6)
     two = comparison(tmp_path, "two", seed=2, model=1e6, bad=1.05e6)
     status, told, _ = gate(f"{one}#model", f"{two}#model", "--max-slowdown", "2%")
@@ -168,7 +210,9 @@ def test_only_like_is_compared_with_like(gate: Any, changes: dict[str, Any], tol
 
 
 def test_accuracies_on_other_samples_are_not_compared(gate: Any) -> None:
-    other = Evaluation("classification", {"truth": np.ones(1000, int), "predicted": np.ones(1000, int)}, ("a", "b"))
+    other = Evaluation(
+        "classification", {"truth": np.ones(1000, int), "predicted": np.ones(1000, int)}, ("a", "b")
+    )
     status, told, _ = gate(run(), run(evaluation=other), "--max-accuracy-loss", "1%")
     assert status == 1
     assert told.startswith("undecided: accuracy loss cannot be told")
@@ -199,7 +243,9 @@ UNPREDICTED = Evaluation("classification", {"truth": np.zeros(5, np.int64)}, ("c
         (run(), ("--max-slowdown", "nan%"), "expected a percentage"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(gate: Any, new: Run | str, argv: tuple[str, ...], told: str) -> None:
+def test_bad_input_is_one_line_and_status_2(
+    gate: Any, new: Run | str, argv: tuple[str, ...], told: str
+) -> None:
     status, _, error = gate(run(), new, *argv)
     assert status == 2
     assert told in error
@@ -209,7 +255,10 @@ def test_bad_input_is_one_line_and_status_2(gate: Any, new: Run | str, argv: tup
 def test_a_candidate_must_be_named_and_be_there(gate: Any, tmp_path: Path) -> None:
     path = comparison(tmp_path, "c", old=1e6, new=1e6)
     assert "name one, " in gate(path, f"{path}#new", *BOTH)[2]
-    assert "no candidate is called 'newer'; there are old, new" in gate(f"{path}#old", f"{path}#newer", *BOTH)[2]
+    assert (
+        "no candidate is called 'newer'; there are old, new"
+        in gate(f"{path}#old", f"{path}#newer", *BOTH)[2]
+    )
     run().write(tmp_path / "r.json")
     assert "is called 'model', not 'x'" in gate(f"{tmp_path}/r.json#x", f"{path}#new", *BOTH)[2]
     assert gate(f"{tmp_path}/r.json#model", f"{path}#new", "--max-accuracy-loss", "1%")[0] == 0

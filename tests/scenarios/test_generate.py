@@ -62,12 +62,18 @@ def test_the_same_again_is_no_conflict_and_another_is(here, capsys):
 def test_weights_lie_beside_the_script(here, capsys):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     network = (
-        "networks.net.2.kernel_initializer={class_name: Constant, config: {value: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}}"
+        "networks.net.2.kernel_initializer={class_name: Constant, config: {value: [1, 2, 3, 4, 5, "
+        "6, 7, 8, 9, 10]}}"
     )
-    assert main(["small.yaml", "-o", "out/a.py", "--set", "framework=pytorch", "--set", network]) == 0
+    assert (
+        main(["small.yaml", "-o", "out/a.py", "--set", "framework=pytorch", "--set", network]) == 0
+    )
     told = capsys.readouterr().out
     assert "out/small.net.safetensors" in told
-    assert sorted(path.name for path in (here / "out").iterdir()) == ["a.py", "small.net.safetensors"]
+    assert sorted(path.name for path in (here / "out").iterdir()) == [
+        "a.py",
+        "small.net.safetensors",
+    ]
 
 
 def test_every_problem_is_a_line_and_nothing_is_written(here, capsys):
@@ -90,7 +96,8 @@ def test_every_problem_is_a_line_and_nothing_is_written(here, capsys):
 
 
 @pytest.mark.parametrize(
-    "text", ["[1, 2]", "a: [", "", "script: 3", "tasks: {}", "networks: {a: {layers: {}}}", "tasks: [[]]"]
+    "text",
+    ["[1, 2]", "a: [", "", "script: 3", "tasks: {}", "networks: {a: {layers: {}}}", "tasks: [[]]"],
 )
 def test_a_file_that_is_no_description_is_told_in_lines(text, here, capsys):
     (here / "bad.yaml").write_text(text)
@@ -163,12 +170,19 @@ candidates:
     for needed in ("torch", "onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(needed, reason=f"{needed} is not installed")
     assert main(["pipe.yaml"]) == 0
-    assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [" verify", " served"]
+    assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == [
+        " verify",
+        " served",
+    ]
     text = (here / "pipe.py").read_text()
     assert "ONNXRuntime(fixed_batch=1, num_threads=2)" in text
     assert "num_epochs=1, batch_size=64" in text
     ran = subprocess.run(
-        [sys.executable, "pipe.py", "--output", "made"], capture_output=True, text=True, check=False, timeout=250
+        [sys.executable, "pipe.py", "--output", "made"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     made = {path.name for path in (here / "made").iterdir()}
@@ -203,7 +217,9 @@ def test_a_pipeline_that_is_wrong_is_one_line(here, capsys):
     assert capsys.readouterr().err.startswith("nnpipe generate: pipe.yaml: ")
 
 
-@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("generate*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "file", sorted(EXAMPLES.glob("generate*.yaml")), ids=lambda path: path.stem
+)
 def test_examples_are_in_order(file, here):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     assert main([str(file), "-o", "example.py"]) == 0

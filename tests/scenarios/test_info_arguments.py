@@ -10,7 +10,8 @@ from nnpipe.scenarios.info import describe
 
 
 @pytest.mark.parametrize(
-    "name", ["nnpipe.layers.vocabulary.dense.Dense", "nnpipe.layers.vocabulary.reshaping.Concatenate"]
+    "name",
+    ["nnpipe.layers.vocabulary.dense.Dense", "nnpipe.layers.vocabulary.reshaping.Concatenate"],
 )
 def test_arguments_are_listed_once(name: str) -> None:
     text = describe(find(name, Discoverable))

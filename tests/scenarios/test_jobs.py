@@ -67,9 +67,13 @@ def refused(capsys, *argv):
 def process(*argv, **options):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "nnpipe", "jobs", *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment, **options,
-    )  # fmt: skip
+        [sys.executable, "-m", "nnpipe", "jobs", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **options,
+    )
 
 
 def listed():
@@ -78,7 +82,12 @@ def listed():
 
 
 def test_a_job_from_its_submission_to_its_end(here, capsys):
-    assert main(["submit", "train.py", "--output", "model.pt", "--name", "digits", "--watch", "--", "3"]) == 0
+    assert (
+        main(
+            ["submit", "train.py", "--output", "model.pt", "--name", "digits", "--watch", "--", "3"]
+        )
+        == 0
+    )
     told = capsys.readouterr()
     identity = told.out.split()[0]
     assert "digits: completed 100% loss 0.3333\n  model.pt (7 bytes)\n" in told.out
@@ -144,7 +153,10 @@ def test_on_a_terminal_there_is_a_bar(here):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = ["submit", "train.py", "--output", "model.pt", "--watch", "--", "4"]
     watching = subprocess.Popen(
-        [sys.executable, "-m", "nnpipe", "jobs", *command], stdout=subprocess.PIPE, stderr=theirs, env=environment
+        [sys.executable, "-m", "nnpipe", "jobs", *command],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=environment,
     )
     os.close(theirs)
     shown = b""
@@ -160,7 +172,9 @@ def test_on_a_terminal_there_is_a_bar(here):
 
 @pytest.mark.slow
 def test_a_killed_watcher_changes_nothing(here):
-    watching = process("submit", "train.py", "--no-output", "--watch", "--", "3", "--stay", start_new_session=True)
+    watching = process(
+        "submit", "train.py", "--no-output", "--watch", "--", "3", "--stay", start_new_session=True
+    )
     while "in progress 33%" not in watching.stderr.readline():
         assert watching.poll() is None
     os.killpg(watching.pid, signal.SIGKILL)
@@ -178,14 +192,17 @@ def test_a_killed_watcher_changes_nothing(here):
 def test_of_several_jobs_all_that_can_be_are_cancelled(here, capsys):
     for name, arguments in (("done", ["1"]), ("stays", ["3", "--stay"]), ("failed", ["x"])):
         watch = [] if "--stay" in arguments else ["--watch"]
-        main(["submit", "train.py", "--output", "model.pt", "--name", name, *watch, "--", *arguments])
+        main(
+            ["submit", "train.py", "--output", "model.pt", "--name", name, *watch, "--", *arguments]
+        )
     capsys.readouterr()
     assert main(["cancel", "done", "stays", "failed", "--grace", "0"]) == 2
     told = capsys.readouterr()
     assert told.out.split(" ", 1)[1] == "stays: cancelled\n"
     assert [line.partition("is ")[2] for line in told.err.splitlines()] == [
-        "completed; there is nothing to cancel", "failed; there is nothing to cancel",
-    ]  # fmt: skip
+        "completed; there is nothing to cancel",
+        "failed; there is nothing to cancel",
+    ]
 
 
 def test_following_the_log_of_a_job_that_is_gone_ends(here, capsys):
@@ -213,10 +230,14 @@ def test_resuming(here, capsys):
 def test_one_line_for_each_mistake(here, capsys):
     assert "no such run database" in refused(capsys, "list")
     assert not (here / "runs.sqlite").exists()
-    assert "which file shows that it worked? name it with --output FILE" in refused(capsys, "submit", "train.py")
+    assert "which file shows that it worked? name it with --output FILE" in refused(
+        capsys, "submit", "train.py"
+    )
     assert "train.px: no such file" in refused(capsys, "submit", "train.px", "--no-output")
     assert "name one script or pipeline file" in refused(capsys, "submit")
-    assert "expected NAME=VALUE" in refused(capsys, "submit", "train.py", "--no-output", "--env", "x")
+    assert "expected NAME=VALUE" in refused(
+        capsys, "submit", "train.py", "--no-output", "--env", "x"
+    )
     assert "mars://x: expected here, ssh:HOST" in refused(
         capsys, "submit", "train.py", "--no-output", "--on", "mars://x"
     )

@@ -24,8 +24,17 @@ DATA = ("--dataset", "ArraysDataset", "--dataset-root", "data")
 COMMANDS: Sequence[Sequence[str]] = (
     ("inference_performance", *MEASURED[:2], "OUT", *MEASURED[2:]),
     ("inference_tester", "ONNXModel", "none", "ONNXRuntime", "ArraysDataset", "OUT", *MEASURED[2:]),
-    ("inference_tester", "ONNXModel", "none", "ONNXRuntime", "ArraysDataset", "r.json", *MEASURED[2:],
-     "--compiled-model-path", "OUT"),
+    (
+        "inference_tester",
+        "ONNXModel",
+        "none",
+        "ONNXRuntime",
+        "ArraysDataset",
+        "r.json",
+        *MEASURED[2:],
+        "--compiled-model-path",
+        "OUT",
+    ),
     ("mix", "model.onnx", *DATA, "--to", "OUT"),
     ("mix", "model.onnx", *DATA, "--to", "other.onnx", "--json", "OUT"),
     ("compare", "model.onnx", "model.onnx", *DATA, "--output", "OUT"),
@@ -40,7 +49,7 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("ethos_u", "model.onnx", "--output", "OUT"),
     ("generate", "model.onnx", "--output", "OUT"),
     ("search", "model.onnx", "--report", "OUT"),
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -53,7 +62,9 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_onnx_classifier(tmp_path / "model.onnx", images, labels)
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "./model.onnx", "data/../model.onnx", "link.onnx", "hard.onnx"])
+@pytest.mark.parametrize(
+    "name", ["model.onnx", "./model.onnx", "data/../model.onnx", "link.onnx", "hard.onnx"]
+)
 @pytest.mark.parametrize("argv", COMMANDS, ids=" ".join)
 def test_a_command_refuses_to_write_over_what_it_reads(
     argv: Sequence[str], name: str, model: Path, capsys: pytest.CaptureFixture[str]
@@ -70,7 +81,9 @@ def test_a_command_refuses_to_write_over_what_it_reads(
     assert model.read_bytes() == before
 
 
-def test_a_result_never_replaces_a_models_description(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_never_replaces_a_models_description(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sidecar_of(model).write_text("{}")
     assert main(["explain", "model.onnx", "--json", "model.onnx.json"]) == 2
     assert "would replace model.onnx.json" in capsys.readouterr().err

@@ -25,7 +25,9 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A model for digits as we export it, quantised, and the same file as a stranger would have it."""
+    """A model for digits as we export it, quantised, and the same file as a stranger would have
+    it.
+    """
     from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
     from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 
@@ -41,7 +43,15 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def compared(files: tuple[Path, Path], output: Path, *options: str) -> Comparison:
-    argv = [*map(str, files), "--dataset", "DigitsDataset", "--max-seconds", "0.1", "--output", str(output)]
+    argv = [
+        *map(str, files),
+        "--dataset",
+        "DigitsDataset",
+        "--max-seconds",
+        "0.1",
+        "--output",
+        str(output),
+    ]
     assert compare.main([*argv, *options]) == 0
     return Comparison.read(output)
 
@@ -68,13 +78,18 @@ def test_two_files_of_ours_are_compared_rightly_with_no_options(
 
 @pytest.mark.slow
 def test_of_a_foreign_file_it_is_said_that_nothing_is_known_and_its_accuracy_is_not_judged(
-    ours: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    ours: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     found = compared((ours["local"], ours["foreign"]), tmp_path / "c.json")
     assert found.runs[1].preparation["source"] == "unknown"
     told = capsys.readouterr().out
     assert "% (?)" in told
-    assert "the quality of foreign.onnx is in doubt (preprocessing): preprocessing not known" in told
+    assert (
+        "the quality of foreign.onnx is in doubt (preprocessing): preprocessing not known" in told
+    )
     assert "preprocessing not known" in caplog.text
     sides = [f"{tmp_path / 'c.json'}#{name}.onnx" for name in ("foreign", "local")]
     assert gate.main([*sides, "--max-accuracy-loss", "1%"]) == 1
@@ -92,7 +107,15 @@ def test_what_options_override_is_recorded_and_told(
     ours: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "o.json"
-    argv = ["ONNXModel", "DigitsDataset", str(out), "--model-path", str(ours["local"]), "--measure-seconds", "0"]
+    argv = [
+        "ONNXModel",
+        "DigitsDataset",
+        str(out),
+        "--model-path",
+        str(ours["local"]),
+        "--measure-seconds",
+        "0",
+    ]
     assert inference_performance.main([*argv, "--scale", "255"]) == 0
     said = json.loads(out.read_text())["preparation"]
     assert said["overridden"] == {"scale": [16.0, 255.0]}
@@ -109,10 +132,28 @@ def test_weights_that_another_preprocessing_was_trained_with_leave_a_doubt(
 
     small: dict[str, Any] = {"input_size": (32, 32), "num_classes": 10, "width": 0.1}
     PyTorchMobileNetV2(**small, brightest_pixel=16).open().save(tmp_path / "w.safetensors")
-    argv = ["PyTorchMobileNetV2", "DigitsDataset", str(tmp_path / "o.json"), "--width", "0.1", "--measure-samples", "5"]
-    argv += ["--input-size", "32", "32", "--measure-seconds", "0", "--model-path", str(tmp_path / "w.safetensors")]
+    argv = [
+        "PyTorchMobileNetV2",
+        "DigitsDataset",
+        str(tmp_path / "o.json"),
+        "--width",
+        "0.1",
+        "--measure-samples",
+        "5",
+    ]
+    argv += [
+        "--input-size",
+        "32",
+        "32",
+        "--measure-seconds",
+        "0",
+        "--model-path",
+        str(tmp_path / "w.safetensors"),
+    ]
     assert inference_performance.main([*argv, *said]) == 0
-    assert ("other than the model's description says (scale: 127.5 instead of 8.0)" in caplog.text) == doubted
+    assert (
+        "other than the model's description says (scale: 127.5 instead of 8.0)" in caplog.text
+    ) == doubted
     assert ("other than" in caplog.text) == doubted
 
 
@@ -122,15 +163,28 @@ def test_images_of_another_size_are_never_resized_in_silence(
     path = shared_data / "models" / "mnist-8.onnx"
     argv = ["ONNXModel", "DigitsDataset", str(tmp_path / "o.json"), "--model-path", str(path)]
     assert inference_performance.main(argv) == 2
-    assert "takes images of 28 x 28, the data set gives 8 x 8: --resize 28 28" in capsys.readouterr().err
+    assert (
+        "takes images of 28 x 28, the data set gives 8 x 8: --resize 28 28"
+        in capsys.readouterr().err
+    )
 
 
 def test_pixels_scaled_for_a_model_that_wants_them_as_they_are_leave_a_doubt(
     shared_data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
-    path, out = shared_data / "models" / "mlperf_tiny_ic" / "pretrainedResnet.tflite", tmp_path / "o.json"
-    data = ("--dataset-root", str(shared_data / "cifar10"), "--measure-seconds", "0", "--measure-samples", "100")
+    path, out = (
+        shared_data / "models" / "mlperf_tiny_ic" / "pretrainedResnet.tflite",
+        tmp_path / "o.json",
+    )
+    data = (
+        "--dataset-root",
+        str(shared_data / "cifar10"),
+        "--measure-seconds",
+        "0",
+        "--measure-samples",
+        "100",
+    )
     argv = ["TFLiteModel", "CIFAR10Dataset", str(out), "--model-path", str(path), *data]
     assert inference_performance.main([*argv, "--scale", "255"]) == 0
     assert "% right is no better than chance" in caplog.text
@@ -142,21 +196,29 @@ def test_pixels_scaled_for_a_model_that_wants_them_as_they_are_leave_a_doubt(
 
 
 @pytest.mark.slow
-def test_verifying_asks_for_no_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: Any) -> None:
+def test_verifying_asks_for_no_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: Any
+) -> None:
     from onnx import TensorProto, helper
 
     node = helper.make_node("Flatten", ["image"], ["pixels"])
     graph = helper.make_graph(
-        [node], "network", [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 1, 8, 8])],
+        [node],
+        "network",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 1, 8, 8])],
         [helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 64])],
-    )  # fmt: skip
+    )
     path = str(tmp_path / "m.onnx")
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path
+    )
     assert verify.main([path, path, "--dataset", "DigitsDataset", "--samples", "3"]) == 0
     assert "verdict: same" in capsys.readouterr().out
 
 
-def test_a_file_tells_what_it_wants_and_means(ours: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_tells_what_it_wants_and_means(
+    ours: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert info.main([str(ours["int8"])]) == 0
     told = capsys.readouterr().out
     assert "wants       image: divided by 16, from samples of 0 to 16" in told

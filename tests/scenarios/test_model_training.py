@@ -36,15 +36,24 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_folder_has_a_page_with_the_pictures_of_the_default_callbacks(undisturbed: Path) -> None:
+def test_a_run_folder_has_a_page_with_the_pictures_of_the_default_callbacks(
+    undisturbed: Path,
+) -> None:
     page = (undisturbed / "run" / "index.html").read_text()
     names = {path.name for path in (undisturbed / "run" / "pictures").iterdir()}
     assert names == {
-        "history.png", "learning_rate.png", "samples-data-train.png", "samples-data-validation.png",
-        "confusion-data-validation-output.png", "pr-data-validation-output.png", "roc-data-validation-output.png",
-        "worst-data-train.png", "worst-data-train-samples.png",
-        "worst-data-validation.png", "worst-data-validation-samples.png",
-    } | {name for name in names if name.startswith("confusions-")}  # fmt: skip
+        "history.png",
+        "learning_rate.png",
+        "samples-data-train.png",
+        "samples-data-validation.png",
+        "confusion-data-validation-output.png",
+        "pr-data-validation-output.png",
+        "roc-data-validation-output.png",
+        "worst-data-train.png",
+        "worst-data-train-samples.png",
+        "worst-data-validation.png",
+        "worst-data-validation-samples.png",
+    } | {name for name in names if name.startswith("confusions-")}
     assert all(f"pictures/{name}" in page for name in names)
 
 
@@ -69,7 +78,9 @@ def test_a_killed_training_goes_on_to_the_same_weights_and_is_one_recorded_run(
     assert train(*own, "--resume") == 0
     assert (tmp_path / "w.pt").read_bytes() == (undisturbed / "w.pt").read_bytes()
     for name in ("history.csv", "worst-data-train.json", "datasets.json", "learning_rate.json"):
-        assert (tmp_path / "run" / "tables" / name).read_bytes() == (undisturbed / "run" / "tables" / name).read_bytes()
+        assert (tmp_path / "run" / "tables" / name).read_bytes() == (
+            undisturbed / "run" / "tables" / name
+        ).read_bytes()
     with RunDatabase(tmp_path / "runs.sqlite") as database:
         (run,) = database.runs.find("experiment = digits")
         assert (run.id, run.status, run.done) == (killed.id, "completed", 2)
@@ -79,7 +90,10 @@ def test_a_killed_training_goes_on_to_the_same_weights_and_is_one_recorded_run(
         assert history["validation_accuracy"][-1] == run.statistics["validation_accuracy"]
         names = {artifact.name for artifact in database.artifacts.list(run.id)}
         assert names >= {"weights", "index.html", "checkpoints/best.state", "pictures/history.png"}
-        assert database.artifacts.path(run.id, "weights").read_bytes() == (tmp_path / "w.pt").read_bytes()
+        assert (
+            database.artifacts.path(run.id, "weights").read_bytes()
+            == (tmp_path / "w.pt").read_bytes()
+        )
         origins = {origin.path.rpartition(".")[2] for origin in database.origins(run.id)}
         assert origins == {*PARTS, "current folder"}
     said = capsys.readouterr().out
@@ -101,7 +115,10 @@ def test_a_training_that_fails_is_recorded_with_the_reason(tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--callbacks", "NanWatch"], "NanWatch: callbacks write into a run's folder; give --run-folder"),
+        (
+            ["--callbacks", "NanWatch"],
+            "NanWatch: callbacks write into a run's folder; give --run-folder",
+        ),
         (
             ["--run-folder", "run", "--callbacks", "Nanwatch"],
             "did you mean nnpipe.training.callbacks.resource_monitor.NanWatch?",
@@ -130,17 +147,26 @@ def test_a_run_is_begun_anew_where_that_is_asked_for(undisturbed: Path, tmp_path
     assert (tmp_path / "w.pt").read_bytes() == (undisturbed / "w.pt").read_bytes()
     assert [path.name for path in (tmp_path / "run" / "tables").iterdir()] == ["final_weights.json"]
     assert sorted(path.name for path in (tmp_path / "run").iterdir() if path.name[0] != ".") == [
-        "checkpoints", "run.json", "status.json", "tables",
-    ]  # fmt: skip
+        "checkpoints",
+        "run.json",
+        "status.json",
+        "tables",
+    ]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--model-path", "{}"], "{} is a folder: name a file in it"),
-        (["--model-path", "{}/file/w.pt"], "{}/file/w.pt cannot be written: {}/file is a file, not a folder"),
+        (
+            ["--model-path", "{}/file/w.pt"],
+            "{}/file/w.pt cannot be written: {}/file is a file, not a folder",
+        ),
         (["--model-path", "/proc/w.pt"], "/proc/w.pt cannot be written: "),
-        (["--model-path", "{}/w.pt", "--run-folder", "{}/file"], "{}/file is a file; a run needs a folder"),
+        (
+            ["--model-path", "{}/w.pt", "--run-folder", "{}/file"],
+            "{}/file is a file; a run needs a folder",
+        ),
         (["--model-path", "{}/w.pt", "--run-folder", "/proc/run"], "/proc/run cannot be written: "),
     ],
 )
@@ -155,22 +181,32 @@ def test_what_would_be_lost_at_the_end_is_told_at_once(
     said = capsys.readouterr().err
     assert message.replace("{}", str(tmp_path)) in said
     assert "Traceback" not in said
-    assert {path.name for path in tmp_path.iterdir()} <= {"file", "runs.sqlite", "runs.artifacts", "runs"}
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "file",
+        "runs.sqlite",
+        "runs.artifacts",
+        "runs",
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says beforehand")
 def test_a_disk_without_room_for_the_weights_is_told_at_once(tmp_path: Path) -> None:
     """With a run's folder, and without one."""
-    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); " + (
-        "from nnpipe.scenarios.model_training import main; *given, more, folder = sys.argv[1:]; "
-        "sys.exit(main(given) * 10 + main([*given, more, folder]))"
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
+        + (
+            "from nnpipe.scenarios.model_training import main; *given, more, folder = "
+            "sys.argv[1:]; sys.exit(main(given) * 10 + main([*given, more, folder]))"
+        )
     )
     given = [*PARTS, "--num-epochs", "100000", "--model-path", str(tmp_path / "w.pt")]
     command = [sys.executable, "-c", script, *given, "--run-folder", str(tmp_path / "run")]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert answer.returncode == 22, answer.stderr
-    assert answer.stderr.count("w.pt cannot be written: File too large; 0.3 MB are needed there") == 2, answer.stderr
+    assert (
+        answer.stderr.count("w.pt cannot be written: File too large; 0.3 MB are needed there") == 2
+    ), answer.stderr
     assert "Traceback" not in answer.stderr
 
 
@@ -190,21 +226,37 @@ def test_a_save_that_fails_all_the_same_keeps_the_weights_and_says_where(
         return save(self, live, path)
 
     monkeypatch.setattr(PyTorchDigitsCNN, "save", full)
-    assert main([*PARTS, "--num-epochs", "1", "--model-path", str(wanted), "--verbosity", "error"]) == 2
+    assert (
+        main([*PARTS, "--num-epochs", "1", "--model-path", str(wanted), "--verbosity", "error"])
+        == 2
+    )
     said = capsys.readouterr().err
     (kept,) = other.rglob("w.pt")
     assert f"{wanted} cannot be written: No space left on device; it is kept as {kept}" in said
     PyTorchDigitsCNN().open(kept).close()
 
 
-def test_the_best_weights_are_kept_where_asked_for_and_noted_beside_them(tmp_path: Path, capsys: Any) -> None:
+def test_the_best_weights_are_kept_where_asked_for_and_noted_beside_them(
+    tmp_path: Path, capsys: Any
+) -> None:
     from nnpipe.core.artifact import Artifact
     from nnpipe.datasets.digits import DigitsDataset
     from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 
     path = tmp_path / "w.pt"
     own = ["--model-path", str(path), "--run-folder", str(tmp_path / "run"), "--callbacks", "none"]
-    assert train(*own, "--weights", "best", "--learning-rate", "0.02", "--database", str(tmp_path / "r.sqlite")) == 0
+    assert (
+        train(
+            *own,
+            "--weights",
+            "best",
+            "--learning-rate",
+            "0.02",
+            "--database",
+            str(tmp_path / "r.sqlite"),
+        )
+        == 0
+    )
     noted = Artifact.read(path).trained
     assert noted["weights"] == "best"
     assert f"the best weights, after epoch {noted['epoch']}: loss" in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""Whatever a framework does on its way to ONNX and back becomes one row, and wrong values never look right."""
+"""Whatever a framework does on its way to ONNX and back becomes one row, and wrong values never
+look right.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,30 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
 @pytest.fixture(scope="module")
-def survey(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[tuple[str, int], dict[str, Any]], Path]:
+def survey(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[int, dict[tuple[str, int], dict[str, Any]], Path]:
     folder = tmp_path_factory.mktemp("survey")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parent))
-        argv = [str(folder / "onnx"), str(folder / "table.rst"), "--converters-list", "converters.ToyConversion"]
+        argv = [
+            str(folder / "onnx"),
+            str(folder / "table.rst"),
+            "--converters-list",
+            "converters.ToyConversion",
+        ]
         status = main(
-            [*argv, "--opsets", "17", "18", "21", "--time-limit", "8", "--results", str(folder / "rows.json")]
+            [
+                *argv,
+                "--opsets",
+                "17",
+                "18",
+                "21",
+                "--time-limit",
+                "8",
+                "--results",
+                str(folder / "rows.json"),
+            ]
         )
     rows = json.loads((folder / "rows.json").read_text("utf-8"))["rows"]
     return status, {(row["model"], row["opset"]): row for row in rows}, folder
@@ -62,7 +81,9 @@ def test_wrong_values_are_different_and_decide_the_exit_status(survey: Any) -> N
         ("renamed", "run", "the file takes y, the model x"),
     ],
 )
-def test_each_failure_is_one_row_that_says_what_happened(model: str, failed: str, cause: str, survey: Any) -> None:
+def test_each_failure_is_one_row_that_says_what_happened(
+    model: str, failed: str, cause: str, survey: Any
+) -> None:
     row = survey[1][model, 17]
     assert row["failed"] == failed
     assert cause in row["cause"]
@@ -73,7 +94,10 @@ def test_what_comes_back_is_compared_too(survey: Any) -> None:
     _, rows, _ = survey
     assert rows["good", 17]["imported"] == "different"
     assert rows["after", 17]["imported"] == "same"
-    assert (rows["after", 18]["imported"], rows["after", 18]["import_cause"]) == ("none", "not that one")
+    assert (rows["after", 18]["imported"], rows["after", 18]["import_cause"]) == (
+        "none",
+        "not that one",
+    )
 
 
 def test_the_table_is_written_as_rst_and_html(survey: Any) -> None:
@@ -85,7 +109,12 @@ def test_the_table_is_written_as_rst_and_html(survey: Any) -> None:
 
 def test_a_conversion_that_cannot_name_its_models_is_one_row(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
-    argv = [str(tmp_path / "onnx"), str(tmp_path / "t.rst"), "--converters-list", "converters.BrokenConversion"]
+    argv = [
+        str(tmp_path / "onnx"),
+        str(tmp_path / "t.rst"),
+        "--converters-list",
+        "converters.BrokenConversion",
+    ]
     assert main([*argv, "--results", str(out)]) == 0
     rows = json.loads(out.read_text("utf-8"))["rows"]
     assert [(row["model"], row["failed"], row["cause"]) for row in rows] == [
@@ -97,13 +126,29 @@ def test_a_conversion_that_cannot_name_its_models_is_one_row(tmp_path: Path) -> 
     ("argv", "told"),
     [
         (["{t}/o", "{t}/t.html"], "must end in .rst"),
-        (["{t}/o", "{t}/t.rst", "--converters-list", "NoSuch"], "no ONNXConversion is called 'NoSuch'"),
-        (["{t}/o", "{t}/t.rst", "--converters-list", "converters.AbsentConversion"], "surely_not_installed_anywhere"),
         (
-            ["{t}/o", "{t}/t.rst", "--opsets", "0", "--converters-list", "converters.ToyConversion"],
+            ["{t}/o", "{t}/t.rst", "--converters-list", "NoSuch"],
+            "no ONNXConversion is called 'NoSuch'",
+        ),
+        (
+            ["{t}/o", "{t}/t.rst", "--converters-list", "converters.AbsentConversion"],
+            "surely_not_installed_anywhere",
+        ),
+        (
+            [
+                "{t}/o",
+                "{t}/t.rst",
+                "--opsets",
+                "0",
+                "--converters-list",
+                "converters.ToyConversion",
+            ],
             "below the minimum 1",
         ),
-        (["{t}/file/o", "{t}/t.rst", "--converters-list", "converters.ToyConversion"], "cannot be written"),
+        (
+            ["{t}/file/o", "{t}/t.rst", "--converters-list", "converters.ToyConversion"],
+            "cannot be written",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -1,4 +1,6 @@
-"""Wherever a command or a file takes a data set, it takes one that goes through a plugin, and the plugin counts."""
+"""Wherever a command or a file takes a data set, it takes one that goes through a plugin, and
+the plugin counts.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 SCALED = "def process_dataset(x, y):\n    return (x / 16).astype('float32'), y\n"
 PLUGIN = ("PluginDataset", "--wrapped", "DigitsDataset", "--plugin", "mine.py")
 SHORT = ("--measure-samples", "60", "--measure-seconds", "0.01", "--verify-samples", "8")
-SETTINGS = {"class": "PluginDataset", "arguments": {"wrapped": "DigitsDataset", "plugin": "mine.py"}}
+SETTINGS = {
+    "class": "PluginDataset",
+    "arguments": {"wrapped": "DigitsDataset", "plugin": "mine.py"},
+}
 MEASURE = {"measure_samples": 60, "measure_seconds": 0.01}
 
 
@@ -35,7 +40,10 @@ def here(tmp_path, monkeypatch) -> Path:
     for name, seed in (("one.onnx", 0), ("two.onnx", 1)):
         weights = np.random.default_rng(seed).standard_normal((64, 10)).astype(np.float32)
         graph = helper.make_graph(
-            [helper.make_node("Flatten", ["image"], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["scores"])],
+            [
+                helper.make_node("Flatten", ["image"], ["flat"]),
+                helper.make_node("MatMul", ["flat", "w"], ["scores"]),
+            ],
             "linear",
             [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 8, 8, 1])],
             [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 10])],
@@ -64,7 +72,14 @@ def write(path: str, settings: dict[str, Any]) -> str:
 @pytest.mark.slow
 def test_measuring_in_the_own_framework(capsys):
     done(
-        "inference_performance", "ONNXModel", *PLUGIN[:1], "a.json", *PLUGIN[1:], "--model-path", "one.onnx", *SHORT[:4]
+        "inference_performance",
+        "ONNXModel",
+        *PLUGIN[:1],
+        "a.json",
+        *PLUGIN[1:],
+        "--model-path",
+        "one.onnx",
+        *SHORT[:4],
     )
     done(
         "inference_performance",
@@ -85,11 +100,32 @@ def test_measuring_in_the_own_framework(capsys):
 
 @pytest.mark.slow
 def test_compiling_with_calibration():
-    """A quantiser that observes samples before the plugin had them would choose ranges 16 times as wide."""
+    """A quantiser that observes samples before the plugin had them would choose ranges 16 times
+    as wide.
+    """
     pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
     chain = ("ONNXModel", "ONNXStaticQuantizer", "ONNXRuntime")
-    done("inference_tester", *chain, *PLUGIN[:1], "a.json", *PLUGIN[1:], "--model-path", "one.onnx", *SHORT)
-    done("inference_tester", *chain, "DigitsDataset", "b.json", "--scale", "16", "--model-path", "one.onnx", *SHORT)
+    done(
+        "inference_tester",
+        *chain,
+        *PLUGIN[:1],
+        "a.json",
+        *PLUGIN[1:],
+        "--model-path",
+        "one.onnx",
+        *SHORT,
+    )
+    done(
+        "inference_tester",
+        *chain,
+        "DigitsDataset",
+        "b.json",
+        "--scale",
+        "16",
+        "--model-path",
+        "one.onnx",
+        *SHORT,
+    )
     assert Path("a.onnx").read_bytes() == Path("b.onnx").read_bytes()
     assert judged("a.json") == judged("b.json")
     assert Run.read("a.json").verification["verdict"] in ("same", "close")
@@ -98,7 +134,17 @@ def test_compiling_with_calibration():
 @pytest.mark.slow  # three processes
 def test_verifying():
     pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
-    words = ("verify", "one.onnx", "one.onnx", "--dataset", *PLUGIN, "--samples", "9", "--output", "figures.json")
+    words = (
+        "verify",
+        "one.onnx",
+        "one.onnx",
+        "--dataset",
+        *PLUGIN,
+        "--samples",
+        "9",
+        "--output",
+        "figures.json",
+    )
     done(*words, "--at-least", "same")
     assert json.loads(Path("figures.json").read_text())["samples"] == 9
 
@@ -120,12 +166,33 @@ def test_comparing():
 )
 def test_training_in_both_frameworks(framework, name, weights):
     pytest.importorskip(framework, reason=f"{framework} is not installed")
-    Path("mine.py").write_text("def process_dataset(x, y):\n    return x, y * 0 + 7\n")  # all are sevens
+    # all are sevens
+    Path("mine.py").write_text("def process_dataset(x, y):\n    return x, y * 0 + 7\n")
     done(
-        "model_training", name, *PLUGIN, "--model-path", weights, "--num-epochs", "1",
-        "--run-folder", weights + ".run", "--callbacks", "none", "--verbosity", "error",
-    )  # fmt: skip
-    done("inference_performance", name, *PLUGIN[:1], "a.json", *PLUGIN[1:], "--model-path", weights, *SHORT[:4])
+        "model_training",
+        name,
+        *PLUGIN,
+        "--model-path",
+        weights,
+        "--num-epochs",
+        "1",
+        "--run-folder",
+        weights + ".run",
+        "--callbacks",
+        "none",
+        "--verbosity",
+        "error",
+    )
+    done(
+        "inference_performance",
+        name,
+        *PLUGIN[:1],
+        "a.json",
+        *PLUGIN[1:],
+        "--model-path",
+        weights,
+        *SHORT[:4],
+    )
     assert set(judged("a.json")["truth"]) == {7}
     assert np.mean(np.array(judged("a.json")["predicted"]) == 7) > 0.9
 
@@ -133,18 +200,42 @@ def test_training_in_both_frameworks(framework, name, weights):
 @pytest.mark.slow  # ten measurements
 def test_pipelines_sweeps_and_what_they_remember(capsys):
     model = {"class": "ONNXModel", "path": "one.onnx"}
-    pipeline = write("pipeline.yaml", {
-        "title": "t", "output": "out", "dataset": SETTINGS, "model": model, "measure": MEASURE,
-        "verify": {"verify_samples": 8},
-        "candidates": [{"title": "quantised", "compilers": ["ONNXStaticQuantizer"], "runtime": "ONNXRuntime"}],
-    })  # fmt: skip
+    pipeline = write(
+        "pipeline.yaml",
+        {
+            "title": "t",
+            "output": "out",
+            "dataset": SETTINGS,
+            "model": model,
+            "measure": MEASURE,
+            "verify": {"verify_samples": 8},
+            "candidates": [
+                {
+                    "title": "quantised",
+                    "compilers": ["ONNXStaticQuantizer"],
+                    "runtime": "ONNXRuntime",
+                }
+            ],
+        },
+    )
     done("run", pipeline)
     assert len(list(Path("out").glob("*.json"))) > 0
-    sweep = write("sweep.yaml", {
-        "title": "t", "output": "swept", "dataset": SETTINGS, "models": [{"title": "m", **model}],
-        "compilers": [[]], "runtimes": ["ONNXRuntime"], "measure": MEASURE, "constraints": ["latency_p50 <= 1 s"],
-        "objectives": ["latency_median"], "choose": "latency_median", "accept_doubts": ["chance"],
-    })  # fmt: skip
+    sweep = write(
+        "sweep.yaml",
+        {
+            "title": "t",
+            "output": "swept",
+            "dataset": SETTINGS,
+            "models": [{"title": "m", **model}],
+            "compilers": [[]],
+            "runtimes": ["ONNXRuntime"],
+            "measure": MEASURE,
+            "constraints": ["latency_p50 <= 1 s"],
+            "objectives": ["latency_median"],
+            "choose": "latency_median",
+            "accept_doubts": ["chance"],
+        },
+    )
     done("sweep", sweep)
     before = sorted(Path("swept").rglob("results/*.json"))
     assert before
@@ -158,20 +249,36 @@ def test_pipelines_sweeps_and_what_they_remember(capsys):
 def test_a_training_with_another_plugin_is_another_training(capsys):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     words = (
-        "model_training", "PyTorchDigitsCNN", *PLUGIN, "--model-path", "a.pt", "--num-epochs", "1",
-        "--run-folder", "run", "--callbacks", "none", "--verbosity", "error",
-    )  # fmt: skip
+        "model_training",
+        "PyTorchDigitsCNN",
+        *PLUGIN,
+        "--model-path",
+        "a.pt",
+        "--num-epochs",
+        "1",
+        "--run-folder",
+        "run",
+        "--callbacks",
+        "none",
+        "--verbosity",
+        "error",
+    )
     done(*words)
     Path("mine.py").write_text("def process_dataset(x, y):\n    return x, y\n")
     assert main(list(words)) == 2
-    assert re.search(r"this run was started with different settings: .*\bdataset\.", capsys.readouterr().err)
+    assert re.search(
+        r"this run was started with different settings: .*\bdataset\.", capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow
 def test_experiments():
     pytest.importorskip("torch", reason="PyTorch is not installed")
     settings = {
-        "digits": {"class": "nnpipe.datasets.plugin.PluginDataset", "arguments": SETTINGS["arguments"]},
+        "digits": {
+            "class": "nnpipe.datasets.plugin.PluginDataset",
+            "arguments": SETTINGS["arguments"],
+        },
         "train": {
             "class": "nnpipe.training.sequences.dataset.DatasetSequence",
             "arguments": {"dataset": {"reference": "digits"}, "split": "train", "batch": 256},
@@ -182,20 +289,29 @@ def test_experiments():
                 "input": "image",
                 "layers": [
                     {"class": "torch.nn.Flatten"},
-                    {"class": "torch.nn.Linear", "arguments": {"in_features": 64, "out_features": 10}},
+                    {
+                        "class": "torch.nn.Linear",
+                        "arguments": {"in_features": 64, "out_features": 10},
+                    },
                 ],
-                "outputs": {"digit": {"class": "nnpipe.training.network.Head", "arguments": {"target": "label"}}},
+                "outputs": {
+                    "digit": {
+                        "class": "nnpipe.training.network.Head",
+                        "arguments": {"target": "label"},
+                    }
+                },
             },
         },
         "experiment": {
             "class": "nnpipe.training.experiment.Training",
             "arguments": {
                 "trainer": {"class": "nnpipe.training.trainer.Trainer"},
-                "model": {"reference": "network"}, "datasets": {"digits": {"train": {"reference": "train"}}},
+                "model": {"reference": "network"},
+                "datasets": {"digits": {"train": {"reference": "train"}}},
                 "folder": "run",
             },
         },
-    }  # fmt: skip
+    }
     with sketching():
         done("experiment", write("experiment.yaml", settings), "--database", "runs.sqlite")
     assert Path("run/run.json").exists()
@@ -207,7 +323,15 @@ def test_a_plugin_is_pinned_by_its_content(capsys):
     described = PluginDataset(**SETTINGS["arguments"]).describe()["arguments"]
     pinned = PluginDataset.from_json(described)
     Path("mine.py").write_text(SCALED + "raise SystemExit\n")
-    words = ("inference_performance", "ONNXModel", *PLUGIN[:1], "a.json", *PLUGIN[1:], "--model-path", "one.onnx")
+    words = (
+        "inference_performance",
+        "ONNXModel",
+        *PLUGIN[:1],
+        "a.json",
+        *PLUGIN[1:],
+        "--model-path",
+        "one.onnx",
+    )
     assert main([*words, "--plugin-sha256", described["plugin_sha256"]]) == 2
     assert "it was changed, or is another" in capsys.readouterr().err
     with pytest.raises(ValueError, match="changed after it had been looked at"):

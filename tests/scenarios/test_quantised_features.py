@@ -1,4 +1,6 @@
-"""Features that are quantised already are doubted when they are quantised once more, and right when that is said."""
+"""Features that are quantised already are doubted when they are quantised once more, and right
+when that is said.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,16 @@ def dataset(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         for n, name in enumerate(names)
         for path in sorted((shared_data / "speech_commands" / name).glob("*.wav"))
     ]
-    found = np.stack([features(path, published["mel_matrix"].astype(np.float64)) for path, _ in clips])
+    found = np.stack(
+        [features(path, published["mel_matrix"].astype(np.float64)) for path, _ in clips]
+    )
     stored = np.clip(np.rint(found / SCALE + ZERO), -128, 127).astype(np.int8)[..., None]
-    np.savez(tmp_path / "features.npz", features=stored, label=np.array([n for _, n in clips]), names=names)
+    np.savez(
+        tmp_path / "features.npz",
+        features=stored,
+        label=np.array([n for _, n in clips]),
+        names=names,
+    )
     (tmp_path / "keyword_features.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
@@ -84,7 +93,10 @@ def test_int8_features_are_not_quantised_twice_without_a_word(
     twice, once = tmp_path / "twice.json", tmp_path / "once.json"
     assert main(argv(dataset, shared_data, twice)) == 2
     told = capsys.readouterr().err
-    assert "takes quantised int8, and the data set gives int8: say with --quantised-input already" in told
+    assert (
+        "takes quantised int8, and the data set gives int8: say with --quantised-input already"
+        in told
+    )
     assert told.count("\n") == 1
     assert main(argv(dataset, shared_data, twice, "--quantised-input", "auto")) == 0
     right, doubted = measured(twice)

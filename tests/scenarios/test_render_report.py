@@ -22,10 +22,18 @@ def result(tmp_path):
     def write(name="a.json", title="A candidate", evaluated=True, timed=True, wrong=0):
         random = np.random.default_rng(len(name))
         latency = random.integers(1000, 2000, 50)
-        inference = Series({"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(50, np.int64)})
+        inference = Series(
+            {
+                "start_ns": np.cumsum(latency),
+                "latency_ns": latency,
+                "samples": np.ones(50, np.int64),
+            }
+        )
         truth = random.integers(0, 3, 50)
         predicted = np.where(np.arange(50) < wrong, (truth + 1) % 3, truth)
-        evaluation = Evaluation("classification", {"truth": truth, "predicted": predicted}, ("x", "y", "z"))
+        evaluation = Evaluation(
+            "classification", {"truth": truth, "predicted": predicted}, ("x", "y", "z")
+        )
         path = tmp_path / name
         Run(
             title=title,
@@ -78,7 +86,9 @@ def test_several_results_are_compared_in_their_order(result, tmp_path, drawing):
     text = output.read_text("utf-8")
     assert "Comparison\n==========" in text
     assert text.index("First") < text.index("Second")
-    assert (tmp_path / "img" / "report-accuracy-against-time.png").read_bytes().startswith(b"\x89PNG")
+    assert (
+        (tmp_path / "img" / "report-accuracy-against-time.png").read_bytes().startswith(b"\x89PNG")
+    )
 
 
 def test_markdown_and_a_page_alone_can_be_asked_for(result, tmp_path, drawing):
@@ -90,11 +100,24 @@ def test_markdown_and_a_page_alone_can_be_asked_for(result, tmp_path, drawing):
     assert (tmp_path / "docs" / "img" / "both-inference-times.svg").is_file()
     assert (tmp_path / "docs" / "both.html").is_file()
     assert main([first, "Alone", str(tmp_path / "page" / "alone.html")]) == 0
-    assert sorted(path.name for path in (tmp_path / "page").iterdir()) == ["alone.html", "alone.summary.json"]
+    assert sorted(path.name for path in (tmp_path / "page").iterdir()) == [
+        "alone.html",
+        "alone.summary.json",
+    ]
 
 
 def test_the_summary_holds_figures_with_their_intervals(result, tmp_path, drawing):
-    assert main([result("a.json", "First"), result("b.json", "Second"), "Both", str(tmp_path / "r.html")]) == 0
+    assert (
+        main(
+            [
+                result("a.json", "First"),
+                result("b.json", "Second"),
+                "Both",
+                str(tmp_path / "r.html"),
+            ]
+        )
+        == 0
+    )
     summary = json.loads((tmp_path / "r.summary.json").read_text("utf-8"))
     assert (summary["schema"], summary["kind"]) == (1, "nnpipe report summary")
     assert [each["name"] for each in summary["candidates"]] == ["First", "Second"]
@@ -122,7 +145,9 @@ def refused(capsys, *arguments):
 
 
 def test_a_missing_result_is_named(tmp_path, capsys):
-    assert "none.json: no such result file" in refused(capsys, tmp_path / "none.json", "T", tmp_path / "o.rst")
+    assert "none.json: no such result file" in refused(
+        capsys, tmp_path / "none.json", "T", tmp_path / "o.rst"
+    )
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "another", "impossible"])
@@ -156,7 +181,9 @@ def test_arguments_in_the_wrong_order_are_noticed(result, tmp_path, capsys):
 
 def test_a_section_that_no_result_allows_is_refused(result, tmp_path, capsys):
     unjudged = result(evaluated=False)
-    line = refused(capsys, unjudged, "T", tmp_path / "o.rst", "--report-types", "performance", "classification")
+    line = refused(
+        capsys, unjudged, "T", tmp_path / "o.rst", "--report-types", "performance", "classification"
+    )
     assert "needs judged predictions of that task" in line
 
 
@@ -174,7 +201,9 @@ def test_without_what_draws_help_works_and_a_report_says_what_to_install(result,
     )
 
     def run(*arguments):
-        return subprocess.run([sys.executable, "-c", blocked, *arguments], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-c", blocked, *arguments], capture_output=True, text=True, check=False
+        )
 
     shown = run("-h")
     assert shown.returncode == 0

@@ -15,7 +15,10 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios._cli.run_tables import differences
 from nnpipe.scenarios.runs import main
 
-OPENVINO = {"class": "nnpipe.compilers.openvino.OpenVINOCompiler", "arguments": {"precision": "fp32", "seed": 1}}
+OPENVINO = {
+    "class": "nnpipe.compilers.openvino.OpenVINOCompiler",
+    "arguments": {"precision": "fp32", "seed": 1},
+}
 INT8 = {**OPENVINO, "arguments": {"precision": "int8", "seed": 1}}
 ONNXRUNTIME = {"class": "nnpipe.runtimes.onnxruntime.ONNXRuntime", "arguments": {"num_threads": 1}}
 
@@ -55,7 +58,10 @@ def test_titles_suffice_where_they_differ(database: RunDatabase) -> None:
 
 def test_classes_are_named_alone(database: RunDatabase) -> None:
     other = {**ONNXRUNTIME, "class": "nnpipe.runtimes.openvino.OpenVINORuntime"}
-    assert told(database, {"runtime": ONNXRUNTIME}, {"runtime": other}) == ["ONNXRuntime", "OpenVINORuntime"]
+    assert told(database, {"runtime": ONNXRUNTIME}, {"runtime": other}) == [
+        "ONNXRuntime",
+        "OpenVINORuntime",
+    ]
 
 
 def test_no_more_is_said_of_a_run_than_it_takes(database: RunDatabase) -> None:
@@ -64,7 +70,9 @@ def test_no_more_is_said_of_a_run_than_it_takes(database: RunDatabase) -> None:
 
 
 def test_names_that_are_in_several_places_are_said_in_full(database: RunDatabase) -> None:
-    trees = [{"data": {"seed": one}, "model": {"seed": other}} for one in (1, 2) for other in (1, 2)]
+    trees = [
+        {"data": {"seed": one}, "model": {"seed": other}} for one in (1, 2) for other in (1, 2)
+    ]
     assert told(database, *trees)[0] == "data.seed=1, model.seed=1"
 
 

@@ -15,14 +15,23 @@ from nnpipe.scenarios.runs import main
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A base with two children, of which one has a child that is also based on the other; and a run alone."""
+    """A base with two children, of which one has a child that is also based on the other; and a
+    run alone.
+    """
     monkeypatch.setenv("NNPIPE_RUNS", str(tmp_path / "runs.sqlite"))
     made: dict[str, str] = {}
     with RunDatabase(tmp_path / "runs.sqlite") as database:
-        for name, parents in (("base", []), ("left", ["base"]), ("right", ["base"]), ("both", ["left", "right"])):
+        for name, parents in (
+            ("base", []),
+            ("left", ["base"]),
+            ("right", ["base"]),
+            ("both", ["left", "right"]),
+        ):
             made[name] = database.runs.create(name, parents=parents)
         made["alone"] = database.runs.create("alone")
-        database.figures.put_statistics(made["left"], {"d/test/x/accuracy": 0.9, "d/train/loss": 1.0})
+        database.figures.put_statistics(
+            made["left"], {"d/test/x/accuracy": 0.9, "d/train/loss": 1.0}
+        )
     return made
 
 
@@ -31,7 +40,9 @@ def lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
 
 
-def test_runs_stand_below_their_parents(names: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_stand_below_their_parents(
+    names: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     found = lines(capsys)
     assert found[0].startswith(f"base  {names['base'][:12]}")
     assert found[1].startswith(f"├─ left  {names['left'][:12]}  created  d/test/x/accuracy 0.9")
@@ -47,12 +58,16 @@ def test_a_name_shows_its_family(names: dict[str, str], capsys: pytest.CaptureFi
     assert lines(capsys, "alone") == [f"alone  {names['alone'][:12]}  created"]
 
 
-def test_a_parent_can_be_added_once_and_not_in_a_circle(names: dict[str, str], tmp_path: Path) -> None:
+def test_a_parent_can_be_added_once_and_not_in_a_circle(
+    names: dict[str, str], tmp_path: Path
+) -> None:
     with RunDatabase(tmp_path / "runs.sqlite") as database:
         for _ in range(2):
             database.add_parent("alone", "both")
         assert database.runs.get("alone").parents == (names["both"],)
-        assert [run.experiment for run in database.runs.find(f"parent = {names['both']}")] == ["alone"]
+        assert [run.experiment for run in database.runs.find(f"parent = {names['both']}")] == [
+            "alone"
+        ]
         with pytest.raises(ConfigError, match="cannot be its parent"):
             database.add_parent("base", "alone")
         with pytest.raises(ConfigError, match="cannot be its parent"):

@@ -25,13 +25,16 @@ def address(tmp_path, monkeypatch):
     with RunDatabase(path) as database:
         for number, experiment in enumerate(["digits", "digits", 'odd "name"\x1b[2J']):
             run = database.runs.create(
-                experiment, Configuration({"lr": 0.1 * number, "same": 1}),
+                experiment,
+                Configuration({"lr": 0.1 * number, "same": 1}),
                 environment={"packages": {"numpy": f"2.{number}", "torch": "2"}},
-            )  # fmt: skip
+            )
             database.runs.enter(run, "running")
             database.figures.put_statistics(run, {"accuracy": 0.5 + number / 10, "odd": math.nan})
             database.figures.put_history(run, "training", [{"loss": math.inf}, {"loss": 0.5}])
-            database.put_origins(run, [Origin(path="a.B", module="a", commit=str(number) * 40, dirty=True)])
+            database.put_origins(
+                run, [Origin(path="a.B", module="a", commit=str(number) * 40, dirty=True)]
+            )
             database.runs.enter(run, *(("completed",) if number else ("failed", "no more paper")))
     return path
 
@@ -48,12 +51,16 @@ def lines(capsys):
 def test_searches_are_listed_shown_and_found_by_their_best_value(address, capsys):
     with RunDatabase(address) as database:
         for title, accuracies in (("widths", (0.5, 0.9, 0.7)), ("rates", (0.6,)), ("empty", ())):
-            search = database.searches.open(title, {"accuracy": "maximize", 'odd "size"': "minimize"})
+            search = database.searches.open(
+                title, {"accuracy": "maximize", 'odd "size"': "minimize"}
+            )
             trials = DatabaseTrials(database, search)
             for number, accuracy in enumerate(accuracies):
                 lease = trials.lease("one", lambda number: Proposal({"units": number}), 9)
                 trials.finish(lease, {"accuracy": accuracy, 'odd "size"': 3.0 - number})
-            trials.fail(trials.lease("one", lambda number: Proposal({"units": 99}), 9), "no more paper")
+            trials.fail(
+                trials.lease("one", lambda number: Proposal({"units": 99}), 9), "no more paper"
+            )
     assert main(["query", "best.accuracy > 0.55", "--order=-best.accuracy"]) == 0
     header, *rows = lines(capsys)
     assert [row.split()[1] for row in rows] == ["widths", "rates"]
@@ -80,7 +87,21 @@ def test_lists_the_newest_first_or_those_of_experiments(address, capsys):
     assert [row.split()[0] for row in rows] == [run.id[:12] for run in reversed(runs(address))]
     assert not any("\x1b" in row for row in rows)
     assert "0.7" in rows[0]
-    assert main(["list", "digits", "--order", "created", "--limit", "1", "--columns", "configuration.lr,reason"]) == 0
+    assert (
+        main(
+            [
+                "list",
+                "digits",
+                "--order",
+                "created",
+                "--limit",
+                "1",
+                "--columns",
+                "configuration.lr,reason",
+            ]
+        )
+        == 0
+    )
     header, row = lines(capsys)
     assert header.split()[-2:] == ["lr", "reason"]
     assert row.split()[0] == runs(address)[0].id[:12]
@@ -121,8 +142,14 @@ def test_compares_what_differs(address, capsys):
     text = capsys.readouterr().out
     names = [line.split("  ")[0] for line in text.splitlines()[1:]]
     assert names == [
-        "experiment", "status", "lr", "code a.B", "package numpy", "statistics accuracy", "statistics odd",
-    ]  # fmt: skip
+        "experiment",
+        "status",
+        "lr",
+        "code a.B",
+        "package numpy",
+        "statistics accuracy",
+        "statistics odd",
+    ]
     assert main(["compare", first.id, first.id]) == 2
     assert "two different runs" in capsys.readouterr().err
 
@@ -141,7 +168,9 @@ def test_deletes_only_when_told_twice(address, capsys):
 
 def test_exports_to_json_that_any_reader_takes(address, capsys, tmp_path):
     assert main(["export", "digits", "--json", str(tmp_path / "out.json")]) == 0
-    (run,) = json.loads((tmp_path / "out.json").read_text("utf-8"), parse_constant=pytest.fail)["runs"]
+    (run,) = json.loads((tmp_path / "out.json").read_text("utf-8"), parse_constant=pytest.fail)[
+        "runs"
+    ]
     assert run["histories"] == {"training": [{"loss": "inf"}, {"loss": 0.5}]}
     assert run["statistics"]["odd"]["mean"] == "nan"
     assert run["origins"][0]["dirty"] is True

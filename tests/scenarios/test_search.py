@@ -59,7 +59,10 @@ def test_a_search_goes_on_with_its_trials_and_is_exported(folder: Path, capsys: 
     first = capsys.readouterr().out
     assert "8 finished" in first
     assert "going on" not in first
-    assert main(["search.yaml", "trials=11", "space.rate.high=0", "--optuna", "sqlite:///study.db"]) == 0
+    assert (
+        main(["search.yaml", "trials=11", "space.rate.high=0", "--optuna", "sqlite:///study.db"])
+        == 0
+    )
     second = capsys.readouterr().out
     assert "going on after 8 trials" in second
     assert "11 finished" in second
@@ -76,7 +79,9 @@ def test_a_report_is_written_and_rendered_again(folder: Path, capsys: Any) -> No
     assert "own_search_module.trained" in page
     assert render(["page.search.json", "Widths again", "again.md"]) == 0
     assert "# Widths again" in (folder / "again.md").read_text("utf-8")
-    assert runs(["export", "widths", "--report", "later.html", "--optuna", "sqlite:///study.db"]) == 0
+    assert (
+        runs(["export", "widths", "--report", "later.html", "--optuna", "sqlite:///study.db"]) == 0
+    )
     assert (folder / "later.html").read_text("utf-8").count("<svg") == page.count("<svg")
     assert main(["search.yaml", "--report", "page.pdf"]) == 2
     assert "must end in .rst, .md, .html" in capsys.readouterr().err
@@ -95,11 +100,20 @@ def test_a_dry_run_shows_the_space(folder: Path, capsys: Any) -> None:
     [
         ("space.units.kind=integer", "search.yaml: space.units: expected an object with a kind"),
         ("space.unit={kind: bool}", "space: trained takes no argument 'unit'; did you mean units?"),
-        ("function=own_search_module.tuned", "function: own_search_module.tuned cannot be imported"),
+        (
+            "function=own_search_module.tuned",
+            "function: own_search_module.tuned cannot be imported",
+        ),
         ("arguments.units=3", "arguments: 'units' is a parameter of the space, too"),
-        ("objectives.accuracy=most", "objectives.accuracy: expected minimize or maximize, found 'most'"),
+        (
+            "objectives.accuracy=most",
+            "objectives.accuracy: expected minimize or maximize, found 'most'",
+        ),
         ("sampler=best", "sampler: expected an object with a kind (random, grid, tpe"),
-        ("objectives.size=minimize sampler=evolution", "sampler evolution has one objective, and there are 2"),
+        (
+            "objectives.size=minimize sampler=evolution",
+            "sampler evolution has one objective, and there are 2",
+        ),
         ("objectives.size=minimize pruner=asha", "prune_by: name one of the objectives"),
         ("pipeline=p.yaml", "give one of function: an import path, pipeline"),
         ("choose=accuracy", "choose: this key does not belong to a search with function"),
@@ -120,7 +134,10 @@ def test_a_mistake_is_one_line(folder: Path, change: str, said: str, capsys: Any
 def test_another_function_needs_another_title(folder: Path, capsys: Any) -> None:
     assert main(["search.yaml", "trials=1"]) == 0
     assert main(["search.yaml", "arguments.epochs=5"]) == 2
-    assert "has a search 'widths' of another function, pipeline or arguments" in capsys.readouterr().err
+    assert (
+        "has a search 'widths' of another function, pipeline or arguments"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow
@@ -138,7 +155,9 @@ def test_settings_of_a_pipeline_are_searched_by_its_metrics(folder: Path, capsys
     }
     search = {
         "pipeline": json.loads(json.dumps(pipeline)),
-        "space": {"candidates.0.runtime.arguments.num_threads": {"kind": "int", "low": 1, "high": 2}},
+        "space": {
+            "candidates.0.runtime.arguments.num_threads": {"kind": "int", "low": 1, "high": 2}
+        },
         "objectives": ["latency_median", "accuracy"],
         "constraints": ["latency_median <= 1 s", "loss(accuracy) <= 0.5"],
         "sampler": "grid",
@@ -151,7 +170,12 @@ def test_settings_of_a_pipeline_are_searched_by_its_metrics(folder: Path, capsys
     certificate = json.loads((folder / "build" / "search" / "certificate.json").read_text("utf-8"))
     assert [claim["holds"] for claim in certificate["claims"]] == [True, True]
     # The same trials, of which none can qualify: the command says so, and measures nothing again.
-    assert main(["pipeline_search.yaml", "constraints=[latency_median <= 1 ns, loss(accuracy) <= 0.5]"]) == 1
+    assert (
+        main(
+            ["pipeline_search.yaml", "constraints=[latency_median <= 1 ns, loss(accuracy) <= 0.5]"]
+        )
+        == 1
+    )
     assert "no candidate qualifies" in capsys.readouterr().out
     assert main(["pipeline_search.yaml", "title=x", "objectives=[latency]"]) == 2
     search["space"] = {"candidates.0.runtime.arguments.num_thread": {"kind": "bool"}}

@@ -1,4 +1,6 @@
-"""A password or a token given to a command is in nothing that the command prints, writes, or shows in ``ps``."""
+"""A password or a token given to a command is in nothing that the command prints, writes, or
+shows in ``ps``.
+"""
 
 from __future__ import annotations
 
@@ -47,34 +49,70 @@ def trained(n):
     return n + len(os.environ["API_KEY"])
 """
 SEARCH = {
-    "title": "hidden", "function": "secret_search_module.trained", "objectives": {"value": "maximize"}, "trials": 3,
+    "title": "hidden",
+    "function": "secret_search_module.trained",
+    "objectives": {"value": "maximize"},
+    "trials": 3,
     "space": {"n": {"kind": "discrete", "values": [1, 2, 3, 4]}},
-}  # fmt: skip
+}
 MEASURED = ["ONNXModel", "ArraysDataset", "--dataset-root", "arrays", "--model-path", "model.onnx"]
 BRIEFLY = ["--measure-seconds", "0.2"]
 
-# Complete command lines whose work leaves files, each with a secret in every place that can hold one; what a command
-# lacks here has no option for a secret, and is in test_no_message_of_any_command_holds_a_secret like all others.
+# Complete command lines whose work leaves files, each with a secret in every place that can hold
+# one; what a command lacks here has no option for a secret, and is in
+# test_no_message_of_any_command_holds_a_secret like all others.
 COMPLETE: Sequence[Sequence[str]] = (
-    ("jobs", "submit", "train.py", "--env", f"API_KEY={SECRET}", "--output", "length.txt", "--storage", "store",
-     "--folder", "jobs", "--watch"),
+    (
+        "jobs",
+        "submit",
+        "train.py",
+        "--env",
+        f"API_KEY={SECRET}",
+        "--output",
+        "length.txt",
+        "--storage",
+        "store",
+        "--folder",
+        "jobs",
+        "--watch",
+    ),
     ("jobs", "list", "--json", "jobs.json"),
     ("jobs", "logs", "train.py"),
     ("runs", "list"),
     ("runs", "show", "train.py"),
-    ("search", "search.yaml", "--workers", "2", f"--env=API_KEY={SECRET}", "--folder", "workers",
-     "--report", "search.html", "--optuna", "sqlite:///study.db"),
+    (
+        "search",
+        "search.yaml",
+        "--workers",
+        "2",
+        f"--env=API_KEY={SECRET}",
+        "--folder",
+        "workers",
+        "--report",
+        "search.html",
+        "--optuna",
+        "sqlite:///study.db",
+    ),
     ("search", "search.yaml", f"--env=API_KEY={SECRET}", "--workers", "2", "--optuna", ADDRESS),
     ("runs", "export", "hidden", "--optuna", ADDRESS),
     ("runs", "export", "hidden", "--mlflow", f"http://ann:{SECRET}@127.0.0.1:9"),
     ("inference_performance", *MEASURED[:2], "result.json", *MEASURED[2:], *BRIEFLY),
-    ("inference_tester", "ONNXModel", "none", "ONNXRuntime", "ArraysDataset", "result.json", *MEASURED[2:], *BRIEFLY),
+    (
+        "inference_tester",
+        "ONNXModel",
+        "none",
+        "ONNXRuntime",
+        "ArraysDataset",
+        "result.json",
+        *MEASURED[2:],
+        *BRIEFLY,
+    ),
     ("runs", "list", "--columns", "configuration.title"),
     ("render_report", "result.json", "results", "report.html"),
     ("render_report", "result.json", "results", "report.rst"),
     ("storage", "put", "model.onnx", "untrained-models", "--at", "store"),
     ("storage", "list", "--at", "s3://bucket/x", "--endpoint", f"http://ann:{SECRET}@127.0.0.1:9"),
-)  # fmt: skip
+)
 
 
 OWN = """
@@ -98,48 +136,95 @@ class Part:
         return {"loss": 1.0 / self.steps} if self.steps < 3 else None
 """
 HIDDEN_ARGUMENTS = {"address": ADDRESS, "password": SECRET}
-STORED = {"class": "own_settings.StoredArrays", "arguments": {"dataset_root": "arrays", **HIDDEN_ARGUMENTS}}
+STORED = {
+    "class": "own_settings.StoredArrays",
+    "arguments": {"dataset_root": "arrays", **HIDDEN_ARGUMENTS},
+}
 ONNX = {"class": "nnpipe.modelwrappers.files.onnx.ONNXModel", "path": "model.onnx"}
 RUNTIME = "nnpipe.runtimes.onnxruntime.ONNXRuntime"
 SHORT = {"measure_seconds": 0.1}
 SETTINGS = {
     "pipeline": {
-        "title": "piped", "output": "piped", "dataset": STORED, "model": ONNX, "measure": SHORT,
+        "title": "piped",
+        "output": "piped",
+        "dataset": STORED,
+        "model": ONNX,
+        "measure": SHORT,
         "candidates": [{"title": "onnx", "runtime": RUNTIME}],
     },
     "sweep": {
-        "title": "swept", "output": "swept", "dataset": STORED, "models": [{"title": "m", **ONNX}], "measure": SHORT,
-        "runtimes": [RUNTIME], "objectives": ["latency_median"], "accept_doubts": ["chance"],
+        "title": "swept",
+        "output": "swept",
+        "dataset": STORED,
+        "models": [{"title": "m", **ONNX}],
+        "measure": SHORT,
+        "runtimes": [RUNTIME],
+        "objectives": ["latency_median"],
+        "accept_doubts": ["chance"],
     },
     "function": {
-        "title": "searched", "function": "own_settings.trained", "arguments": HIDDEN_ARGUMENTS, "trials": 2,
-        "objectives": {"value": "maximize"}, "space": {"n": {"kind": "int", "low": 1, "high": 9}},
+        "title": "searched",
+        "function": "own_settings.trained",
+        "arguments": HIDDEN_ARGUMENTS,
+        "trials": 2,
+        "objectives": {"value": "maximize"},
+        "space": {"n": {"kind": "int", "low": 1, "high": 9}},
     },
     "searched": {
-        "title": "searched pipeline", "output": "searched", "pipeline": "pipeline.yaml", "trials": 2,
-        "objectives": ["latency_median"], "accept_doubts": ["chance"],
+        "title": "searched pipeline",
+        "output": "searched",
+        "pipeline": "pipeline.yaml",
+        "trials": 2,
+        "objectives": ["latency_median"],
+        "accept_doubts": ["chance"],
         "space": {"model.arguments.num_threads": {"kind": "int", "low": 1, "high": 2}},
     },
     "experiment": {"experiment": {"class": "own_settings.Part", "arguments": HIDDEN_ARGUMENTS}},
-}  # fmt: skip
+}
 """Files of settings of a user's own, each with a password."""
 OF_SETTINGS: Sequence[Sequence[str]] = (
     ("run", "pipeline.yaml"),
     ("sweep", "sweep.yaml"),
-    ("search", "function.yaml", "--workers", "1", "--database", "runs.sqlite", "--report", "function.html"),
+    (
+        "search",
+        "function.yaml",
+        "--workers",
+        "1",
+        "--database",
+        "runs.sqlite",
+        "--report",
+        "function.html",
+    ),
     ("search", "searched.yaml", "--database", "runs.sqlite", "--report", "searched.html"),
     ("experiment", "experiment.yaml", "--database", "runs.sqlite"),
-    ("inference_performance", "ONNXModel", "own_settings.StoredArrays", "result.json", "--dataset-root", "arrays",
-     "--model-path", "model.onnx", "--measure-seconds", "0.1", "--address", ADDRESS, "--password", SECRET,
-     "--database", "runs.sqlite"),
+    (
+        "inference_performance",
+        "ONNXModel",
+        "own_settings.StoredArrays",
+        "result.json",
+        "--dataset-root",
+        "arrays",
+        "--model-path",
+        "model.onnx",
+        "--measure-seconds",
+        "0.1",
+        "--address",
+        ADDRESS,
+        "--password",
+        SECRET,
+        "--database",
+        "runs.sqlite",
+    ),
     ("render_report", "result.json", "results", "report.html"),
     ("runs", "show", "experiment", "--database", "runs.sqlite"),
-)  # fmt: skip
+)
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that is the working folder, HOME and the folder of temporary files, with the inputs there."""
+    """Return a folder that is the working folder, HOME and the folder of temporary files, with
+    the inputs there.
+    """
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "secret_search_module.py").write_text(MODULE)
     (tmp_path / "search.yaml").write_text(yaml.safe_dump(SEARCH))
@@ -172,11 +257,18 @@ def holders(folder: Path) -> list[str]:
 
 
 def processes(folder: Path, since: float) -> Iterator[psutil.Process]:
-    """Yield the processes that work in a folder, by which jobs are found, too; all have started since a time."""
+    """Yield the processes that work in a folder, by which jobs are found, too; all have started
+    since a time.
+    """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            young = process.create_time() >= since  # reading the environments of all others would keep a core busy
-            if young and process.environ().get("HOME") == str(folder / "home") and process.pid != os.getpid():
+            # reading the environments of all others would keep a core busy
+            young = process.create_time() >= since
+            if (
+                young
+                and process.environ().get("HOME") == str(folder / "home")
+                and process.pid != os.getpid()
+            ):
                 yield process
 
 
@@ -204,7 +296,10 @@ class Watch:
                     words = process.cmdline()
                     self.seen += 1
                     # A command hides its own arguments as soon as Python has started.
-                    young = time.time() - process.create_time() < 5 and words[1:3] == ["-m", "nnpipe"]
+                    young = time.time() - process.create_time() < 5 and words[1:3] == [
+                        "-m",
+                        "nnpipe",
+                    ]
                     if any(SECRET in word for word in words) and not young:
                         self.found.append(words)
 
@@ -284,7 +379,11 @@ def test_nothing_that_commands_write_or_show_holds_a_secret(kept_in: str, home: 
         for argv in COMPLETE:
             where = ["--database", address, "--store", "files"] if argv[0] in databases else []
             done = subprocess.run(
-                [sys.executable, "-m", "nnpipe", *argv, *where], cwd=home, capture_output=True, text=True, timeout=300
+                [sys.executable, "-m", "nnpipe", *argv, *where],
+                cwd=home,
+                capture_output=True,
+                text=True,
+                timeout=300,
             )
             said[" ".join(argv)] = (done.returncode, done.stdout, done.stderr)
     assert [line for line, (_, out, err) in said.items() if SECRET in out + err] == []
@@ -294,7 +393,8 @@ def test_nothing_that_commands_write_or_show_holds_a_secret(kept_in: str, home: 
     assert watch.found == []
     private = [line for line in holders(home) if not line.endswith(" -rw-------")]
     assert private == []
-    assert {line.split("/")[-1] for line in holders(home)} == {"job.json -rw-------"}  # which a resumed job reads
+    # which a resumed job reads
+    assert {line.split("/")[-1] for line in holders(home)} == {"job.json -rw-------"}
 
 
 @pytest.mark.slow
@@ -333,18 +433,34 @@ def test_an_experiment_goes_on_although_its_password_is_not_recorded(home: Path)
         first = database.runs.find_or_create("e", Configuration({"experiment": arguments}))
         assert first.configuration["experiment"]["arguments"]["password"] == "***"
         database.runs.enter(first.id, "failed", "it was killed")
-        assert database.runs.find_or_create("e", Configuration({"experiment": arguments})).id == first.id
+        assert (
+            database.runs.find_or_create("e", Configuration({"experiment": arguments})).id
+            == first.id
+        )
         with pytest.raises(ConfigError, match=r"another configuration \(seed differs\)"):
             database.runs.find_or_create("e", Configuration({"experiment": arguments, "seed": 1}))
     assert holders(home) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems keep the list of processes themselves")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems keep the list of processes themselves"
+)
 def test_a_command_hides_its_own_arguments(home: Path) -> None:
     needs("sqlalchemy")
-    command = [sys.executable, "-m", "nnpipe", "jobs", "submit", "train.py", "--no-output", "--watch"]
+    command = [
+        sys.executable,
+        "-m",
+        "nnpipe",
+        "jobs",
+        "submit",
+        "train.py",
+        "--no-output",
+        "--watch",
+    ]
     given = ["--env", f"API_KEY={SECRET}", "--env", "STAY=3"]
-    with subprocess.Popen([*command, *given], cwd=home, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, *given], cwd=home, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert "train.py" in process.stdout.readline()
         words = Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
@@ -357,7 +473,9 @@ def test_a_secret_for_a_script_is_refused_as_an_argument(home: Path) -> None:
     needs("sqlalchemy")
     with RunDatabase("runs.sqlite") as database:
         for argument in (f"--password={SECRET}", ADDRESS, f"--api-key={SECRET}"):
-            with pytest.raises(ValueError, match=r"argument 2 of train.py holds a password.*--env") as caught:
+            with pytest.raises(
+                ValueError, match=r"argument 2 of train.py holds a password.*--env"
+            ) as caught:
                 submit_job(database, "train.py", ["--epochs=3", argument], without_output=True)
             assert SECRET not in str(caught.value)
     assert holders(home) == []

@@ -1,4 +1,6 @@
-"""A command parses, makes one public call and writes: what it does besides declaring its options is short."""
+"""A command parses, makes one public call and writes: what it does besides declaring its options
+is short.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ OPTIONS = "_options"
 
 
 def lines_of_work(source: str) -> int:
-    """Count the lines of a command's functions and methods, without those that declare its options."""
+    """Count the lines of a command's functions and methods, without those that declare its
+    options.
+    """
     functions = [
         node
         for statement in ast.parse(source).body
@@ -41,5 +45,8 @@ def test_every_module_with_a_main_is_a_command() -> None:
 def test_long_work_would_be_noticed() -> None:
     body = "\n".join(f"    step({number})" for number in range(MOST))
     assert lines_of_work(f"def _work():\n{body}\n") > MOST
-    assert lines_of_work(f"class Work:\n    def do(self):\n{body.replace('    ', '        ')}\n") > MOST
+    assert (
+        lines_of_work(f"class Work:\n    def do(self):\n{body.replace('    ', '        ')}\n")
+        > MOST
+    )
     assert lines_of_work(f"def {OPTIONS}(parser):\n{body}\n") == 0

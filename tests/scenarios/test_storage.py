@@ -52,7 +52,10 @@ def test_a_folder_there_and_back(here, capsys):
     assert main(["list"]) == 0
     assert ["datasets", "4", "14"] in [row.split() for row in capsys.readouterr().out.splitlines()]
     assert main(["list", "datasets/digits/"]) == 0
-    assert [row.split()[0] for row in capsys.readouterr().out.splitlines()[1:]] == ["digits/labels", "digits/train/0"]
+    assert [row.split()[0] for row in capsys.readouterr().out.splitlines()[1:]] == [
+        "digits/labels",
+        "digits/train/0",
+    ]
     assert main(["get", "datasets/digits/", "back"]) == 0
     assert (here / "back" / "train" / "0").read_bytes() == b"0"
     assert main(["list", "datasets/nowhere"]) == 0
@@ -62,12 +65,16 @@ def test_a_folder_there_and_back(here, capsys):
 def test_nothing_is_replaced_unless_told(here, capsys):
     assert main(["put", "scans/labels", "datasets/digits/labels"]) == 0
     (here / "scans" / "labels").write_bytes(b"new")
-    assert "digits/labels: the name is taken; nothing was put" in refused(capsys, "put", "scans", "datasets/digits")
+    assert "digits/labels: the name is taken; nothing was put" in refused(
+        capsys, "put", "scans", "datasets/digits"
+    )
     assert main(["list", "datasets"]) == 0
     assert "train" not in capsys.readouterr().out
     assert main(["put", "scans", "datasets/digits", "--replace"]) == 0
     (here / "labels").write_bytes(b"mine")
-    assert "labels: there is such a file; nothing was fetched" in refused(capsys, "get", "datasets/digits/labels")
+    assert "labels: there is such a file; nothing was fetched" in refused(
+        capsys, "get", "datasets/digits/labels"
+    )
     assert (here / "labels").read_bytes() == b"mine"
     assert main(["get", "datasets/digits/labels", "--replace"]) == 0
     assert (here / "labels").read_bytes() == b"new"
@@ -78,7 +85,9 @@ def test_removes_only_when_told_twice(here, capsys):
     assert "nothing has been removed; --yes removes" in refused(capsys, "remove", "datasets/scans/")
     assert main(["remove", "datasets/scans/labels", "--yes"]) == 0
     assert "remove datasets/scans/labels" in capsys.readouterr().out
-    assert "nothing was removed" in refused(capsys, "remove", "datasets/scans/train/0", "datasets/x", "--yes")
+    assert "nothing was removed" in refused(
+        capsys, "remove", "datasets/scans/train/0", "datasets/x", "--yes"
+    )
     assert main(["remove", "datasets/scans/", "--yes"]) == 0
     assert not list((here / "store").rglob("*"))
 
@@ -92,7 +101,10 @@ def test_removes_only_when_told_twice(here, capsys):
         (["put", "lenet.pt"], "expected nnpipe storage put FILE SHELF[/NAME]"),
         (["get", "datasets/nowhere"], "no file 'nowhere'"),
         (["get", "datasets/nowhere/"], "no files below 'nowhere'"),
-        (["list", "--at", "gopher://x"], "a storage is a folder, file:///FOLDER or s3://BUCKET/PREFIX"),
+        (
+            ["list", "--at", "gopher://x"],
+            "a storage is a folder, file:///FOLDER or s3://BUCKET/PREFIX",
+        ),
         (["list", "--endpoint", "http://x"], "a folder has no endpoint"),
         (["eat"], "invalid choice"),
     ],
@@ -103,7 +115,9 @@ def test_mistakes_are_one_line(here, capsys, argv, told):
 
 def test_larger_than_wanted_is_refused(here, capsys):
     assert main(["put", "lenet.pt", "datasets"]) == 0
-    assert "7 bytes, more than the 6 allowed" in refused(capsys, "get", "datasets/lenet.pt", "x", "--max-bytes", "6")
+    assert "7 bytes, more than the 6 allowed" in refused(
+        capsys, "get", "datasets/lenet.pt", "x", "--max-bytes", "6"
+    )
     assert not (here / "x").exists()
 
 
@@ -115,7 +129,9 @@ def test_without_an_address_it_says_how_to_give_one(here, capsys, monkeypatch):
 def test_a_cache_may_be_named(here):
     assert main(["put", "lenet.pt", "datasets"]) == 0
     assert main(["get", "datasets/lenet.pt", "back", "--cache", "kept"]) == 0
-    assert b"weights" in [path.read_bytes() for path in (here / "kept").rglob("*") if path.is_file()]
+    assert b"weights" in [
+        path.read_bytes() for path in (here / "kept").rglob("*") if path.is_file()
+    ]
 
 
 def test_the_help_names_the_shelves(capsys):

@@ -44,13 +44,20 @@ def settings(model: Path, **changes):
     return {
         "output": "out",
         "dataset": "DigitsDataset",
-        "models": [{"title": "nearest", "class": "ONNXModel", "path": str(model), "arguments": {"scale": 16.0}}],
+        "models": [
+            {
+                "title": "nearest",
+                "class": "ONNXModel",
+                "path": str(model),
+                "arguments": {"scale": 16.0},
+            }
+        ],
         "compilers": [[], "ONNXFloat16"],
         "runtimes": [{"class": "ONNXRuntime", "vary": {"io_binding": [False, True]}}],
         "measure": {"measure_seconds": 0.05},
         "verify": {"verify_samples": 0},
         "constraints": ["latency_p90 <= 1 s", "accuracy_loss <= 0.15", "size <= 4 MB"],
-    } | changes  # fmt: skip
+    } | changes
 
 
 def written(folder: Path, given: dict) -> Path:
@@ -77,7 +84,9 @@ def test_what_is_installed_is_looked_up_no_more_often_for_more_points(model, mon
 
     monkeypatch.setattr("importlib.metadata.entry_points", counting)
     many = [{"class": "ONNXRuntime", "arguments": {"num_threads": n}} for n in range(1, 101)]
-    found = Sweep.from_settings(settings(model, runtimes=[*many, "LiteRTRuntime"], batch_sizes=[1, 2, 3]))
+    found = Sweep.from_settings(
+        settings(model, runtimes=[*many, "LiteRTRuntime"], batch_sizes=[1, 2, 3])
+    )
     assert len(found.points) == 3 * (1 + 2 * 100)
     assert len(found.impossible) == 3 * 2
     assert len(reads) == 1
@@ -85,7 +94,9 @@ def test_what_is_installed_is_looked_up_no_more_often_for_more_points(model, mon
 
 def test_what_does_not_fit_is_told_and_left_out(model):
     found = Sweep.from_settings(settings(model, runtimes=["ONNXRuntime", "LiteRTRuntime"]))
-    assert {title for title in found.impossible if "LiteRTRuntime" in title} == set(found.impossible)
+    assert {title for title in found.impossible if "LiteRTRuntime" in title} == set(
+        found.impossible
+    )
     assert all("onnx" in reason for reason in found.impossible.values())
     assert len(found.points) == 3
 
@@ -105,7 +116,10 @@ def test_vary_makes_the_product_of_its_lists(model):
     [
         ({"models": []}, "models: expected a list"),
         ({"runtimes": ["NoRuntime"]}, r"runtimes\.0.*NoRuntime"),
-        ({"runtimes": ["LiteRTRuntime"], "as_trained": False, "constraints": []}, "not one of the 2 combinations"),
+        (
+            {"runtimes": ["LiteRTRuntime"], "as_trained": False, "constraints": []},
+            "not one of the 2 combinations",
+        ),
         ({"constraints": ["latency_p90 <= 5"]}, r"constraints\.0.*say the unit"),
         ({"constraints": ["size <= 1 MB", "size >= 2 MB"]}, "exclude each other"),
         ({"objectives": ["sped"]}, r"objectives\.0.*unknown metric"),
@@ -118,10 +132,24 @@ def test_vary_makes_the_product_of_its_lists(model):
         ({"batch_sizes": [0]}, r"batch_sizes\.0"),
         ({"threads": [1.5]}, r"threads\.0"),
         ({"colour": "red"}, "unknown key 'colour'"),
-        ({"runtimes": [{"class": "ONNXRuntime", "vary": {"io_binding": True}}]}, r"runtimes\.0\.vary"),
-        ({"runtimes": [{"class": "ONNXRuntime", "vary": {"io_binding": [1, 2]}}]}, r"runtimes\.0.*io_binding"),
         (
-            {"runtimes": [{"class": "ONNXRuntime", "arguments": {"device": "cpu"}, "vary": {"device": ["cpu"]}}]},
+            {"runtimes": [{"class": "ONNXRuntime", "vary": {"io_binding": True}}]},
+            r"runtimes\.0\.vary",
+        ),
+        (
+            {"runtimes": [{"class": "ONNXRuntime", "vary": {"io_binding": [1, 2]}}]},
+            r"runtimes\.0.*io_binding",
+        ),
+        (
+            {
+                "runtimes": [
+                    {
+                        "class": "ONNXRuntime",
+                        "arguments": {"device": "cpu"},
+                        "vary": {"device": ["cpu"]},
+                    }
+                ]
+            },
             "both under arguments and under vary",
         ),
         ({"batch_sizes": list(range(1, 60_000))}, "more than the 100,000"),
@@ -146,7 +174,9 @@ def test_a_dry_run_measures_nothing(model, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_weights_that_are_not_there_are_told_before_anything_is_trained(model, tmp_path, monkeypatch, capsys):
+def test_weights_that_are_not_there_are_told_before_anything_is_trained(
+    model, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweep_run, "train_once", None)
     models = [
@@ -169,9 +199,13 @@ def test_a_folder_serves_one_sweep_at_a_time(model, tmp_path, monkeypatch, capsy
 def run_sweeper(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     paths = [str(SWEEPER.parent), *filter(None, sys.path)]
     return subprocess.Popen(
-        [sys.executable, str(SWEEPER), "sweep.yaml", *arguments], cwd=folder, text=True, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
+        [sys.executable, str(SWEEPER), "sweep.yaml", *arguments],
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+    )
 
 
 def finished(folder: Path, *arguments: str) -> tuple[int, str, str]:
@@ -187,7 +221,9 @@ def finished(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def found_in(folder: Path) -> dict[str, bytes]:
-    """Return everything that a sweep has written but for the compiled models, which no compiler makes twice alike."""
+    """Return everything that a sweep has written but for the compiled models, which no compiler
+    makes twice alike.
+    """
     out = folder / "out"
     files = [*out.glob("*.json"), *out.glob("results/*.json"), *out.glob("confirmations/*.json")]
     return {str(path.relative_to(out)): path.read_bytes() for path in files}
@@ -210,8 +246,13 @@ def test_what_qualifies_is_chosen_and_certified(undisturbed):
     best = min(qualified, key=lambda point: point["figures"]["latency_median"]["value"])
     assert summary["chosen"] == certificate["title"] == best["title"]
     assert f"chosen by latency_median: {best['title']}" in out
-    assert all(claim["holds"] and claim["low"] <= claim["value"] <= claim["high"] for claim in certificate["claims"])
-    assert [each["title"] for each in summary["failed"]] == ["nearest · ONNXRuntime(io_binding=True)"]
+    assert all(
+        claim["holds"] and claim["low"] <= claim["value"] <= claim["high"]
+        for claim in certificate["claims"]
+    )
+    assert [each["title"] for each in summary["failed"]] == [
+        "nearest · ONNXRuntime(io_binding=True)"
+    ]
     assert "planted failure" in out
 
 
@@ -224,17 +265,28 @@ def test_page_terminal_and_certificate_tell_one_number_with_its_doubts(undisturb
     assert set(certified) == {metric.name for metric in found.metrics}
     for claim in certificate["claims"]:
         each = certified[claim["metric"]]
-        assert [claim[key] for key in ("value", "low", "high")] == [each[key] for key in ("value", "low", "high")]
+        assert [claim[key] for key in ("value", "low", "high")] == [
+            each[key] for key in ("value", "low", "high")
+        ]
     for metric in found.metrics:
         each, known = certified[metric.name], found.again.figures[metric.name]
         assert (each["value"], each["low"], each["high"]) == (known.value, known.low, known.high)
         assert (each["unit"], each["title"]) == (metric.unit, metric.title)
     text = ranged(found.choose, found.again.figures[found.choose.name])
-    tiles = {t.label: t for block in sweep_section(found).blocks if isinstance(block, Tiles) for t in block.items}
+    tiles = {
+        t.label: t
+        for block in sweep_section(found).blocks
+        if isinstance(block, Tiles)
+        for t in block.items
+    }
     assert text in tiles["Ship"].note
     assert f"measured again: {found.choose.title} {text}" in out
-    assert [doubt["kind"] for doubt in certificate["doubts"]] == [kind for kind, _ in found.again.doubts]
-    assert tiles["Doubts about it"].value == (", ".join(kind for kind, _ in found.again.doubts) or "none")
+    assert [doubt["kind"] for doubt in certificate["doubts"]] == [
+        kind for kind, _ in found.again.doubts
+    ]
+    assert tiles["Doubts about it"].value == (
+        ", ".join(kind for kind, _ in found.again.doubts) or "none"
+    )
     for doubt in certificate["doubts"]:
         assert f"doubt: {doubt['kind']}: {doubt['reason']}" in out
 
@@ -269,7 +321,11 @@ def _comparable(content: bytes) -> object:
 
     def without(value: object) -> object:
         if isinstance(value, dict):
-            return {k: without(v) for k, v in value.items() if k not in ("path", "sha256", "parent", "host", "doubts")}
+            return {
+                k: without(v)
+                for k, v in value.items()
+                if k not in ("path", "sha256", "parent", "host", "doubts")
+            }
         return [without(item) for item in value] if isinstance(value, list) else value
 
     return without(json.loads(content))
@@ -278,7 +334,9 @@ def _comparable(content: bytes) -> object:
 def test_a_sweep_ends_with_a_report_that_can_be_made_again(undisturbed, tmp_path, capsys):
     pytest.importorskip("jinja2", reason="Jinja2 writes the page")
     folder, out = undisturbed
-    assert out.splitlines()[-1].startswith("report: out/report.html (in the browser), out/report.rst and")
+    assert out.splitlines()[-1].startswith(
+        "report: out/report.html (in the browser), out/report.rst and"
+    )
     again = tmp_path / "again.rst"
     title = "nnpipe sweep"
     assert render_report.main([str(folder / "out" / "sweep.json"), title, str(again)]) == 0
@@ -314,7 +372,9 @@ def test_compiled_models_that_were_cleaned_away_are_made_again(undisturbed, tmp_
     assert after["title"] == before["title"]
     model = out / after["artifact"]["path"]
     assert hashlib.sha256(model.read_bytes()).hexdigest() == after["artifact"]["sha256"]
-    assert [path.name for path in (out / "models").glob(f"{model.stem}*{model.suffix}")] == [model.name]
+    assert [path.name for path in (out / "models").glob(f"{model.stem}*{model.suffix}")] == [
+        model.name
+    ]
 
 
 def test_a_model_that_comes_out_otherwise_is_measured_and_verified_anew(undisturbed, tmp_path):
@@ -332,7 +392,9 @@ def test_a_model_that_comes_out_otherwise_is_measured_and_verified_anew(undistur
     assert certificate["artifact"]["sha256"] == digest
 
 
-def test_no_more_are_measured_again_than_is_allowed_and_each_has_a_reason(undisturbed, tmp_path, monkeypatch):
+def test_no_more_are_measured_again_than_is_allowed_and_each_has_a_reason(
+    undisturbed, tmp_path, monkeypatch
+):
     shutil.copytree(undisturbed[0], tmp_path / "unlucky")
     out = tmp_path / "unlucky" / "out"
     shutil.rmtree(out / "confirmations")
@@ -343,14 +405,22 @@ def test_no_more_are_measured_again_than_is_allowed_and_each_has_a_reason(undist
     listed = told.split("no candidate qualifies:\n")[1].splitlines()[:4]
     reasons = [line.split(": ", 1)[1] for line in listed]
     assert all(reasons), listed
-    assert sum("did not hold when measured again: latency_p90 <= 1 s: fails" in reason for reason in reasons) == 1
+    assert (
+        sum(
+            "did not hold when measured again: latency_p90 <= 1 s: fails" in reason
+            for reason in reasons
+        )
+        == 1
+    )
     assert sum("was not measured again" in reason for reason in reasons) >= 1
 
 
 def test_where_none_qualifies_each_is_told_what_kills_it(model, undisturbed, tmp_path):
     folder, _ = undisturbed
     shutil.copytree(folder, tmp_path / "strict")
-    status, out, _ = finished(tmp_path / "strict", "constraints=[latency_p90 <= 1 us, size <= 4 MB]")
+    status, out, _ = finished(
+        tmp_path / "strict", "constraints=[latency_p90 <= 1 us, size <= 4 MB]"
+    )
     assert status == sweep.NONE_QUALIFIES
     assert out.count("latency_p90 <= 1 us: fails, ") == 4
     assert "size <= 4 MB: fails" not in out
@@ -364,7 +434,9 @@ def test_what_cannot_be_told_says_how_much_more_would_tell(model, undisturbed, t
     slowest = max(point["figures"]["latency_median"]["high"] for point in summary["points"])
     bound = max(p["figures"]["latency_median"]["value"] for p in summary["points"]) + 1e-9
     assert bound < slowest
-    _, out, _ = finished(tmp_path / "close", f"constraints=[latency_median <= {bound * 1e6:.3f} us]")
+    _, out, _ = finished(
+        tmp_path / "close", f"constraints=[latency_median <= {bound * 1e6:.3f} us]"
+    )
     assert "undecided: Median" in out
 
 
@@ -376,12 +448,19 @@ SPOILS = {
 
 
 @pytest.mark.slow  # tests/workflows/sweep is of what certificates hold
-@pytest.mark.parametrize(("seconds", "spoils"), [(0.5, ["right"]), (4.0, [*SPOILS])], ids=["brief", "long"])
-def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp_path, monkeypatch, seconds, spoils):
+@pytest.mark.parametrize(
+    ("seconds", "spoils"), [(0.5, ["right"]), (4.0, [*SPOILS])], ids=["brief", "long"]
+)
+def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(
+    model, tmp_path, monkeypatch, seconds, spoils
+):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     monkeypatch.chdir(tmp_path)
-    # A busy machine has moods of half a second: a second of calls can be too few to tell a percentile, as it should.
-    given = settings(model, compilers=[[]], runtimes=["ONNXRuntime"], measure={"measure_seconds": seconds})
+    # A busy machine has moods of half a second: a second of calls can be too few to tell a
+    # percentile, as it should.
+    given = settings(
+        model, compilers=[[]], runtimes=["ONNXRuntime"], measure={"measure_seconds": seconds}
+    )
     given["constraints"][0] = "latency_median <= 1 s"
     assert sweep.main([str(written(tmp_path, given)), "--verbosity", "warning"]) == 0
     script = ROOT / "examples" / "check_certificate.py"
@@ -391,7 +470,9 @@ def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp
         f"import sys, runpy; sys.modules['nnpipe'] = None; sys.argv = {command[1:]!r};"
         f"runpy.run_path({str(script)!r}, run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", blocked], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("holds") >= 5
     certificate = json.loads(Path("out/certificate.json").read_text("utf-8"))
@@ -400,6 +481,8 @@ def test_a_real_sweep_ends_in_a_certificate_that_holds_without_nnpipe(model, tmp
         SPOILS[spoil](spoiled)
         Path("out/spoiled.json").write_text(json.dumps(spoiled), "utf-8")
         done = subprocess.run(
-            [sys.executable, str(script), "out/spoiled.json", "--seconds", "0.05"], capture_output=True, check=False
+            [sys.executable, str(script), "out/spoiled.json", "--seconds", "0.05"],
+            capture_output=True,
+            check=False,
         )
         assert done.returncode == 1, done.stdout

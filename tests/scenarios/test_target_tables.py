@@ -19,7 +19,14 @@ from nnpipe.workflows.boards.packages import Platform
 def plan(listen: str, service: str = "systemd", python: str = "python3") -> InstallPlan:
     facts = BoardFacts(Platform("aarch64", (3, 11), (2, 36)), service, 10**9, ("ONNXRuntime",))
     settings = TargetSettings(ONNXRuntime(), protocol=NetworkProtocol(host=listen, port=7000))
-    return InstallPlan(SSHBoard.at("pi@pi-5.lan:2222", python), facts, settings, ("numpy",), Path("pi.token"), False)
+    return InstallPlan(
+        SSHBoard.at("pi@pi-5.lan:2222", python),
+        facts,
+        settings,
+        ("numpy",),
+        Path("pi.token"),
+        False,
+    )
 
 
 def state(pid: int | None = 1) -> TargetState:
@@ -37,7 +44,12 @@ def state(pid: int | None = 1) -> TargetState:
     ("listen", "python", "protocol", "arguments"),
     [
         ("127.0.0.1", "python3", "SSHProtocol", {"host": "pi@pi-5.lan:2222", "port": 7000}),
-        ("127.0.0.1", "/opt/py", "SSHProtocol", {"host": "pi@pi-5.lan:2222", "port": 7000, "python": "/opt/py"}),
+        (
+            "127.0.0.1",
+            "/opt/py",
+            "SSHProtocol",
+            {"host": "pi@pi-5.lan:2222", "port": 7000, "python": "/opt/py"},
+        ),
         ("0.0.0.0", "python3", "NetworkProtocol", {"host": "pi-5.lan", "port": 7000}),
     ],
 )
@@ -51,7 +63,9 @@ def test_the_device_is_reached_where_its_server_listens(
 
 
 def test_a_server_that_ends_with_the_login_is_told_with_its_remedy() -> None:
-    assert "sudo loginctl enable-linger pi" in installed_text(Installed(plan("127.0.0.1"), state(), False))
+    assert "sudo loginctl enable-linger pi" in installed_text(
+        Installed(plan("127.0.0.1"), state(), False)
+    )
     assert "enable-linger" not in installed_text(Installed(plan("127.0.0.1"), state(), True))
 
 

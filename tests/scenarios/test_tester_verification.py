@@ -1,4 +1,6 @@
-"""Every compiled model that is measured is held against its source, and the verdict goes into its result file."""
+"""Every compiled model that is measured is held against its source, and the verdict goes into
+its result file.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,26 @@ def model(tmp_path: Path) -> str:
         [numpy_helper.from_array(weights, "weights")],
     )
     path = tmp_path / "model.onnx"
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     return str(path)
 
 
 def measured(compiler: str, model: str, tmp_path: Path, *further: str) -> Run:
     out = tmp_path / "run.json"
-    argv = ["ONNXModel", compiler, "ONNXRuntime", "DigitsDataset", str(out), "--model-path", model, "--scale", "16"]
+    argv = [
+        "ONNXModel",
+        compiler,
+        "ONNXRuntime",
+        "DigitsDataset",
+        str(out),
+        "--model-path",
+        model,
+        "--scale",
+        "16",
+    ]
     assert main([*argv, "--measure-seconds", "0", "--measure-samples", "20", *further]) == 0
     return Run.read(out)
 
@@ -56,7 +71,11 @@ def test_a_compiler_that_swaps_classes_is_found_out(
     assert run.verification["verdict"] == "different"
     assert run.verification["samples"] == 10
     assert run.evaluation is not None
-    assert any("agreement with the source: different" in r.message for r in caplog.records if r.levelname == "WARNING")
+    assert any(
+        "agreement with the source: different" in r.message
+        for r in caplog.records
+        if r.levelname == "WARNING"
+    )
 
 
 def test_no_samples_mean_no_verdict(model: str, tmp_path: Path) -> None:
@@ -64,9 +83,21 @@ def test_no_samples_mean_no_verdict(model: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_compared_is_measured_all_the_same(model: str, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_compared_is_measured_all_the_same(
+    model: str, tmp_path: Path
+) -> None:
     out = tmp_path / "run.json"
-    argv = ["toys.Mute", "none", "ONNXRuntime", "DigitsDataset", str(out), "--model-path", model, "--scale", "16"]
+    argv = [
+        "toys.Mute",
+        "none",
+        "ONNXRuntime",
+        "DigitsDataset",
+        str(out),
+        "--model-path",
+        model,
+        "--scale",
+        "16",
+    ]
     assert main([*argv, "--measure-seconds", "0", "--measure-samples", "20"]) == 0
     run = Run.read(out)
     assert run.verification == {"verdict": "unknown", "reason": "it does not run today"}

@@ -1,4 +1,6 @@
-"""``nnpipe testrun`` runs a model on a plugin's data, and shows what a plugin made of what came out."""
+"""``nnpipe testrun`` runs a model on a plugin's data, and shows what a plugin made of what came
+out.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ def write_summing(path: Path, batch: int | str = "n") -> str:
         [helper.make_tensor_value_info("sum", TensorProto.FLOAT, [batch, 1])],
         [numpy_helper.from_array(np.ones((4, 1), np.float32), "ones")],
     )
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     return str(path)
 
 
@@ -72,7 +77,11 @@ def run(*words: str, model: str = "summing.onnx", plugin: str = "mine.py") -> in
 
 
 def sums(folder: str = "tried/output") -> list[float]:
-    rows = [line for path in sorted(Path(folder).rglob("sums.csv")) for line in path.read_text().splitlines()[1:]]
+    rows = [
+        line
+        for path in sorted(Path(folder).rglob("sums.csv"))
+        for line in path.read_text().splitlines()[1:]
+    ]
     return [float(row.rpartition(",")[2]) for row in rows]
 
 
@@ -85,8 +94,11 @@ def test_everything_is_run_kept_and_shown(capfd):
     assert told.out == "page: tried/index.html (2 files)\n"
     assert "mine.py is run as code, with all your rights" in told.err
     assert sorted(map(str, Path("tried").rglob("*.*"))) == [
-        "tried/index.html", "tried/output/step-1/sums.csv", "tried/output/step-2/sums.csv", "tried/testrun.json",
-    ]  # fmt: skip
+        "tried/index.html",
+        "tried/output/step-1/sums.csv",
+        "tried/output/step-2/sums.csv",
+        "tried/testrun.json",
+    ]
     assert sums() == RIGHT
     text = Path("tried/index.html").read_text("utf-8")
     assert "<title>Sums</title>" in text
@@ -104,8 +116,12 @@ def test_a_later_run_leaves_nothing_of_an_earlier_one():
     write_plugin("open('output/only-now.txt', 'w').close()", steps=1)
     assert run() == 0
     assert sorted(path.name for path in Path("tried").rglob("*")) == [
-        "index.html", "only-now.txt", "output", "sums.csv", "testrun.json",
-    ]  # fmt: skip
+        "index.html",
+        "only-now.txt",
+        "output",
+        "sums.csv",
+        "testrun.json",
+    ]
 
 
 def test_what_is_not_a_testrun_is_never_replaced(capsys):
@@ -125,12 +141,18 @@ def test_a_plugin_that_fails_stops_with_its_samples_and_leaves_the_earlier_run(c
     assert run() == 2
     error = capsys.readouterr().err
     assert (
-        "nnpipe testrun: step 2 of 2 (samples 2 to 4): mine.py: process_model_output failed: ZeroDivisionError" in error
+        "nnpipe testrun: step 2 of 2 (samples 2 to 4): mine.py: process_model_output failed: "
+        "ZeroDivisionError" in error
     )
     assert "line 9 of mine.py" in error
     assert "Traceback" not in error
     assert Path("tried/index.html").read_bytes() == before
-    assert sorted(path.name for path in Path().iterdir()) == ["data.npy", "mine.py", "summing.onnx", "tried"]
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "data.npy",
+        "mine.py",
+        "summing.onnx",
+        "tried",
+    ]
 
 
 def test_told_otherwise_it_goes_on_and_says_what_failed(capsys):
@@ -139,7 +161,9 @@ def test_told_otherwise_it_goes_on_and_says_what_failed(capsys):
     assert capsys.readouterr().out == "failed: 1 of 2 steps\npage: tried/index.html (3 files)\n"
     assert sums() == RIGHT[2:]
     assert Path("tried/output/step-1/before.txt").exists()
-    assert "process_model_output failed: ZeroDivisionError" in Path("tried/index.html").read_text("utf-8")
+    assert "process_model_output failed: ZeroDivisionError" in Path("tried/index.html").read_text(
+        "utf-8"
+    )
 
 
 def test_data_that_the_model_does_not_take_name_their_samples(capsys):
@@ -152,10 +176,16 @@ def test_data_that_the_model_does_not_take_name_their_samples(capsys):
     ("body", "told"),
     [
         ("import os; os.rmdir('output')", "process_model_output failed: FileNotFoundError"),
-        ("import os; os.rmdir('output'); os.symlink('/etc', 'output'); return", "put something else there"),
+        (
+            "import os; os.rmdir('output'); os.symlink('/etc', 'output'); return",
+            "put something else there",
+        ),
         ("import os; os.rmdir('output'); return", "process_model_output removed output/"),
         ("import os; os._exit(3)", "testing summing.onnx ended its process with status 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed its process (SIGSEGV)"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            "crashed its process (SIGSEGV)",
+        ),
         ("raise SystemExit(0)", "testing summing.onnx raised SystemExit: 0"),
         ("import time; time.sleep(60)", "did not end within 1 s; allow more with --time-limit"),
     ],
@@ -170,7 +200,10 @@ def test_whatever_a_plugin_does_is_one_error_and_leaves_nothing(body, told, caps
 def test_files_beside_the_folder_are_told_and_links_are_not_followed():
     Path("secret.txt").write_text("secret-content")
     secret = str(Path("secret.txt").resolve())
-    write_plugin(f"import os; open('stray.txt', 'w').close(); os.symlink({secret!r}, 'output/link.txt')", steps=1)
+    write_plugin(
+        f"import os; open('stray.txt', 'w').close(); os.symlink({secret!r}, 'output/link.txt')",
+        steps=1,
+    )
     assert run() == 0
     text = Path("tried/index.html").read_text("utf-8")
     assert "Written beside output/, and not kept: stray.txt" in text
@@ -206,7 +239,8 @@ def test_a_plugin_that_is_changed_once_it_was_looked_at_is_not_run(monkeypatch, 
 
 def test_what_to_expect_is_given_to_who_asks_and_two_plugins_may_share_the_work(capsys):
     Path("loads.py").write_text(
-        "import numpy as np\ndef load_test_data(path):\n    return np.load(path), list('abcde'), 1\n"
+        "import numpy as np\ndef load_test_data(path):\n    return np.load(path), list('abcde'), "
+        "1\n"
     )
     Path("shows.py").write_text(
         "def process_model_output(model_output, expected_output, model_input):\n"
@@ -221,7 +255,9 @@ def test_what_to_expect_is_given_to_who_asks_and_two_plugins_may_share_the_work(
 def test_an_installed_plugin_is_named_and_not_warned_of(tmp_path, monkeypatch, capfd):
     site = tmp_path / "site"
     (site / "acme_functions-1.0.dist-info").mkdir(parents=True)
-    (site / "acme_functions-1.0.dist-info" / "METADATA").write_text("Name: acme-functions\nVersion: 1.0\n")
+    (site / "acme_functions-1.0.dist-info" / "METADATA").write_text(
+        "Name: acme-functions\nVersion: 1.0\n"
+    )
     (site / "acme_functions-1.0.dist-info" / "entry_points.txt").write_text(
         "[nnpipe.functions]\nsums = acme_functions\n"
     )
@@ -241,13 +277,25 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):
     words = ["testrun", "summing.onnx", "data.npy", "tried", "--plugin", "mine.py"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(
-        [sys.executable, "-c", "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-         "from nnpipe.__main__ import main; sys.exit(main(sys.argv[1:]))", *words],
-        env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    ) as command:  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from "
+            "nnpipe.__main__ import main; sys.exit(main(sys.argv[1:]))",
+            *words,
+        ],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as command:
         try:
             limit = time.monotonic() + 120
-            while not Path("mine.py.began").exists() and command.poll() is None and time.monotonic() < limit:
+            while (
+                not Path("mine.py.began").exists()
+                and command.poll() is None
+                and time.monotonic() < limit
+            ):
                 time.sleep(0.05)
             os.killpg(command.pid, signal.SIGINT)
             _, told = command.communicate(timeout=60)
@@ -255,7 +303,12 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path):
             command.kill()
     assert command.returncode == 130
     assert "nnpipe testrun: stopped" in told
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.npy", "mine.py", "mine.py.began", "summing.onnx"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "data.npy",
+        "mine.py",
+        "mine.py.began",
+        "summing.onnx",
+    ]
 
 
 @pytest.mark.parametrize("batch", ["n", 3, 1])
@@ -282,7 +335,9 @@ def test_a_runtime_is_chosen_and_so_is_a_target(tmp_path, capsys):
         with deployed(Deployment(protocol, serve=True), ONNXRuntime()):
             assert run(*words, "--title", "far away") == 0
         assert sums() == RIGHT
-        assert "UnixProtocol" in json.loads(Path("tried/testrun.json").read_text())["facts"]["run by"]
+        assert (
+            "UnixProtocol" in json.loads(Path("tried/testrun.json").read_text())["facts"]["run by"]
+        )
     assert run(*remote) == 2
     assert "no target answers" in capsys.readouterr().err
 
@@ -300,7 +355,9 @@ def process_model_output(model_input, model_output):
 
 
 def scores() -> np.ndarray:
-    return np.concatenate([np.load(path) for path in sorted(Path("tried/output").rglob("scores.npy"))])
+    return np.concatenate(
+        [np.load(path) for path in sorted(Path("tried/output").rglob("scores.npy"))]
+    )
 
 
 @pytest.mark.slow  # three starts of PyTorch
@@ -315,11 +372,16 @@ def test_a_class_with_weights_runs_in_its_framework_exported_and_compiled(capsys
     images = np.random.default_rng(0).integers(0, 17, (3, 8, 8, 1)).astype(np.uint8)
     np.savez("digits.npz", image=images)
     with model.session() as session:
-        right = model.wrapper.postprocess(session.infer(model.wrapper.preprocess({"image": images})))["scores"]
+        right = model.wrapper.postprocess(
+            session.infer(model.wrapper.preprocess({"image": images}))
+        )["scores"]
     exported = model.export("digits.onnx", "onnx")
     ONNXFloat16().compile(exported, Path("half.onnx"), lambda: [])
     Path("digits.py").write_text(DIGITS)
-    name, rest = "PyTorchDigitsCNN", ("digits.npz", "tried", "--plugin", "digits.py", "--model-path")
+    name, rest = (
+        "PyTorchDigitsCNN",
+        ("digits.npz", "tried", "--plugin", "digits.py", "--model-path"),
+    )
     for words, tolerance in (
         (("digits.pt",), 1e-6),
         (("digits.pt", "--runtime", "ONNXRuntime"), 1e-5),
@@ -335,20 +397,60 @@ def test_a_class_with_weights_runs_in_its_framework_exported_and_compiled(capsys
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["nowhere.onnx", "data.npy", "tried", "--plugin", "mine.py"], "nowhere.onnx: no such model file"),
-        (["summing.onnx", "nowhere.npy", "tried", "--plugin", "mine.py"], "load_test_data failed: FileNotFound"),
+        (
+            ["nowhere.onnx", "data.npy", "tried", "--plugin", "mine.py"],
+            "nowhere.onnx: no such model file",
+        ),
+        (
+            ["summing.onnx", "nowhere.npy", "tried", "--plugin", "mine.py"],
+            "load_test_data failed: FileNotFound",
+        ),
         (["summing.onnx", "data.npy", "tried"], "--plugin"),
-        (["summing.onnx", "data.npy", "tried", "--plugin", "nowhere.py"], "nowhere.py: No such file"),
+        (
+            ["summing.onnx", "data.npy", "tried", "--plugin", "nowhere.py"],
+            "nowhere.py: No such file",
+        ),
         (["summing.onnx", "data.npy", "tried", "--plugin", "mime"], "there is no plugin 'mime'"),
-        (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--batch-size", "0"], "--batch-size: 0 is below"),
-        (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--model-path", "x"], "is a file already"),
+        (
+            ["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--batch-size", "0"],
+            "--batch-size: 0 is below",
+        ),
+        (
+            ["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--model-path", "x"],
+            "is a file already",
+        ),
         (["ONNXModel", "data.npy", "tried", "--plugin", "mine.py"], "--model-path is missing"),
-        (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--runtime", "LiteRTRuntime"], "takes tflite"),
-        (["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--token-file", "x"], "--protocol-cls"),
+        (
+            [
+                "summing.onnx",
+                "data.npy",
+                "tried",
+                "--plugin",
+                "mine.py",
+                "--runtime",
+                "LiteRTRuntime",
+            ],
+            "takes tflite",
+        ),
+        (
+            ["summing.onnx", "data.npy", "tried", "--plugin", "mine.py", "--token-file", "x"],
+            "--protocol-cls",
+        ),
         (["summing.onnx", "data.npy", "mine.py/tried", "--plugin", "mine.py"], "mine.py"),
-        (["PyTorchDigitsCNN", "data.npy", "tried", "--plugin", "mine.py", "--model-path", "odd.pt"], "odd.pt"),
+        (
+            [
+                "PyTorchDigitsCNN",
+                "data.npy",
+                "tried",
+                "--plugin",
+                "mine.py",
+                "--model-path",
+                "odd.pt",
+            ],
+            "odd.pt",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_work_is_one_line_and_nothing_is_written(words, told, capsys):
     Path("odd.pt").write_bytes(b"?")
     assert main(words) == 2

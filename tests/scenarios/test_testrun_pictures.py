@@ -40,14 +40,18 @@ def test_boxes_are_drawn_into_pictures(capfd: pytest.CaptureFixture[str]) -> Non
     assert main(["finder.onnx", "pictures", "tried", *OPTIONS, "--class-list", "names.txt"]) == 0
     assert "page: tried/index.html (2 files)" in capfd.readouterr().out
     assert shown() == ["1-a-grey.jpg", "2-b-red.jpg"]
-    grey, red = (np.asarray(Image.open(f"tried/output/{name}")).astype(int)[-128:] for name in shown())
+    grey, red = (
+        np.asarray(Image.open(f"tried/output/{name}")).astype(int)[-128:] for name in shown()
+    )
     blue = (red[..., 2] > 120) & (red[..., 0] < 60)  # the first class's colour
     assert np.ptp(np.argwhere(blue), axis=0) == pytest.approx([64, 64], abs=14)
     assert not ((grey[..., 2] > 120) & (grey[..., 0] < 60)).any()
     assert "data:image/jpeg" in Path("tried/index.html").read_text()
 
 
-def test_of_two_models_pictures_that_they_see_differently_come_first(capfd: pytest.CaptureFixture[str]) -> None:
+def test_of_two_models_pictures_that_they_see_differently_come_first(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     from PIL import Image
 
     write_finder(Path("rounded.onnx"), step=2.5)
@@ -55,16 +59,45 @@ def test_of_two_models_pictures_that_they_see_differently_come_first(capfd: pyte
     assert shown() == ["1-b-red.jpg", "2-a-grey.jpg"]
     with Image.open("tried/output/1-b-red.jpg") as drawn:
         assert drawn.width == 2 * 256 + 4
-    assert "2 pictures, 1 of which the models see differently come first" in Path("tried/index.html").read_text()
+    assert (
+        "2 pictures, 1 of which the models see differently come first"
+        in Path("tried/index.html").read_text()
+    )
 
 
 @pytest.mark.slow
 def test_the_second_model_may_have_other_options(capfd: pytest.CaptureFixture[str]) -> None:
     own = "--scale 255 --fit squeeze --decoder YOLODecoder --decoder-options score_threshold=0.2"
-    assert main(["finder.onnx", "pictures", "tried", "--beside", "finder.onnx", "--beside-options", own, *OPTIONS]) == 0
-    assert "2 pictures, 0 of which the models see differently" in Path("tried/index.html").read_text()
+    assert (
+        main(
+            [
+                "finder.onnx",
+                "pictures",
+                "tried",
+                "--beside",
+                "finder.onnx",
+                "--beside-options",
+                own,
+                *OPTIONS,
+            ]
+        )
+        == 0
+    )
+    assert (
+        "2 pictures, 0 of which the models see differently" in Path("tried/index.html").read_text()
+    )
     blind = own.replace("--scale 255", "--scale 2550")
-    words = ["finder.onnx", "pictures", "tried", "--every", "2", "--beside", "finder.onnx", "--beside-options", blind]
+    words = [
+        "finder.onnx",
+        "pictures",
+        "tried",
+        "--every",
+        "2",
+        "--beside",
+        "finder.onnx",
+        "--beside-options",
+        blind,
+    ]
     assert main([*words, *OPTIONS]) == 0
     assert shown() == ["1-a-grey.jpg"]
 
@@ -76,9 +109,15 @@ def test_the_second_model_may_have_other_options(capfd: pytest.CaptureFixture[st
         (("camera:x",), "camera:N with its number"),
         (("names.txt",), "neither an image nor a video; --plugin names"),
         (("pictures", "--task", "embedding"), "'embedding' does not draw into pictures"),
-        (("pictures", "--beside", "finder.onnx", "--beside-options", "--scal 2"), "did you mean --scale?"),
+        (
+            ("pictures", "--beside", "finder.onnx", "--beside-options", "--scal 2"),
+            "did you mean --scale?",
+        ),
         (("pictures", "--beside", "finder.onnx", "--beside-options", "'"), "No closing quotation"),
-        (("pictures", "--beside", "finder.onnx", "--beside-options", "--scale 2"), "for detection, and the other for"),
+        (
+            ("pictures", "--beside", "finder.onnx", "--beside-options", "--scale 2"),
+            "for detection, and the other for",
+        ),
         (("pictures", "--beside-options", "--scale 2"), "name its file with --beside"),
         (("pictures", "--keep-going"), "is for plugins"),
         (("pictures", "--plugin", "x.py", "--beside", "finder.onnx"), "is for pictures"),

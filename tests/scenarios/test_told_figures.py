@@ -35,7 +35,9 @@ def test_a_measurement_ends_with_speed_and_quality(model, tmp_path, capsys, comm
     if command == "performance":
         assert inference_performance.main(["ONNXModel", "DigitsDataset", *rest]) == 0
     else:
-        assert inference_tester.main(["ONNXModel", "none", "ONNXRuntime", "DigitsDataset", *rest]) == 0
+        assert (
+            inference_tester.main(["ONNXModel", "none", "ONNXRuntime", "DigitsDataset", *rest]) == 0
+        )
     told = capsys.readouterr().out
     candidate = Candidate.of(Run.read(out))
     known = figures_of(candidate)
@@ -51,7 +53,17 @@ def test_a_measurement_ends_with_speed_and_quality(model, tmp_path, capsys, comm
 @pytest.mark.slow
 def test_a_candidate_that_nobody_has_named_is_called_by_its_file(model, tmp_path):
     out = tmp_path / "out.json"
-    words = [str(out), "--model-path", str(model), "--scale", "16", "--measure-samples", "20", "--measure-seconds", "0"]
+    words = [
+        str(out),
+        "--model-path",
+        str(model),
+        "--scale",
+        "16",
+        "--measure-samples",
+        "20",
+        "--measure-seconds",
+        "0",
+    ]
     assert inference_performance.main(["ONNXModel", "DigitsDataset", *words]) == 0
     assert Run.read(out).title == "nearest.onnx"
 
@@ -63,15 +75,33 @@ def test_a_file_may_stand_where_its_wrapper_does(model, tmp_path, capsys):
     for name, given in (("file", [str(model)]), ("class", ["ONNXModel"])):
         more = [] if name == "file" else ["--model-path", str(model)]
         out = tmp_path / f"{name}.json"
-        assert inference_tester.main([*given, "none", "ONNXRuntime", "DigitsDataset", str(out), *words, *more]) == 0
+        assert (
+            inference_tester.main(
+                [*given, "none", "ONNXRuntime", "DigitsDataset", str(out), *words, *more]
+            )
+            == 0
+        )
         found.append(Run.read(out).components["wrapper"])
         out = tmp_path / f"{name}-own.json"
         assert inference_performance.main([*given, "DigitsDataset", str(out), *words, *more]) == 0
         found.append(Run.read(out).components["wrapper"])
     assert found == [found[0]] * 4
     capsys.readouterr()
-    twice = [str(model), "DigitsDataset", str(tmp_path / "no.json"), *words, "--model-path", str(model)]
+    twice = [
+        str(model),
+        "DigitsDataset",
+        str(tmp_path / "no.json"),
+        *words,
+        "--model-path",
+        str(model),
+    ]
     assert inference_performance.main(twice) == 2
     assert "--model-path is for a class as WRAPPER" in capsys.readouterr().err
-    assert inference_performance.main(["PyTorchDigitsCNN", "DigitsDataset", str(tmp_path / "no.json")]) == 2
-    assert "--model-path is missing: the file with the weights of PyTorchDigitsCNN" in capsys.readouterr().err
+    assert (
+        inference_performance.main(["PyTorchDigitsCNN", "DigitsDataset", str(tmp_path / "no.json")])
+        == 2
+    )
+    assert (
+        "--model-path is missing: the file with the weights of PyTorchDigitsCNN"
+        in capsys.readouterr().err
+    )

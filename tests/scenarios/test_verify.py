@@ -55,9 +55,15 @@ def write_network(
         "network",
         [helper.make_tensor_value_info(first, TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info(last, TensorProto.FLOAT, [batch, scores])],
-        [numpy_helper.from_array(np.ascontiguousarray(a, np.float32), name) for name, a in constants.items()],
+        [
+            numpy_helper.from_array(np.ascontiguousarray(a, np.float32), name)
+            for name, a in constants.items()
+        ],
     )
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     return str(path)
 
 
@@ -73,7 +79,9 @@ def verify(*argv: str, tmp_path: Path) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_model_agrees_with_itself(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_agrees_with_itself(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, figures = verify(source, source, "--at-least", "same", tmp_path=tmp_path)
     assert status == 0
     assert figures["verdict"] == "same"
@@ -90,9 +98,14 @@ def test_swapped_outputs_are_different_and_the_operation_is_named(
     status, figures = verify(source, swapped, tmp_path=tmp_path)
     assert status == 1
     assert figures["verdict"] == "different"
-    assert [suspect["level"]["tensor"] for suspect in figures["divergence"]["suspects"]] == ["scores"]
+    assert [suspect["level"]["tensor"] for suspect in figures["divergence"]["suspects"]] == [
+        "scores"
+    ]
     assert figures["divergence"]["compared"] == 5
-    assert "1. 'Gemm_4' (Gemm): channels 0 and 1 and 2 and 3 and others hold what belongs" in capsys.readouterr().out
+    assert (
+        "1. 'Gemm_4' (Gemm): channels 0 and 1 and 2 and 3 and others hold what belongs"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.slow
@@ -104,16 +117,22 @@ def test_a_small_difference_is_close_and_not_the_same(source: str, tmp_path: Pat
 
 
 @pytest.mark.slow  # what a verdict follows from is tried quickly in tests/workflows/verification
-def test_a_small_difference_is_too_much_for_a_closer_tolerance_and_for_floats(source: str, tmp_path: Path) -> None:
+def test_a_small_difference_is_too_much_for_a_closer_tolerance_and_for_floats(
+    source: str, tmp_path: Path
+) -> None:
     other, eight_bits = write_network(tmp_path / "other.onnx", bias=0.05), ("--claim", "int8")
-    assert verify(source, other, *eight_bits, "--close-tolerance", "0.0005", tmp_path=tmp_path)[0] == 1
+    assert (
+        verify(source, other, *eight_bits, "--close-tolerance", "0.0005", tmp_path=tmp_path)[0] == 1
+    )
     status, figures = verify(source, other, tmp_path=tmp_path)  # floats do not shift by a twentieth
     assert (status, figures["verdict"], figures["claims"]) == (1, "different", ["float"])
 
 
 @pytest.mark.slow
 def test_an_output_that_is_no_number_is_different(source: str, tmp_path: Path) -> None:
-    status, figures = verify(source, write_network(tmp_path / "nan.onnx", poison=True), tmp_path=tmp_path)
+    status, figures = verify(
+        source, write_network(tmp_path / "nan.onnx", poison=True), tmp_path=tmp_path
+    )
     assert (status, figures["verdict"]) == (1, "different")
     assert figures["tensors"][0]["max_absolute"] == "infinite"
 
@@ -133,13 +152,33 @@ def test_axes_in_another_order_are_asked_for_and_then_taken(
     other = write_network(tmp_path / "last.onnx", channels_last=True)
     assert main([source, other, *DIGITS]) == 2
     assert "give --artifact-axes 0 2 3 1" in capsys.readouterr().err
-    assert verify(source, other, "--artifact-axes", "0", "2", "3", "1", "--at-least", "same", tmp_path=tmp_path)[0] == 0
+    assert (
+        verify(
+            source,
+            other,
+            "--artifact-axes",
+            "0",
+            "2",
+            "3",
+            "1",
+            "--at-least",
+            "same",
+            tmp_path=tmp_path,
+        )[0]
+        == 0
+    )
 
 
 @pytest.mark.slow  # two frameworks more
 def test_any_two_runtimes_are_compared(source: str, tmp_path: Path) -> None:
     status, figures = verify(
-        source, source, "--source-runtime", "ONNXRuntime", "--runtime", "ONNXRuntime", tmp_path=tmp_path
+        source,
+        source,
+        "--source-runtime",
+        "ONNXRuntime",
+        "--runtime",
+        "ONNXRuntime",
+        tmp_path=tmp_path,
     )
     assert (status, figures["run_by"]) == (0, "ONNXRuntime")
 
@@ -156,11 +195,20 @@ def test_a_class_takes_its_model_from_model_path(source: str, tmp_path: Path) ->
         (("nowhere.onnx", "{source}"), "nowhere.onnx: no such model file"),
         (("ONNXModel", "{source}"), "--model-path is missing"),
         (("{source}", "{source}", "--model-path", "{source}"), "is a file already"),
-        (("NoSuchModel", "{source}", "--model-path", "{source}"), "no ModelWrapper is called 'NoSuchModel'"),
+        (
+            ("NoSuchModel", "{source}", "--model-path", "{source}"),
+            "no ModelWrapper is called 'NoSuchModel'",
+        ),
         (("{source}", "{odd}"), "nothing tells what it is"),
         (("{source}", "{source}", "--match", "image"), "--match image: give SOURCE=OTHER"),
-        (("{source}", "{source}", "--match", "image=picture"), "no input 'picture' to go with 'image'"),
-        (("{source}", "{source}", "--match", "picture=image"), "the source has no tensor 'picture'"),
+        (
+            ("{source}", "{source}", "--match", "image=picture"),
+            "no input 'picture' to go with 'image'",
+        ),
+        (
+            ("{source}", "{source}", "--match", "picture=image"),
+            "the source has no tensor 'picture'",
+        ),
         (("{source}", "{source}", "--artifact-axes", "0", "0"), "no order of axes"),
         (("{source}", "{source}", "--time-limit", "-1"), "--time-limit"),
         (("{source}", "{source}", "--runtime", "LiteRTRuntime"), "source.onnx"),
@@ -169,9 +217,17 @@ def test_a_class_takes_its_model_from_model_path(source: str, tmp_path: Path) ->
     ],
 )
 def test_what_cannot_be_compared_is_one_line(
-    argv: tuple[str, ...], told: str, source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    argv: tuple[str, ...],
+    told: str,
+    source: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    places = {"source": source, "odd": str(tmp_path / "model.odd"), "broken": str(tmp_path / "broken.onnx")}
+    places = {
+        "source": source,
+        "odd": str(tmp_path / "model.odd"),
+        "broken": str(tmp_path / "broken.onnx"),
+    }
     Path(places["odd"]).write_bytes(b"?")
     Path(places["broken"]).write_bytes(Path(source).read_bytes()[:-40])
     places["fewer"] = write_network(tmp_path / "fewer.onnx", scores=9)

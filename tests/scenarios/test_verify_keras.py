@@ -1,4 +1,6 @@
-"""A Keras model and a TensorFlow Lite file made of it are compared layer by layer, whatever tensors are called."""
+"""A Keras model and a TensorFlow Lite file made of it are compared layer by layer, whatever
+tensors are called.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layers = keras.layers
     keras.utils.set_random_seed(0)
     image = keras.Input((8, 8, 1), name="image")
-    first = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same", name="first")(image)))
+    first = layers.ReLU()(
+        layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same", name="first")(image))
+    )
     second = layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same", name=DAMAGED)(first))
     both = layers.ReLU()(layers.Add()([first, second]))
     third = layers.ReLU()(layers.DepthwiseConv2D(3, name="third")(both))
@@ -85,11 +89,17 @@ def test_all_layers_of_a_sound_file_are_compared(source: Path, converted: Artifa
     weights = figures["weights"]
     assert weights["left"] == []
     assert not any(tensor["wrong"] for tensor in weights["tensors"])
-    assert {tensor["name"] for tensor in weights["tensors"]} >= {f"{DAMAGED}/kernel", "third/kernel", "dense/kernel"}
+    assert {tensor["name"] for tensor in weights["tensors"]} >= {
+        f"{DAMAGED}/kernel",
+        "third/kernel",
+        "dense/kernel",
+    }
 
 
 @pytest.mark.parametrize("damage", ["swap", "silence", "bias"])
-def test_damage_to_one_layer_is_named(damage: str, source: Path, converted: Artifact, tmp_path: Path) -> None:
+def test_damage_to_one_layer_is_named(
+    damage: str, source: Path, converted: Artifact, tmp_path: Path
+) -> None:
     model = TFLiteModel(model_path=converted.path).open(converted.path)
     weights = model.get_weights()
     convolutions = [op for op in model.get_inference_graph().operations if op.kind == "CONV_2D"]
@@ -106,18 +116,26 @@ def test_damage_to_one_layer_is_named(damage: str, source: Path, converted: Arti
     status, figures = verified(source, path, "--claim", "float")
     assert (status, figures["verdict"]) == (1, "different")
     assert DAMAGED in figures["divergence"]["suspects"][0]["name"]
-    assert [t["name"].partition("/")[0] for t in figures["weights"]["tensors"] if t["wrong"]] == [DAMAGED]
+    assert [t["name"].partition("/")[0] for t in figures["weights"]["tensors"] if t["wrong"]] == [
+        DAMAGED
+    ]
 
 
-def test_no_layer_of_a_sound_file_of_integers_is_suspected(source: Path, integers: Artifact) -> None:
-    """A layer that is fused with its activation is held against both together, in every round of the pairing."""
+def test_no_layer_of_a_sound_file_of_integers_is_suspected(
+    source: Path, integers: Artifact
+) -> None:
+    """A layer that is fused with its activation is held against both together, in every round of
+    the pairing.
+    """
     status, figures = verified(source, integers.path)
     assert (status, figures["verdict"]) == (0, "close")
     assert figures["divergence"]["suspects"] == []
     assert figures["divergence"]["compared"] >= LAYERS
 
 
-def test_damage_to_one_layer_of_integers_is_named(source: Path, integers: Artifact, tmp_path: Path) -> None:
+def test_damage_to_one_layer_of_integers_is_named(
+    source: Path, integers: Artifact, tmp_path: Path
+) -> None:
     model = TFLiteModel(model_path=integers.path).open(integers.path)
     weights = model.get_weights()
     convolutions = [op for op in model.get_inference_graph().operations if op.kind == "CONV_2D"]

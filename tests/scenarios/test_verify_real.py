@@ -32,7 +32,14 @@ def test_noise_on_a_convolution_is_different(shared_data: Path, tmp_path: Path) 
     noise = 0.3 * kernel.std() * np.random.default_rng(0).standard_normal(kernel.shape)
     model.set_weights({"Parameter87": kernel + noise})
     model.export(tmp_path / "noisy.onnx", "onnx")
-    data = ("--dataset", "MNISTDataset", "--dataset-root", str(shared_data / "mnist"), "--scale", "255")
+    data = (
+        "--dataset",
+        "MNISTDataset",
+        "--dataset-root",
+        str(shared_data / "mnist"),
+        "--scale",
+        "255",
+    )
     status, figures = verified(tmp_path, str(path), str(tmp_path / "noisy.onnx"), *data)
     assert (status, figures["verdict"], figures["claims"]) == (1, "different", ["float"])
     assert [suspect["name"] for suspect in figures["divergence"]["suspects"]] == ["Convolution110"]
@@ -56,9 +63,18 @@ def test_two_swapped_channels_of_a_resnet_are_different(shared_data: Path, tmp_p
     kernel[[2, 9]] = kernel[[9, 2]]
     model.set_weights({name: kernel})
     model.export(tmp_path / "swapped.onnx", "onnx")
-    data = ("--dataset", "CIFAR10Dataset", "--dataset-root", str(shared_data / "cifar10"), "--model-path", str(path))
+    data = (
+        "--dataset",
+        "CIFAR10Dataset",
+        "--dataset-root",
+        str(shared_data / "cifar10"),
+        "--model-path",
+        str(path),
+    )
     assert verified(tmp_path, "PyTorchCIFARResNet", str(sound), *data)[0] == 0
-    status, figures = verified(tmp_path, "PyTorchCIFARResNet", str(tmp_path / "swapped.onnx"), *data)
+    status, figures = verified(
+        tmp_path, "PyTorchCIFARResNet", str(tmp_path / "swapped.onnx"), *data
+    )
     assert (status, figures["verdict"]) == (1, "different")
     (suspect, *_) = figures["divergence"]["suspects"]
     assert convolution.name in suspect["there"]

@@ -1,4 +1,6 @@
-"""What was changed on purpose is told, and damage on top of it is found: with real compilers and the real command."""
+"""What was changed on purpose is told, and damage on top of it is found: with real compilers and
+the real command.
+"""
 
 from __future__ import annotations
 
@@ -57,13 +59,18 @@ def compiled(folder: Path, network: LiveModel) -> Callable[..., Artifact]:
 
     def samples() -> Iterable[Batch]:
         digits = DigitsDataset()
-        return [network.wrapper.preprocess(raw) for raw, _ in digits.batches(digits.split("train")[:32], 1)]
+        return [
+            network.wrapper.preprocess(raw)
+            for raw, _ in digits.batches(digits.split("train")[:32], 1)
+        ]
 
     def compile(source: Artifact, name: str, **arguments: Any) -> Artifact:
         compiler = find(name, ModelCompiler).from_json(arguments)
         target = folder / f"{source.path.stem}-{name}-{compiler.variant()}{compiler.suffix}"
         if str(target) not in made:
-            made[str(target)] = compiler.compile(source, target, samples if compiler.needs_calibration() else None)
+            made[str(target)] = compiler.compile(
+                source, target, samples if compiler.needs_calibration() else None
+            )
         return made[str(target)]
 
     return compile
@@ -71,17 +78,35 @@ def compiled(folder: Path, network: LiveModel) -> Callable[..., Artifact]:
 
 def verified(tmp_path: Path, source: Path, other: Path, *argv: str) -> tuple[int, dict[str, Any]]:
     out = tmp_path / "figures.json"
-    given = [str(source), str(other), "--dataset", "DigitsDataset", "--samples", "8", "--output", str(out), *argv]
+    given = [
+        str(source),
+        str(other),
+        "--dataset",
+        "DigitsDataset",
+        "--samples",
+        "8",
+        "--output",
+        str(out),
+        *argv,
+    ]
     status = main(given)
     return status, json.loads(out.read_text("utf-8"))
 
 
-def damaged(artifact: Artifact, target: Path, change: Callable[[np.ndarray[Any, Any]], None]) -> Path:
+def damaged(
+    artifact: Artifact, target: Path, change: Callable[[np.ndarray[Any, Any]], None]
+) -> Path:
     """Change the kernel with the most outputs, and keep the description."""
-    cls = {"onnx": "ONNXModel", "torch-export": "TorchExportModel", "tflite": "TFLiteModel"}[artifact.format]
-    model = find(cls, ModelWrapper).from_json({"model_path": str(artifact.path)}).open(artifact.path)
+    cls = {"onnx": "ONNXModel", "torch-export": "TorchExportModel", "tflite": "TFLiteModel"}[
+        artifact.format
+    ]
+    model = (
+        find(cls, ModelWrapper).from_json({"model_path": str(artifact.path)}).open(artifact.path)
+    )
     weights = model.get_weights()
-    name = max((n for n, array in weights.items() if array.ndim == 4), key=lambda n: weights[n].size)
+    name = max(
+        (n for n, array in weights.items() if array.ndim == 4), key=lambda n: weights[n].size
+    )
     change(weights[name])
     model.set_weights({name: weights[name]})
     return model.export(target, artifact.format).path
@@ -96,18 +121,35 @@ def silence(kernel: np.ndarray[Any, Any]) -> None:
 
 
 CHANGED: dict[str, tuple[str, dict[str, Any], list[str], str]] = {
-    "pruned": ("TorchPruner", {"sparsity": 0.6}, ["float", "pruned"], "up to 60 % of a tensor set to 0"),
-    "channels": ("TorchChannelPruner", {}, ["float", "pruned"], "taken away with whole channels"),
-    "clustered": ("TorchClusterer", {"num_clusters": 8}, ["float", "clustered"], "up to 8 different numbers"),
-    "fine-tuned": (
-        "TorchPruner", {"fine_tuning_steps": 3}, ["float", "pruned", "fine-tuned"], "tensors changed by up to",
+    "pruned": (
+        "TorchPruner",
+        {"sparsity": 0.6},
+        ["float", "pruned"],
+        "up to 60 % of a tensor set to 0",
     ),
-}  # fmt: skip
+    "channels": ("TorchChannelPruner", {}, ["float", "pruned"], "taken away with whole channels"),
+    "clustered": (
+        "TorchClusterer",
+        {"num_clusters": 8},
+        ["float", "clustered"],
+        "up to 8 different numbers",
+    ),
+    "fine-tuned": (
+        "TorchPruner",
+        {"fine_tuning_steps": 3},
+        ["float", "pruned", "fine-tuned"],
+        "tensors changed by up to",
+    ),
+}
 
 
 @pytest.mark.parametrize("way", list(CHANGED))
 def test_what_was_changed_on_purpose_says_so_and_what_was_done(
-    way: str, program: Artifact, compiled: Callable[..., Artifact], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    way: str,
+    program: Artifact,
+    compiled: Callable[..., Artifact],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name, arguments, claims, told = CHANGED[way]
     artifact = compiled(program, name, **arguments)
@@ -132,7 +174,10 @@ def test_swapped_channels_are_not_what_pruning_or_clustering_makes(
     path = damaged(compiled(program, name, **arguments), tmp_path / "swapped.pt2", swap)
     status, figures = verified(tmp_path, program.path, path, "--claim", claims[1])
     assert (status, figures["verdict"]) == (1, "different")
-    assert f"channels {FIRST}, {SECOND} hold what belongs into channels {SECOND}, {FIRST}" in figures["reason"]
+    assert (
+        f"channels {FIRST}, {SECOND} hold what belongs into channels {SECOND}, {FIRST}"
+        in figures["reason"]
+    )
     (wrong,) = [tensor for tensor in figures["weights"]["tensors"] if tensor["wrong"]]
     assert wrong["channels"] == [FIRST, SECOND]
 
@@ -144,7 +189,11 @@ def test_damage_shows_through_pruning_quantisation_and_a_folded_normalisation(
     pruned = compiled(program, "TorchPruner", sparsity=0.6)
     small = compiled(pruned, "TorchToTFLite", target="int8")
     status, figures = verified(tmp_path, program.path, small.path)
-    assert (status, figures["verdict"], figures["claims"]) == (0, "changed on purpose", ["int8", "pruned"])
+    assert (status, figures["verdict"], figures["claims"]) == (
+        0,
+        "changed on purpose",
+        ["int8", "pruned"],
+    )
     path = damaged(small, tmp_path / "swapped.tflite", swap)
     status, figures = verified(tmp_path, program.path, path, "--claim", "int8", "pruned")
     assert (status, figures["verdict"]) == (1, "different")
@@ -178,7 +227,8 @@ def test_coarser_weights_are_close_and_a_dead_channel_is_named(
     status, figures = verified(tmp_path, graph.path, artifact.path)
     assert (status, figures["verdict"]) == (0, "close")
     assert not any(tensor["wrong"] for tensor in figures["weights"]["tensors"])
-    path = damaged(artifact, tmp_path / "dead.onnx", silence)  # integers are symmetric: 0 stands for 0
+    # integers are symmetric: 0 stands for 0
+    path = damaged(artifact, tmp_path / "dead.onnx", silence)
     status, figures = verified(tmp_path, graph.path, path, "--claim", *figures["claims"])
     assert (status, figures["verdict"]) == (1, "different")
     (wrong,) = [tensor for tensor in figures["weights"]["tensors"] if tensor["wrong"]]

@@ -1,4 +1,6 @@
-"""A value of a wrong kind, for every argument of every command, is answered with one line that names the argument."""
+"""A value of a wrong kind, for every argument of every command, is answered with one line that
+names the argument.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +55,16 @@ class Option:
 
     @property
     def name(self) -> str:
-        return self.action.option_strings[-1] if self.action.option_strings else str(self.action.metavar)
+        return (
+            self.action.option_strings[-1]
+            if self.action.option_strings
+            else str(self.action.metavar)
+        )
 
     def wrong(self, text: str) -> list[str]:
-        """Make a command line in which this one is wrong; required ones that are missing are told later than that."""
+        """Make a command line in which this one is wrong; required ones that are missing are
+        told later than that.
+        """
         given = [self.command, *CLASSES.get(self.command, ())]
         return [*given, f"{self.name}={text}"] if self.action.option_strings else [*given, text]
 
@@ -67,12 +75,16 @@ class Found(Exception):
 
 @cache
 def options() -> tuple[Option, ...]:
-    """Return every option of every command, as its parser has it once all classes have been named."""
+    """Return every option of every command, as its parser has it once all classes have been
+    named.
+    """
     found = []
     for command in scenarios():
         made: list[argparse.ArgumentParser] = []
 
-        def parsed(parser: argparse.ArgumentParser, *_: object, made: list[argparse.ArgumentParser] = made) -> None:
+        def parsed(
+            parser: argparse.ArgumentParser, *_: object, made: list[argparse.ArgumentParser] = made
+        ) -> None:
             made.append(parser)
             raise Found
 
@@ -95,11 +107,18 @@ def told(argv: list[str]) -> tuple[int, str]:
 
 
 def kinds() -> list[Option]:
-    return [o for o in options() if isinstance(o.action.type, Kind) and o.action.type.item in (int, float)]
+    return [
+        o
+        for o in options()
+        if isinstance(o.action.type, Kind) and o.action.type.item in (int, float)
+    ]
 
 
-def with_each(texts: Sequence[str], found: Sequence[Option], alike: Callable[[Option], object]) -> list[Any]:
-    """Pair options with texts; the quick run takes the first text for all, and each text for one option of those alike.
+def with_each(
+    texts: Sequence[str], found: Sequence[Option], alike: Callable[[Option], object]
+) -> list[Any]:
+    """Pair options with texts; the quick run takes the first text for all, and each text for one
+    option of those alike.
 
     Options that are read alike differ in their name alone, which the first text asks for.
     """
@@ -131,16 +150,22 @@ def test_every_number_has_a_kind_and_bounds() -> None:
 
 
 def test_every_output_is_known_to_be_writable_before_anything_begins() -> None:
-    outputs = [o for o in options() if re.match(r"(OUT|SCRIPT)(DIR|\.\w+)?$", str(o.action.metavar))]
+    outputs = [
+        o for o in options() if re.match(r"(OUT|SCRIPT)(DIR|\.\w+)?$", str(o.action.metavar))
+    ]
     assert len(outputs) > 12
     assert [str(o) for o in outputs if o.action.type not in (output_file, output_folder)] == []
 
 
 @pytest.mark.parametrize(
     ("option", "text"),
-    with_each(["many", "", "nan", "inf", "1e400", "0x10", "1,5", "-1e18", "[]", "5 6"], kinds(), read_as),
+    with_each(
+        ["many", "", "nan", "inf", "1e400", "0x10", "1,5", "-1e18", "[]", "5 6"], kinds(), read_as
+    ),
 )
-def test_what_is_no_number_is_refused_by_name(option: Option, text: str, tmp_path, monkeypatch) -> None:
+def test_what_is_no_number_is_refused_by_name(
+    option: Option, text: str, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     kind = option.action.type
     assert isinstance(kind, Kind)
@@ -152,7 +177,9 @@ def test_what_is_no_number_is_refused_by_name(option: Option, text: str, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("option", [o for o in options() if isinstance(o.action.type, Percentage)], ids=str)
+@pytest.mark.parametrize(
+    "option", [o for o in options() if isinstance(o.action.type, Percentage)], ids=str
+)
 @pytest.mark.parametrize("text", ["2", "many", "%", "nan%", "inf%", "-300%", "2%%", "1e9%"])
 def test_what_is_no_percentage_is_refused_by_name(option: Option, text: str) -> None:
     status, line = told(option.wrong(text))
@@ -175,13 +202,19 @@ def test_what_is_no_choice_is_refused_with_the_choices(option: Option) -> None:
         lambda option: option.action.type,
     ),
 )
-def test_what_cannot_be_written_is_known_at_once(option: Option, wrong: str, tmp_path: Path, monkeypatch) -> None:
+def test_what_cannot_be_written_is_known_at_once(
+    option: Option, wrong: str, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    (tmp_path / "taken").touch() if option.action.type is output_folder else (tmp_path / "taken").mkdir()
+    (tmp_path / "taken").touch() if option.action.type is output_folder else (
+        tmp_path / "taken"
+    ).mkdir()
     line = option.wrong(wrong)
     if not option.action.option_strings:  # positionals come in order
-        before = [o for o in options() if o.command == option.command and not o.action.option_strings]
+        before = [
+            o for o in options() if o.command == option.command and not o.action.option_strings
+        ]
         earlier = before[len(CLASSES.get(option.command, ())) : before.index(option)]
         classes, required = CLASSES.get(option.command, []), REQUIRED.get(option.command, [])
         line = [option.command, *classes, *("x" for _ in earlier), wrong, *required]
@@ -191,9 +224,15 @@ def test_what_cannot_be_written_is_known_at_once(option: Option, wrong: str, tmp
     assert wrong[:20] in said
 
 
-@pytest.mark.parametrize("option", [o for o in options() if "CLASS" in str(o.action.metavar)], ids=str)
-@pytest.mark.parametrize("text", ["", ".", "No.Such", "nnpipe", "nnpipe.core", "os.path", "1", "ü", "a" * 5000])
-def test_what_is_no_class_is_refused(option: Option, text: str, tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "option", [o for o in options() if "CLASS" in str(o.action.metavar)], ids=str
+)
+@pytest.mark.parametrize(
+    "text", ["", ".", "No.Such", "nnpipe", "nnpipe.core", "os.path", "1", "ü", "a" * 5000]
+)
+def test_what_is_no_class_is_refused(
+    option: Option, text: str, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     status, line = told(option.wrong(text))
     assert status == 2

@@ -1,4 +1,6 @@
-"""A value of a wrong kind, for every setting of a pipeline file and of a sweep, is refused in one line."""
+"""A value of a wrong kind, for every setting of a pipeline file and of a sweep, is refused in
+one line.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,25 @@ from nnpipe.workflows.sweep.schema import schema as sweep_schema
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WRONG: list[Any] = [
-    None, True, 7, -1, 10**38, 2.5, -1e300, float("nan"), "", "text", "\0", "a" * 5000, [], [[]], [None], {}, {"x": 1},
+    None,
+    True,
+    7,
+    -1,
+    10**38,
+    2.5,
+    -1e300,
+    float("nan"),
+    "",
+    "text",
+    "\0",
+    "a" * 5000,
+    [],
+    [[]],
+    [None],
+    {},
+    {"x": 1},
     {"": {}},
-]  # fmt: skip
+]
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("tensorflow")
@@ -39,7 +57,13 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """List every place in a tree, each list by its first element only."""
     if path:
         yield path
-    entries = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    entries = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value[:1])
+        if isinstance(value, list)
+        else ()
+    )
     for key, part in entries:
         yield from places(part, (*path, key))
 
@@ -59,7 +83,9 @@ def checker(file: str) -> jsonschema.Draft202012Validator:
 
 
 def refusal(file: str, settings: dict[str, Any]) -> str | None:
-    """Return what is said of settings that are refused; any other error than ours is one of the test."""
+    """Return what is said of settings that are refused; any other error than ours is one of the
+    test.
+    """
     try:
         FILES[file][0](settings)
     except NNPipeError as error:
@@ -74,7 +100,9 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("file", "path"), [*cases()])
-def test_a_wrong_value_is_refused_in_one_line_and_never_passed_over(file: str, path: tuple[Any, ...]) -> None:
+def test_a_wrong_value_is_refused_in_one_line_and_never_passed_over(
+    file: str, path: tuple[Any, ...]
+) -> None:
     settings = read_settings(EXAMPLES / file)
     silent = []
     for wrong in WRONG:

@@ -97,7 +97,9 @@ class _Rewriter(ModelCompiler):
         self.rewrite(model.graph)
         onnx.save_model(model, str(path))
         target = type(self).target
-        return Artifact.of(path, "onnx", artifact.io, target=target, producer=self.describe(), parent=artifact)
+        return Artifact.of(
+            path, "onnx", artifact.io, target=target, producer=self.describe(), parent=artifact
+        )
 
     def rewrite(self, graph: Any) -> None:
         raise NotImplementedError
@@ -110,7 +112,9 @@ class Swapper(_Rewriter):
         import onnx
 
         weights = onnx.numpy_helper.to_array(graph.initializer[0])[:, ::-1]
-        graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights.copy(), graph.initializer[0].name))
+        graph.initializer[0].CopyFrom(
+            onnx.numpy_helper.from_array(weights.copy(), graph.initializer[0].name)
+        )
 
 
 class Breaker(_Rewriter):

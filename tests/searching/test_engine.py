@@ -1,4 +1,6 @@
-"""The engine: what it proposes follows from the trials, new every time, within conditions and constraints."""
+"""The engine: what it proposes follows from the trials, new every time, within conditions and
+constraints.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ needs("optuna")
 ENTRIES: dict[str, Any] = {
     "rate": {"kind": "power", "low": -4, "high": -1},
     "optimiser": {"kind": "discrete", "values": ["sgd", "adam"]},
-    "momentum": {"kind": "uniform", "low": 0, "high": 0.9, "step": 0.1, "when": "optimiser == 'sgd'"},
+    "momentum": {
+        "kind": "uniform",
+        "low": 0,
+        "high": 0.9,
+        "step": 0.1,
+        "when": "optimiser == 'sgd'",
+    },
     "units": {"kind": "int", "low": 1, "high": 64, "log": True},
     "size": {"kind": "discrete", "values": [1, 2, 4, 8], "ordered": True},
 }
@@ -29,13 +37,20 @@ FAST = [kind for kind in SAMPLERS if kind not in ("gp", "grid")]
 
 def loss(configuration: dict[str, Any]) -> float:
     adam = configuration["optimiser"] == "adam"
-    return abs(configuration["units"] - 20) / 20 + configuration["rate"] + configuration.get("momentum", 0.5) + adam
+    return (
+        abs(configuration["units"] - 20) / 20
+        + configuration["rate"]
+        + configuration.get("momentum", 0.5)
+        + adam
+    )
 
 
 def continued(store: MemoryTrials, sampler: Any, limit: int, seed: int = 0) -> list[dict[str, Any]]:
     """Carry on a search with a new engine, and return all configurations."""
     space = SearchSpace.from_json(ENTRIES, CONSTRAINTS)
-    engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, sampler_from_json(sampler), seed=seed)
+    engine = SearchEngine(
+        space, Objectives({"loss": "minimize"}), store, sampler_from_json(sampler), seed=seed
+    )
     while lease := store.lease("worker", engine.propose, limit):
         assert lease.trial.configuration is not None
         space.check(lease.trial.configuration)
@@ -62,7 +77,9 @@ def test_a_finite_space_is_gone_through_once(sampler: str) -> None:
         {"a": {"kind": "int", "low": 1, "high": 4}, "b": {"kind": "bool"}}, ["not b or a > 2"]
     )
     store = MemoryTrials()
-    engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, sampler_from_json(sampler))
+    engine = SearchEngine(
+        space, Objectives({"loss": "minimize"}), store, sampler_from_json(sampler)
+    )
     while lease := store.lease("worker", engine.propose, 100):
         store.finish(lease, {"loss": 0.0})
     found = [dict(trial.configuration or {}) for trial in store.trials()]
@@ -73,7 +90,9 @@ def test_a_finite_space_is_gone_through_once(sampler: str) -> None:
 def test_noise_allows_a_configuration_again() -> None:
     space = SearchSpace.from_json({"b": {"kind": "bool"}})
     store = MemoryTrials(repeats=True)
-    engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, sampler_from_json("random"))
+    engine = SearchEngine(
+        space, Objectives({"loss": "minimize"}), store, sampler_from_json("random")
+    )
     while lease := store.lease("worker", engine.propose, 6):
         store.finish(lease, {"loss": 0.0})
     assert len(store.trials()) == 6
@@ -83,17 +102,25 @@ def test_trials_of_a_smaller_space_count_after_choices_were_added() -> None:
     store = MemoryTrials()
     for values in ([1, 2], [1, 2, 3]):
         space = SearchSpace.from_json({"a": {"kind": "discrete", "values": values}})
-        engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, sampler_from_json("tpe"))
+        engine = SearchEngine(
+            space, Objectives({"loss": "minimize"}), store, sampler_from_json("tpe")
+        )
         while lease := store.lease("worker", engine.propose, 10):
             store.finish(lease, {"loss": 0.0})
-    assert sorted(trial.configuration["a"] for trial in store.trials() if trial.configuration) == [1, 2, 3]
+    assert sorted(trial.configuration["a"] for trial in store.trials() if trial.configuration) == [
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_search_may_have_several_objectives() -> None:
     space = SearchSpace.from_json({"a": {"kind": "uniform", "low": 0, "high": 1}})
     goals = Objectives({"gain": "maximize", "cost": "minimize"})
     store = MemoryTrials()
-    engine = SearchEngine(space, goals, store, sampler_from_json({"kind": "nsga2", "population": 4}))
+    engine = SearchEngine(
+        space, goals, store, sampler_from_json({"kind": "nsga2", "population": 4})
+    )
     while lease := store.lease("worker", engine.propose, 20):
         a = (lease.trial.configuration or {})["a"]
         store.finish(lease, {"gain": min(a, 0.5), "cost": a})
@@ -102,13 +129,17 @@ def test_a_search_may_have_several_objectives() -> None:
     with pytest.raises(ConfigError, match="evolution has one objective, and there are 2"):
         SearchEngine(space, goals, store, sampler_from_json("evolution"))
     with pytest.raises(ConfigError, match="prune_by: name one of the objectives: gain, cost"):
-        SearchEngine(space, goals, store, sampler_from_json("random"), prune_by=None, pruner=_median())
+        SearchEngine(
+            space, goals, store, sampler_from_json("random"), prune_by=None, pruner=_median()
+        )
 
 
 def test_constraints_that_allow_next_to_nothing_are_said() -> None:
     space = SearchSpace.from_json({"a": {"kind": "uniform", "low": 0, "high": 1}}, ["a > 2"])
     store = MemoryTrials()
-    engine = SearchEngine(space, Objectives({"loss": "minimize"}), store, sampler_from_json("random"))
+    engine = SearchEngine(
+        space, Objectives({"loss": "minimize"}), store, sampler_from_json("random")
+    )
     with pytest.raises(ConfigError, match="the constraints allow no new one"):
         store.lease("worker", engine.propose, 1)
 

@@ -1,4 +1,6 @@
-"""Importance: the right order on random and adaptive samples, and Optuna's contract of evaluators."""
+"""Importance: the right order on random and adaptive samples, and Optuna's contract of
+evaluators.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,24 @@ def added(**values: float) -> float:
 
 @pytest.mark.parametrize(
     ("sampler", "trials"),
-    [("random", 100), ("tpe", 100), *(pytest.param(kind, 1000, marks=pytest.mark.slow) for kind in ("random", "tpe"))],
+    [
+        ("random", 100),
+        ("tpe", 100),
+        *(pytest.param(kind, 1000, marks=pytest.mark.slow) for kind in ("random", "tpe")),
+    ],
 )
 def test_the_shares_of_a_sum_are_in_the_right_order(sampler: str, trials: int) -> None:
-    found = nnpipe.search(added, SPACE, objectives={"value": "minimize"}, sampler=sampler, trials=trials)
+    found = nnpipe.search(
+        added, SPACE, objectives={"value": "minimize"}, sampler=sampler, trials=trials
+    )
     begin = time.process_time()
     effects = found.importance().effects
     if trials == 1000:
         assert time.process_time() - begin < 1
     assert [effect.name for effect in effects.effects] == ["a", "b", "c", "d"]
-    assert [effect.share for effect in effects.effects] == pytest.approx([9 / 14, 4 / 14, 1 / 14, 0], abs=0.02)
+    assert [effect.share for effect in effects.effects] == pytest.approx(
+        [9 / 14, 4 / 14, 1 / 14, 0], abs=0.02
+    )
 
 
 def test_choices_and_conditions_count_and_are_shown() -> None:
@@ -68,7 +78,9 @@ def test_choices_and_conditions_count_and_are_shown() -> None:
 
 @pytest.mark.slow
 def test_fanova_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    found = nnpipe.search(added, SPACE, objectives={"value": "minimize"}, sampler="random", trials=20)
+    found = nnpipe.search(
+        added, SPACE, objectives={"value": "minimize"}, sampler="random", trials=20
+    )
     with caplog.at_level(logging.WARNING, "nnpipe"):
         shares = found.importance_by("fanova")
     assert set(shares) == set(WEIGHTS)
@@ -76,7 +88,9 @@ def test_fanova_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class TestAdditiveImportanceEvaluator(
-    BasicImportanceEvaluatorTestCase, ConditionalImportanceEvaluatorTestCase, MultiObjectiveImportanceEvaluatorTestCase
+    BasicImportanceEvaluatorTestCase,
+    ConditionalImportanceEvaluatorTestCase,
+    MultiObjectiveImportanceEvaluatorTestCase,
 ):
     @pytest.fixture
     def evaluator(self) -> Callable[[], Any]:

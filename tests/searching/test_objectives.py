@@ -11,7 +11,9 @@ from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import MemoryTrials, SearchTrial
 
-OBJECTIVES = Objectives({"size": "minimize"}, (Limit("loss", 0.1), Limit("accuracy", 0.5, at_most=False)))
+OBJECTIVES = Objectives(
+    {"size": "minimize"}, (Limit("loss", 0.1), Limit("accuracy", 0.5, at_most=False))
+)
 
 
 def trial(number: int, **values: float) -> SearchTrial:
@@ -31,7 +33,11 @@ def test_a_trial_beyond_a_limit_is_neither_best_nor_on_the_front() -> None:
 
 
 def test_values_with_limits_have_to_be_returned() -> None:
-    assert OBJECTIVES.values({"size": 1, "loss": 0, "accuracy": 1, "more": 2}) == {"size": 1, "loss": 0, "accuracy": 1}
+    assert OBJECTIVES.values({"size": 1, "loss": 0, "accuracy": 1, "more": 2}) == {
+        "size": 1,
+        "loss": 0,
+        "accuracy": 1,
+    }
     with pytest.raises(ConfigError, match="returned no 'accuracy'"):
         OBJECTIVES.values({"size": 1, "loss": 0})
 

@@ -43,8 +43,12 @@ def test_values_and_positions_go_together_and_survive_json(parameter: SearchPara
     if parameter.count is not None and parameter.count < 100:
         choices = parameter.choices()
         assert len(choices) == parameter.count
-        assert [parameter.value_at(parameter.position(each)) for each in choices] == pytest.approx(choices)
-        assert {repr(parameter.value_at(each)) for each in positions} == {repr(each) for each in choices}
+        assert [parameter.value_at(parameter.position(each)) for each in choices] == pytest.approx(
+            choices
+        )
+        assert {repr(parameter.value_at(each)) for each in positions} == {
+            repr(each) for each in choices
+        }
     assert parameter_from_json(parameter.to_json(), "x") == parameter
 
 
@@ -62,10 +66,17 @@ def test_a_mapping_stands_for_what_it_names() -> None:
 
 @pytest.mark.parametrize(
     ("parameter", "value"),
-    [(IntParameter(0, 8, step=2), 3), (IntParameter(0, 8), 2.0), (IntParameter(0, 1), True), (BoolParameter(), 1),
-     (UniformParameter(0, 1), 1.5), (UniformParameter(0, 1, step=0.25), 0.3), (PowerParameter(0, 1), "1"),
-     (DiscreteParameter([1, 2]), True)],
-)  # fmt: skip
+    [
+        (IntParameter(0, 8, step=2), 3),
+        (IntParameter(0, 8), 2.0),
+        (IntParameter(0, 1), True),
+        (BoolParameter(), 1),
+        (UniformParameter(0, 1), 1.5),
+        (UniformParameter(0, 1, step=0.25), 0.3),
+        (PowerParameter(0, 1), "1"),
+        (DiscreteParameter([1, 2]), True),
+    ],
+)
 def test_other_values_are_refused(parameter: SearchParameter, value: Any) -> None:
     with pytest.raises(ConfigError, match="is not a value of"):
         parameter.position(value)

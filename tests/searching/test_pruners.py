@@ -62,15 +62,23 @@ def test_hyperband_has_brackets_that_begin_later() -> None:
                 first_ends[step] += 1
                 break
     # Of each bracket nine times as many trials as of the next, within one trial.
-    assert [first_ends[step] for step in (1, 3, 9)] == [pytest.approx(share, abs=1) for share in (162, 18, 2)]
+    assert [first_ends[step] for step in (1, 3, 9)] == [
+        pytest.approx(share, abs=1) for share in (162, 18, 2)
+    ]
 
 
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("mean", "pruner: expected an object with a kind \\(median, asha, hyperband\\), found 'mean'"),
+        (
+            "mean",
+            "pruner: expected an object with a kind \\(median, asha, hyperband\\), found 'mean'",
+        ),
         ({"kind": "hyperband"}, "most"),
-        ({"kind": "hyperband", "most": 1, "least": 3}, "pruner: expected most to be at least least"),
+        (
+            {"kind": "hyperband", "most": 1, "least": 3},
+            "pruner: expected most to be at least least",
+        ),
         ({"kind": "asha", "reduction": 1}, "pruner: reduction"),
         ({"kind": "median", "start": 1}, "startup"),
     ],

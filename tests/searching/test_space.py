@@ -34,7 +34,10 @@ def test_constraints_leave_configurations_out_unless_a_parameter_is_missing() ->
     space = SearchSpace.from_json(ENTRIES, ["momentum * model.units <= 1"])
     found = list(space.configurations())
     assert {"optimiser": "adam", "model.units": 3} in found
-    assert all(each["model.units"] == 1 or "momentum" not in each or each["momentum"] == 0.5 for each in found)
+    assert all(
+        each["model.units"] == 1 or "momentum" not in each or each["momentum"] == 0.5
+        for each in found
+    )
     assert not space.allows({"optimiser": "sgd", "momentum": 0.5, "model.units": 3})
 
 
@@ -58,10 +61,15 @@ def test_mappings_become_arguments() -> None:
         ({"optimiser": "adam"}, "model.units: this configuration has no value"),
         ({"optimiser": "adam", "model.units": 1, "momentum": 0.5}, "momentum: does not exist"),
         ({"optimiser": "lbfgs", "model.units": 1}, "optimiser: 'lbfgs' is not a value"),
-        ({"optimizer": "adam", "model.units": 1}, "no parameter 'optimizer'; did you mean optimiser"),
+        (
+            {"optimizer": "adam", "model.units": 1},
+            "no parameter 'optimizer'; did you mean optimiser",
+        ),
     ],
 )
-def test_a_configuration_of_another_space_is_refused(configuration: dict[str, Any], said: str) -> None:
+def test_a_configuration_of_another_space_is_refused(
+    configuration: dict[str, Any], said: str
+) -> None:
     space = SearchSpace.from_json(ENTRIES)
     assert not space.fits(configuration)
     with pytest.raises(ConfigError, match=said):
@@ -75,7 +83,11 @@ def test_a_configuration_of_another_space_is_refused(configuration: dict[str, An
         ([], [], "expected parameters by name"),
         ({"a b": {"kind": "bool"}}, [], "'a b' is no name"),
         ({"a": {"kind": "bool", "when": "b"}}, [], "no parameter 'b'"),
-        ({"a": {"kind": "bool", "when": "b"}, "b": {"kind": "bool", "when": "a"}}, [], "a, b depend on each other"),
+        (
+            {"a": {"kind": "bool", "when": "b"}, "b": {"kind": "bool", "when": "a"}},
+            [],
+            "a, b depend on each other",
+        ),
         ({"a": {"kind": "bool", "when": 3}}, [], "space.a.when: expected an expression"),
         ({"a": {"kind": "bool"}}, ["b < 1"], "'b < 1': there is no parameter 'b'"),
         ({"a": {"kind": "bool"}}, ["1 < 2"], "names no parameter"),

@@ -37,15 +37,18 @@ _numbers = itertools.count()
 def server():
     missing = [name for name in ("s3fs", "moto", "flask") if importlib.util.find_spec(name) is None]
     if missing:
-        pytest.skip(f"a local S3 server needs {', '.join(missing)}: pip install 'nnpipe[s3]' 'moto[server]'")
+        pytest.skip(
+            f"a local S3 server needs {', '.join(missing)}: pip install 'nnpipe[s3]' 'moto[server]'"
+        )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", _SERVER, "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         for _ in range(600):
             assert process.poll() is None, "moto's server ended by itself"
@@ -73,7 +76,9 @@ def s3(server, monkeypatch, tmp_path):
     }.items():
         monkeypatch.setenv(name, value)
     bucket = f"kitchen-{next(_numbers)}"
-    urllib.request.urlopen(urllib.request.Request(f"{server}/{bucket}", method="PUT"), timeout=60).close()
+    urllib.request.urlopen(
+        urllib.request.Request(f"{server}/{bucket}", method="PUT"), timeout=60
+    ).close()
     return f"s3://{bucket}"
 
 

@@ -121,7 +121,11 @@ def test_stores_that_share_a_cache_are_told_apart(put, get, storage, tmp_path):
 
 
 def test_objects_in_s3_are_known_by_their_etag(s3, tmp_path, monkeypatch):
-    storage, source, back = open_storage(s3, cache=tmp_path / "cache"), tmp_path / "source", tmp_path / "back"
+    storage, source, back = (
+        open_storage(s3, cache=tmp_path / "cache"),
+        tmp_path / "source",
+        tmp_path / "back",
+    )
     fetched = []
     plain = Storage._fetch
     monkeypatch.setattr(Storage, "_fetch", lambda *given: fetched.append(given) or plain(*given))

@@ -22,12 +22,18 @@ def folder(tmp_path):
 
 def test_files_keep_their_place(folder, tmp_path):
     jobs = to_publish(folder, "digits/v1")
-    assert [name for _, name in jobs] == ["digits/v1/a", "digits/v1/train/b", "digits/v1/train/deep/c"]
+    assert [name for _, name in jobs] == [
+        "digits/v1/a",
+        "digits/v1/train/b",
+        "digits/v1/train/deep/c",
+    ]
     storage = open_storage(str(tmp_path / "store"))
     for path, name in jobs:
         storage.put("datasets", name, path)
     back = to_fetch(storage, "datasets", "digits/v1", tmp_path / "back")
-    assert [(name, path.relative_to(tmp_path / "back").as_posix(), size) for name, path, size in back] == [
+    assert [
+        (name, path.relative_to(tmp_path / "back").as_posix(), size) for name, path, size in back
+    ] == [
         ("digits/v1/a", "a", 1),
         ("digits/v1/train/b", "train/b", 7),
         ("digits/v1/train/deep/c", "train/deep/c", 12),

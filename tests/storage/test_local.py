@@ -38,7 +38,9 @@ def test_lists_all_of_2000_files(root, storage):
     (root / "datasets" / "x").mkdir(parents=True)
     for number in range(2000):
         (root / "datasets" / "x" / f"{number:04}").touch()
-    assert [entry.name for entry in storage.entries("datasets")] == [f"x/{number:04}" for number in range(2000)]
+    assert [entry.name for entry in storage.entries("datasets")] == [
+        f"x/{number:04}" for number in range(2000)
+    ]
 
 
 def test_more_files_than_a_listing_takes_are_told(root, storage, file, monkeypatch):
@@ -65,7 +67,9 @@ def test_links_are_neither_listed_nor_followed(root, storage, file, tmp_path):
     assert [path.name for path in outside.iterdir()] == ["secret"]
 
 
-def test_a_killed_writer_leaves_the_old_file_and_nothing_that_is_listed(root, storage, file, tmp_path):
+def test_a_killed_writer_leaves_the_old_file_and_nothing_that_is_listed(
+    root, storage, file, tmp_path
+):
     storage.put("datasets", "x", file)
     code = """
 import sys, time
@@ -80,7 +84,10 @@ open_storage(sys.argv[1]).put("datasets", "x", Path(sys.argv[2]), replace=True, 
     large.write_bytes(b"z" * 3_000_000)
     environment = {**os.environ, "PYTHONPATH": SOURCE}
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(root), str(large)], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", code, str(root), str(large)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as writer:
         assert writer.stdout.readline() == "half\n"
         writer.send_signal(signal.SIGKILL)
@@ -102,7 +109,9 @@ open_storage(sys.argv[1]).put("datasets", "a/x", Path(sys.argv[2]), replace=sys.
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_what_a_killed_writer_left_is_removed_by_the_next_who_looks(root, storage, tmp_path, replace):
+def test_what_a_killed_writer_left_is_removed_by_the_next_who_looks(
+    root, storage, tmp_path, replace
+):
     pytest.importorskip("fcntl", reason="files cannot be locked here")
     large = tmp_path / "large"
     large.write_bytes(b"z" * 3_000_000)
@@ -145,7 +154,10 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_writer(root, storage, 
 
 def test_other_hidden_files_stay(root, storage, file):
     storage.put("datasets", "x", file)
-    others = [root / "datasets" / name for name in (".lock", ".notes.partial", ".x.0123abcd.old", "x.0123abcd.partial")]
+    others = [
+        root / "datasets" / name
+        for name in (".lock", ".notes.partial", ".x.0123abcd.old", "x.0123abcd.partial")
+    ]
     for other in others:
         other.touch()
         os.utime(other, (1, 1))
@@ -176,7 +188,12 @@ def test_without_hard_links_a_taken_name_is_still_refused(storage, file, monkeyp
 
 def test_a_folder_removed_while_its_next_file_is_copied_does_not_matter(storage, file):
     storage.put("datasets", "deep/old", file)
-    storage.put("datasets", "deep/new", file, advance=lambda _: storage.find("datasets", "deep/old") and _drop(storage))
+    storage.put(
+        "datasets",
+        "deep/new",
+        file,
+        advance=lambda _: storage.find("datasets", "deep/old") and _drop(storage),
+    )
     assert [entry.name for entry in storage.entries("datasets")] == ["deep/new"]
 
 

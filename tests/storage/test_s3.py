@@ -21,7 +21,9 @@ def file(tmp_path):
 
 def test_lists_all_of_2000_objects(s3):
     storage = open_storage("s3://crowded/team")
-    assert [entry.name for entry in storage.entries("datasets")] == [f"x/{number:04}" for number in range(2000)]
+    assert [entry.name for entry in storage.entries("datasets")] == [
+        f"x/{number:04}" for number in range(2000)
+    ]
 
 
 def test_more_objects_than_a_listing_takes_are_told(s3, monkeypatch):
@@ -34,7 +36,9 @@ def test_what_another_process_publishes_is_seen_at_once(s3, server, file):
     storage = open_storage(s3)
     assert storage.entries("datasets") == []
     address = f"{server}/{s3.removeprefix('s3://')}/datasets/new"
-    urllib.request.urlopen(urllib.request.Request(address, data=b"x", method="PUT"), timeout=60).close()
+    urllib.request.urlopen(
+        urllib.request.Request(address, data=b"x", method="PUT"), timeout=60
+    ).close()
     assert [entry.name for entry in storage.entries("datasets")] == ["new"]
     assert storage.find("datasets", "new").tag
 
@@ -126,7 +130,9 @@ def test_without_s3fs_it_says_what_to_install(monkeypatch):
 def bucket(server, s3):
     """A bucket with the word in its name."""
     name = "team-bucket"
-    urllib.request.urlopen(urllib.request.Request(f"{server}/{name}", method="PUT"), timeout=60).close()
+    urllib.request.urlopen(
+        urllib.request.Request(f"{server}/{name}", method="PUT"), timeout=60
+    ).close()
     return f"s3://{name}"
 
 

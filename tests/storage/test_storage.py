@@ -46,7 +46,9 @@ def test_a_file_comes_back_from_every_shelf(storage, file, tmp_path):
         told: list[int] = []
         storage.put(shelf.name, "cnn/lenet.pt", file, advance=told.append)
         assert sum(told) == 100_000
-        assert [(e.name, e.size) for e in storage.entries(shelf.name)] == [("cnn/lenet.pt", 100_000)]
+        assert [(e.name, e.size) for e in storage.entries(shelf.name)] == [
+            ("cnn/lenet.pt", 100_000)
+        ]
         assert abs(storage.find(shelf.name, "cnn/lenet.pt").changed - time.time()) < 3600
         told.clear()
         storage.get(shelf.name, "cnn/lenet.pt", tmp_path / "back", advance=told.append)
@@ -137,7 +139,9 @@ def test_sizes_are_bounded_before_anything_is_carried(storage, file, tmp_path):
     large = tmp_path / "large.py"
     with open(large, "wb") as handle:
         handle.truncate((16 << 20) + 1)
-    with pytest.raises(StorageError, match=r"large\.py: 16,777,217 bytes; a file in plugins may have 16,777,216"):
+    with pytest.raises(
+        StorageError, match=r"large\.py: 16,777,217 bytes; a file in plugins may have 16,777,216"
+    ):
         storage.put("plugins", "large.py", large)
     assert storage.entries("plugins") == []
     storage.put("plugins", "p.py", file)
@@ -163,10 +167,13 @@ def test_two_processes_write_one_name_and_no_reader_sees_a_mixture(address, tmp_
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", _WRITER, address, letter, str(tmp_path)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         for letter in "ab"
-    ]  # fmt: skip
+    ]
     storage, back, seen, refused = open_storage(address), tmp_path / "back", set(), []
     try:
         for writer in writers:

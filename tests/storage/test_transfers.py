@@ -32,17 +32,23 @@ def test_the_examples_run() -> None:
     assert not found.failed
 
 
-def test_a_folder_goes_and_comes_back_and_progress_is_told_of_every_byte(storage, scans, tmp_path) -> None:
+def test_a_folder_goes_and_comes_back_and_progress_is_told_of_every_byte(
+    storage, scans, tmp_path
+) -> None:
     told = []
 
     @contextmanager
     def progress(what, total):
         yield lambda count: told.append((what, total, count))
 
-    assert put(storage, scans, "datasets/a", progress=progress) == ["datasets/a/labels", "datasets/a/train/0"]
+    assert put(storage, scans, "datasets/a", progress=progress) == [
+        "datasets/a/labels",
+        "datasets/a/train/0",
+    ]
     assert get(storage, "datasets/a/", tmp_path / "back", progress=progress) == [
-        tmp_path / "back" / "labels", tmp_path / "back" / "train" / "0",
-    ]  # fmt: skip
+        tmp_path / "back" / "labels",
+        tmp_path / "back" / "train" / "0",
+    ]
     assert (tmp_path / "back" / "labels").read_bytes() == b"labels"
     for what in ("put", "get"):
         assert sum(count for each, total, count in told if each == what and total == 7) == 7
@@ -64,7 +70,10 @@ def test_nothing_is_put_or_fetched_where_one_file_is_in_the_way(storage, scans, 
 
 def test_nothing_is_removed_by_a_dry_run_or_where_one_file_is_missing(storage, scans) -> None:
     put(storage, scans, "datasets/a")
-    assert remove(storage, ["datasets/a/"], dry_run=True) == ["datasets/a/labels", "datasets/a/train/0"]
+    assert remove(storage, ["datasets/a/"], dry_run=True) == [
+        "datasets/a/labels",
+        "datasets/a/train/0",
+    ]
     with pytest.raises(StorageError, match="nothing was removed"):
         remove(storage, ["datasets/a/labels", "datasets/b"])
     assert len(storage.entries("datasets")) == 2

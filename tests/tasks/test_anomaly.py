@@ -32,7 +32,13 @@ def judged(score: np.ndarray, truth: np.ndarray, **more: np.ndarray) -> Evaluati
 def scored(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return scores with ties, kinds, and weights of which some are 0."""
     count = draw(st.integers(2, 60))
-    score = draw(hnp.arrays(np.float64, count, elements=st.sampled_from([-1.0, 0.0, 0.1, 0.1 + 1e-15, 2.0, 3.5, 9.0])))
+    score = draw(
+        hnp.arrays(
+            np.float64,
+            count,
+            elements=st.sampled_from([-1.0, 0.0, 0.1, 0.1 + 1e-15, 2.0, 3.5, 9.0]),
+        )
+    )
     truth = draw(hnp.arrays(np.int64, count, elements=st.integers(0, 1)))
     weights = draw(hnp.arrays(np.int64, count, elements=st.integers(0, 4))).astype(np.float64)
     return score, truth, weights
@@ -51,7 +57,9 @@ def test_metrics_are_scikit_learn_s(drawn):
         return
     kept = {"sample_weight": weights}
     assert value["auc"] == pytest.approx(sk.roc_auc_score(truth, score, **kept), abs=1e-12)
-    assert value["pauc"] == pytest.approx(sk.roc_auc_score(truth, score, max_fpr=MAX_FPR, **kept), abs=1e-12)
+    assert value["pauc"] == pytest.approx(
+        sk.roc_auc_score(truth, score, max_fpr=MAX_FPR, **kept), abs=1e-12
+    )
     best = max(sk.f1_score(truth, score >= least, **kept) for least in set(score[there]))
     assert value["best_f1"] == pytest.approx(best, abs=1e-12)
 
@@ -62,12 +70,17 @@ def test_a_clip_is_one_sample_with_the_mean_score_of_its_parts(drawn, parts):
     score, truth, weights = drawn
     spread = np.linspace(-1, 1, parts) if parts > 1 else np.zeros(1)
     frames = judged(
-        (score[:, None] + spread).reshape(-1), np.repeat(truth, parts), clip=np.repeat(np.arange(len(score)), parts)
+        (score[:, None] + spread).reshape(-1),
+        np.repeat(truth, parts),
+        clip=np.repeat(np.arange(len(score)), parts),
     )
     means = np.bincount(np.repeat(np.arange(len(score)), parts), frames.arrays["score"]) / parts
     whole = judged(means, truth)
     for metric in TASK.metrics:
-        one, other = metric.prepared(frames)(np.repeat(weights, parts)), metric.prepared(whole)(weights)
+        one, other = (
+            metric.prepared(frames)(np.repeat(weights, parts)),
+            metric.prepared(whole)(weights),
+        )
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
@@ -80,10 +93,15 @@ def test_published_figures_of_toycar_follow_from_published_scores(prefix):
     for machine in ("01", "02", "03", "04"):
         with open(folder / f"{prefix}anomaly_score_ToyCar_id_{machine}.csv", newline="") as file:
             rows = list(csv.reader(file))
-        found = judged(np.array([float(row[1]) for row in rows]), np.array(["anomaly" in row[0] for row in rows]))
+        found = judged(
+            np.array([float(row[1]) for row in rows]),
+            np.array(["anomaly" in row[0] for row in rows]),
+        )
         means.append([TASK.metric(name).of(found) for name in ("auc", "pauc")])
         np.testing.assert_allclose(means[-1], [float(cell) for cell in said[machine]], atol=1e-12)
-    np.testing.assert_allclose(np.mean(means, axis=0), [float(cell) for cell in said["Average"]], atol=1e-12)
+    np.testing.assert_allclose(
+        np.mean(means, axis=0), [float(cell) for cell in said["Average"]], atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])

@@ -141,7 +141,11 @@ class TestDetection(TaskContract):
     def predictions(self, truth: Batch) -> Batch:
         draws = random()
         moved = draws.normal(0, 12, truth["boxes"].shape) * (draws.random((16, 3, 1)) < 0.6)
-        return {"boxes": truth["boxes"] + moved, "class": truth["class"], "scores": draws.random((16, 3))}
+        return {
+            "boxes": truth["boxes"] + moved,
+            "class": truth["class"],
+            "scores": draws.random((16, 3)),
+        }
 
 
 class TestEmbedding(TaskContract):
@@ -161,7 +165,9 @@ class TestEmbedding(TaskContract):
     def predictions(self, truth: Batch) -> Batch:
         draws = random()
         centres = draws.normal(size=(6, 3))
-        return {"embedding": (centres[truth["label"]] + draws.normal(size=(90, 3))).astype(np.float32)}
+        return {
+            "embedding": (centres[truth["label"]] + draws.normal(size=(90, 3))).astype(np.float32)
+        }
 
 
 class TestForecast(TaskContract):
@@ -176,7 +182,11 @@ class TestForecast(TaskContract):
     @pytest.fixture
     def truth(self) -> Batch:
         scale = np.ones((24, 2), np.float32)
-        return {"value": random().normal(size=(24, 3, 2)), "scale": scale, "block": np.arange(24) // 6}
+        return {
+            "value": random().normal(size=(24, 3, 2)),
+            "scale": scale,
+            "block": np.arange(24) // 6,
+        }
 
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
@@ -204,10 +214,14 @@ class TestGeneration(TaskContract):
         text = truth["answer"].copy()
         text[::2] = "another"
         return {
-            "text": text, "tokens": np.where(times < 0, -1, 5), "token_ns": times,
-            "request_ns": np.where(times < 0, 0, times).sum(axis=1), "prompt_tokens": np.arange(30),
-            "reference_tokens": np.full(30, 3), "reference_log_likelihood": -np.arange(30.0),
-        }  # fmt: skip
+            "text": text,
+            "tokens": np.where(times < 0, -1, 5),
+            "token_ns": times,
+            "request_ns": np.where(times < 0, 0, times).sum(axis=1),
+            "prompt_tokens": np.arange(30),
+            "reference_tokens": np.full(30, 3),
+            "reference_log_likelihood": -np.arange(30.0),
+        }
 
 
 class TestSeriesAnomaly(TaskContract):
@@ -247,7 +261,12 @@ class TestPose(TaskContract):
         points = random().uniform(20, 200, (16, 2, 3, 3)).astype(np.float32)
         points[..., 2] = random().integers(1, 3, (16, 2, 3))
         count, size = random().integers(0, 3, 16), np.full((16, 2), 240)
-        return {"points": points, "count": count, "size": size, "area": random().uniform(2000, 20000, (16, 2))}
+        return {
+            "points": points,
+            "count": count,
+            "size": size,
+            "area": random().uniform(2000, 20000, (16, 2)),
+        }
 
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
@@ -274,16 +293,24 @@ class TestInstanceSegmentation(TaskContract):
         runs = padded([runs_of(mask) for mask in masks]).reshape(12, 3, -1)
         size = np.tile([150, 140], (12, 1))
         area = random().uniform(20, 20000, (12, 3))
-        return {"runs": runs, "class": random().integers(-1, 2, (12, 3)), "size": size, "area": area}
+        return {
+            "runs": runs,
+            "class": random().integers(-1, 2, (12, 3)),
+            "size": size,
+            "area": area,
+        }
 
     @pytest.fixture
     def predictions(self, truth: Batch) -> Batch:
         draws = random()
         runs = truth["runs"].copy()
-        runs[..., 0] += (moved := np.where(draws.random((12, 3)) < 0.6, np.minimum(3, runs[..., 2]), 0))
+        runs[..., 0] += (
+            moved := np.where(draws.random((12, 3)) < 0.6, np.minimum(3, runs[..., 2]), 0)
+        )
         runs[..., 2] -= moved
         swapped = draws.random((12, 3)) < 0.4
         return {
-            "runs": runs, "class": np.where(swapped & (truth["class"] >= 0), 1 - truth["class"], truth["class"]),
+            "runs": runs,
+            "class": np.where(swapped & (truth["class"] >= 0), 1 - truth["class"], truth["class"]),
             "scores": draws.random((12, 3)),
-        }  # fmt: skip
+        }

@@ -1,4 +1,6 @@
-"""Retrieval by embeddings: ranks as by sorting everything, ties against the model, and fair intervals."""
+"""Retrieval by embeddings: ranks as by sorting everything, ties against the model, and fair
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def value(found: Evaluation, name: str) -> float:
     return quality_metric(name).of(found)
 
 
-def by_sorting(vectors: np.ndarray, label: np.ndarray, role: np.ndarray, distance: str, query: int) -> list[int]:
+def by_sorting(
+    vectors: np.ndarray, label: np.ndarray, role: np.ndarray, distance: str, query: int
+) -> list[int]:
     """Return the ranks of the samples of the query's class, with every sample sorted."""
     places = []
     for other in range(len(label)):
@@ -106,7 +110,9 @@ def test_the_section_lists_the_worst_queries() -> None:
     found = judged(np.eye(3)[[0, 0, 1, 1, 0]], [0, 0, 1, 1, 1])
     candidate = SimpleNamespace(name="small", number=0, quality=Quality(EmbeddingSearch(), found))
     section = EmbeddingSection().section([candidate])  # type: ignore[list-item]
-    worst = next(part for part in section.blocks if isinstance(part, Table) and part.header[0] == "Query")
+    worst = next(
+        part for part in section.blocks if isinstance(part, Table) and part.header[0] == "Query"
+    )
     assert len(worst.rows) == 3  # the last, and both that are mistaken for it
     assert {str(row[1]) for row in worst.rows} == {"a", "b"}
 

@@ -60,7 +60,12 @@ def test_metrics_of_scores_count_them_as_the_worst_and_others_as_before(kind):
     if kind == "probabilities":
         table = np.exp(table) / np.exp(table).sum(axis=1, keepdims=True)
     lost = np.arange(90) % 5 == 0
-    part = judged_by("classification", {"scores": np.where(lost[:, None], np.nan, table)}, {"label": truth}, NAMES)
+    part = judged_by(
+        "classification",
+        {"scores": np.where(lost[:, None], np.nan, table)},
+        {"label": truth},
+        NAMES,
+    )
     kept = judged_by("classification", {"scores": table[~lost]}, {"label": truth[~lost]}, NAMES)
     for name in ("roc_auc", "pr_auc"):
         metric = task_named("classification").metric(name)
@@ -73,7 +78,11 @@ def test_metrics_of_scores_count_them_as_the_worst_and_others_as_before(kind):
 def test_the_tensor_is_found_by_name_or_because_it_is_alone():
     table = np.eye(3, dtype=np.float32)
     truth = {"label": np.arange(3)}
-    for predictions in ({"scores": table}, {"anything": table}, {"scores": table, "other": table[:, ::-1]}):
+    for predictions in (
+        {"scores": table},
+        {"anything": table},
+        {"scores": table, "other": table[:, ::-1]},
+    ):
         assert not judged_by("classification", predictions, truth, NAMES).arrays["rank"].any()
     with pytest.raises(SpecMismatch, match="'scores' or one tensor only; given: x, y"):
         judged_by("classification", {"x": table, "y": table}, truth, NAMES)
@@ -85,7 +94,9 @@ def test_scores_of_another_shape_are_refused(shape):
         judged_by("classification", {"scores": np.zeros(shape)}, {"label": np.arange(3)}, NAMES)
 
 
-@pytest.mark.parametrize(("given", "wanted"), [((4, 1), (4,)), ((4,), (4, 1)), ((4, 1, 3), (4, 3)), ((1, 1), (1,))])
+@pytest.mark.parametrize(
+    ("given", "wanted"), [((4, 1), (4,)), ((4,), (4, 1)), ((4, 1, 3), (4, 3)), ((1, 1), (1,))]
+)
 def test_axes_of_length_1_do_not_matter_to_a_regression(given, wanted):
     value = np.arange(np.prod(wanted), dtype=np.float32).reshape(wanted)
     judged = judged_by("regression", {"y": value.reshape(given) + 1}, {"value": value})
@@ -94,9 +105,13 @@ def test_axes_of_length_1_do_not_matter_to_a_regression(given, wanted):
 
 
 def test_numbers_are_kept_beside_the_truth():
-    judged = judged_by("regression", {"y": np.ones((4, 2))}, {"value": np.zeros((4, 2), np.float32)})
+    judged = judged_by(
+        "regression", {"y": np.ones((4, 2))}, {"value": np.zeros((4, 2), np.float32)}
+    )
     assert judged.arrays["predicted"].dtype == np.float32
-    np.testing.assert_array_equal(judged.arrays["predicted"] - judged.arrays["truth"], np.ones((4, 2)))
+    np.testing.assert_array_equal(
+        judged.arrays["predicted"] - judged.arrays["truth"], np.ones((4, 2))
+    )
     with pytest.raises(SpecMismatch, match=r"\(4, 2\), not \(4, 1\)"):
         judged_by("regression", {"y": np.ones((4, 1))}, {"value": np.zeros((4, 2), np.float32)})
 
@@ -130,12 +145,16 @@ def test_pixels_are_counted_by_true_and_predicted_class(mask, predicted):
 )
 def test_masks_that_cannot_be_are_refused(predicted):
     with pytest.raises(SpecMismatch):
-        judged_by("segmentation", {"mask": predicted}, {"mask": np.zeros((1, 4, 5), np.int64)}, NAMES)
+        judged_by(
+            "segmentation", {"mask": predicted}, {"mask": np.zeros((1, 4, 5), np.int64)}, NAMES
+        )
 
 
 def test_no_images_give_an_empty_evaluation():
     empty = np.zeros((0, 4, 5), np.int64)
-    assert judged_by("segmentation", {"mask": empty}, {"mask": empty}, NAMES).ragged["pixels"].values.shape == (0, 3)
+    assert judged_by("segmentation", {"mask": empty}, {"mask": empty}, NAMES).ragged[
+        "pixels"
+    ].values.shape == (0, 3)
 
 
 def test_strangeness_is_kept_beside_the_truth():
@@ -148,8 +167,15 @@ def test_strangeness_is_kept_beside_the_truth():
 
 def test_pixels_without_a_class_do_not_count():
     mask = np.array([[[0, 1, 255], [2, -1, 1]]])
-    judged = judged_by("segmentation", {"mask": np.array([[[0, 1, 2], [2, 0, 0]]])}, {"mask": mask}, NAMES)
+    judged = judged_by(
+        "segmentation", {"mask": np.array([[[0, 1, 2], [2, 0, 0]]])}, {"mask": mask}, NAMES
+    )
     assert judged.ragged["pixels"].values[:, 2].sum() == 4
     assert task_named("segmentation").metric("pixel_accuracy").of(judged) == 0.75
     with pytest.raises(SpecMismatch, match="below 3, or 255"):
-        judged_by("segmentation", {"mask": np.zeros((1, 2, 3), int)}, {"mask": np.full((1, 2, 3), 7)}, NAMES)
+        judged_by(
+            "segmentation",
+            {"mask": np.zeros((1, 2, 3), int)},
+            {"mask": np.full((1, 2, 3), 7)},
+            NAMES,
+        )

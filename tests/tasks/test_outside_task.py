@@ -1,4 +1,6 @@
-"""A task that nnpipe has never heard of is known to comparisons, constraints, gates, result files and reports."""
+"""A task that nnpipe has never heard of is known to comparisons, constraints, gates, result
+files and reports.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,13 @@ class Counting(Task):
     name = "counting"
     arrays, truth = ("count", "counted"), ("count",)
     error: ClassVar[QualityMetric] = QualityMetric(
-        "count_error", "Count error", "Count error", "mean distance from the true count", "ratio", True, values=_error
+        "count_error",
+        "Count error",
+        "Count error",
+        "mean distance from the true count",
+        "ratio",
+        True,
+        values=_error,
     )
 
     @property
@@ -48,7 +56,9 @@ class Counting(Task):
         counted = predictions["count"]
         if counted.shape != truth["count"].shape:
             raise nn.SpecMismatch(f"counts must be of the shape {truth['count'].shape}")
-        return Evaluation(self.name, {"count": truth["count"], "counted": np.rint(counted).astype(np.int64)})
+        return Evaluation(
+            self.name, {"count": truth["count"], "counted": np.rint(counted).astype(np.int64)}
+        )
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true counts."""
@@ -82,7 +92,9 @@ def run(title: str, off: float, latency_ns: int = 1_000_000) -> Run:
     took = latency_ns + random.integers(0, 9_000, 400)
     calls = Series({"start_ns": start, "latency_ns": took, "samples": np.ones(400, np.int64)})
     evaluation = Evaluation("counting", {"count": count, "counted": counted})
-    return Run(title, (), {}, {}, {}, {"batch_size": 1}, {"inference": calls}, evaluation, {"size": 1000})
+    return Run(
+        title, (), {}, {}, {}, {"batch_size": 1}, {"inference": calls}, evaluation, {"size": 1000}
+    )
 
 
 def test_it_survives_the_result_file(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ BLACK = np.zeros((40, 80, 3), np.uint8)
 def boxes(left: float, fit: str) -> dict[str, np.ndarray]:
     height, top = (0.5, 0.25) if fit == "squeeze" else (0.25, 0.125)  # a letterbox is half empty
     return {
-        "boxes": np.array([[[left, top, 0.25, height]]]), "scores": np.array([[0.9]]), "class": np.array([[0]]),
+        "boxes": np.array([[[left, top, 0.25, height]]]),
+        "scores": np.array([[0.9]]),
+        "class": np.array([[0]]),
         "frame": frame(1, 64, 64, fit),
-    }  # fmt: skip
+    }
 
 
 def test_detectors_that_take_pictures_in_different_ways_are_compared_in_the_picture() -> None:
@@ -30,7 +32,9 @@ def test_segmenters_of_different_sizes_are_compared_in_the_picture() -> None:
     needs("PIL")
     mask = np.zeros((1, 20, 20), np.int64)
     mask[:, 10:] = 1
-    one, other = ({"mask": mask.repeat(n, axis=1), "frame": frame(1, 20 * n, 20, "squeeze")} for n in (1, 2))
+    one, other = (
+        {"mask": mask.repeat(n, axis=1), "frame": frame(1, 20 * n, 20, "squeeze")} for n in (1, 2)
+    )
     pictures = pictures_of("segmentation")
     assert pictures.difference(BLACK, one, other) == 0
     assert pictures.difference(BLACK, one, {"mask": np.zeros_like(mask)}) == 0.5
@@ -71,4 +75,6 @@ def test_numbers_are_shown_below_pictures() -> None:
     assert pictures.drawn(BLACK, {"age": np.array([[31.25, 2]])}, ())[1] == "31.25, 2"
     assert pictures.drawn(BLACK, {"value": np.zeros((1, 100))}, ())[1].endswith("... (100 numbers)")
     assert pictures.difference(BLACK, {"a": np.array([[1.0, 2]])}, {"b": np.array([[1.0, 5]])}) == 3
-    assert pictures.difference(BLACK, {"a": np.array([1.0])}, {"b": np.array([[1.0, 5]])}) == pytest.approx(np.inf)
+    assert pictures.difference(
+        BLACK, {"a": np.array([1.0])}, {"b": np.array([[1.0, 5]])}
+    ) == pytest.approx(np.inf)

@@ -25,12 +25,18 @@ from nnpipe.testing.dataset import DatasetContract
 NAMES = {"standard": "standard", "low_fp": "reward_low_FP_rate", "low_fn": "reward_low_FN_rate"}
 
 
-def judged(score: np.ndarray, window: np.ndarray, series: np.ndarray, **arguments: object) -> Evaluation:
+def judged(
+    score: np.ndarray, window: np.ndarray, series: np.ndarray, **arguments: object
+) -> Evaluation:
     truth = {"window": window, "series": series}
-    return SeriesAnomaly(**arguments).judge({"score": score}, truth, DatasetSpec("series_anomaly", (), ()))
+    return SeriesAnomaly(**arguments).judge(
+        {"score": score}, truth, DatasetSpec("series_anomaly", (), ())
+    )
 
 
-def by_definition(found: Evaluation, weights: list[int], threshold: float, profile: CostProfile) -> float:
+def by_definition(
+    found: Evaluation, weights: list[int], threshold: float, profile: CostProfile
+) -> float:
     """Return the score as NAB's paper defines it, point by point."""
 
     def sigmoid(x: float) -> float:
@@ -70,9 +76,15 @@ def series_of_points(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarra
     for number in range(draw(st.integers(1, 3))):
         window: list[int] = []
         for place in range(draw(st.integers(0, 3))):
-            window += [-1] * draw(st.integers(0 if place else 1, 12)) + [place] * draw(st.integers(1, 8))
+            window += [-1] * draw(st.integers(0 if place else 1, 12)) + [place] * draw(
+                st.integers(1, 8)
+            )
         window += [-1] * draw(st.integers(1, 25))
-        scores += draw(st.lists(st.sampled_from([0.0, 0.2, 0.5, 0.9]), min_size=len(window), max_size=len(window)))
+        scores += draw(
+            st.lists(
+                st.sampled_from([0.0, 0.2, 0.5, 0.9]), min_size=len(window), max_size=len(window)
+            )
+        )
         windows += window
         series += [number] * len(window)
     return np.array(scores), np.array(windows), np.array(series)
@@ -142,13 +154,16 @@ def test_tasks_and_scores_that_cannot_be_are_refused():
         judged(np.zeros((2, 2)), np.array([-1, 0]), np.zeros(2, np.int64))
 
 
-# -- files ------------------------------------------------------------------------------------------
+# -- files
+# ------------------------------------------------------------------------------------------
 
 
 def put_series(root, name: str, count: int = 12) -> None:
     (root / "part").mkdir(parents=True, exist_ok=True)
     rows = [f"2020-01-01 00:{i:02}:00,{i / count},{int(4 <= i < 6)}" for i in range(count)]
-    (root / "part" / name).write_text("timestamp,anomaly_score,label\n" + "\n".join(rows) + "\n", "utf-8")
+    (root / "part" / name).write_text(
+        "timestamp,anomaly_score,label\n" + "\n".join(rows) + "\n", "utf-8"
+    )
 
 
 class TestSeriesScores(DatasetContract):

@@ -1,4 +1,6 @@
-"""The contract of callbacks holds for a callback that only counts, and catches each way to break it."""
+"""The contract of callbacks holds for a callback that only counts, and catches each way to break
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,21 @@ FAULTS = [
     ("TestAimless", "test_it_says_whose_trainings_it_can_look_on"),
     ("TestUnexplained", "test_its_docstring_says_what_its_options_mean"),
     ("TestUnprepared", "test_it_can_be_closed_before_a_training_and_twice"),
-    ("TestMeddling", "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder"),
+    (
+        "TestMeddling",
+        "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder",
+    ),
     ("TestDrawing", "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder"),
     ("TestResting", "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder"),
     ("TestHooking", "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder"),
-    ("TestFreezing", "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder"),
-    ("TestLittering", "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder"),
+    (
+        "TestFreezing",
+        "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder",
+    ),
+    (
+        "TestLittering",
+        "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder",
+    ),
     ("TestForgetful", "test_a_training_that_was_interrupted_goes_on_with_it"),
     ("TestHidden", "test_its_dotted_path_leads_to_it"),
     ("TestSilent", "test_it_has_a_summary"),
@@ -38,7 +49,9 @@ def test_a_callback_that_keeps_the_contract_passes(found: Found) -> None:
     assert sum("PASSED" in outcome for outcome in own.values()) >= 10
 
 
-@pytest.mark.parametrize(("suite", "test"), FAULTS, ids=[f"{suite[4:]}-{test[5:]}" for suite, test in FAULTS])
+@pytest.mark.parametrize(
+    ("suite", "test"), FAULTS, ids=[f"{suite[4:]}-{test[5:]}" for suite, test in FAULTS]
+)
 def test_a_callback_that_breaks_the_contract_is_caught(found: Found, suite: str, test: str) -> None:
     assert "FAILED" in found[suite, test]
 

@@ -31,9 +31,14 @@ class TestKettle(ComponentContract):
     @pytest.fixture
     def component(self) -> Component:
         return Kettle(
-            litres=0.1 + 0.2, lid=False, colour="green", places=("kitchen", "office 2"), manual=Path("a/b.txt"),
-            note="--lid", cups=4,
-        )  # fmt: skip
+            litres=0.1 + 0.2,
+            lid=False,
+            colour="green",
+            places=("kitchen", "office 2"),
+            manual=Path("a/b.txt"),
+            note="--lid",
+            cups=4,
+        )
 
 
 class TestKettleWithDefaults(ComponentContract):
@@ -45,9 +50,18 @@ class TestKettleWithDefaults(ComponentContract):
 def test_the_command_line_is_what_one_would_type() -> None:
     kettle = Kettle(cups=2, lid=False, places=("kitchen", "hall"))
     assert command_line(kettle) == [
-        "--litres=1.5", "--no-lid", "--colour=red", "--places", "kitchen", "hall", "--box", "-1", "2", "--note=",
+        "--litres=1.5",
+        "--no-lid",
+        "--colour=red",
+        "--places",
+        "kitchen",
+        "hall",
+        "--box",
+        "-1",
+        "2",
+        "--note=",
         "--cups=2",
-    ]  # fmt: skip
+    ]
 
 
 class _Mute(Component):
@@ -84,7 +98,9 @@ def test_a_component_that_breaks_the_contract_is_caught(component: Component, te
         getattr(ComponentContract(), test)(component)
 
 
-def test_a_module_that_imports_a_framework_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_imports_a_framework_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "no_such_framework_kit.py").write_text("")
     (tmp_path / "eager_component.py").write_text(
         "import no_such_framework_kit\n"

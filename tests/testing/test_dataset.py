@@ -24,7 +24,11 @@ class Plain(InMemoryDataset):
     """Thirty numbers and whether each leaves 0, 1 or 2 when divided by three."""
 
     def load(self) -> Samples:
-        return Samples({"number": np.arange(30, dtype=np.float32)[:, None]}, {"label": LABELS.copy()}, ("0", "1", "2"))
+        return Samples(
+            {"number": np.arange(30, dtype=np.float32)[:, None]},
+            {"label": LABELS.copy()},
+            ("0", "1", "2"),
+        )
 
 
 class TestPlain(DatasetContract):
@@ -41,7 +45,10 @@ class Unsplit(Dataset):
     @property
     def spec(self) -> DatasetSpec:
         return DatasetSpec(
-            "naming", (TensorSpec("x", (None, 2), "int8"),), (TensorSpec("name", (None,), "int32"),), ("only",)
+            "naming",
+            (TensorSpec("x", (None, 2), "int8"),),
+            (TensorSpec("name", (None,), "int32"),),
+            ("only",),
         )
 
     def prepare(self) -> None:
@@ -54,7 +61,9 @@ class Unsplit(Dataset):
     def read(self, indices: np.ndarray) -> tuple[Batch, Batch]:
         if not np.all((indices >= 0) & (indices < 4)):
             raise DatasetError(f"no such sample among {indices}")
-        return {"x": np.stack([indices, indices]).T.astype(np.int8)}, {"name": indices.astype(np.int32)}
+        return {"x": np.stack([indices, indices]).T.astype(np.int8)}, {
+            "name": indices.astype(np.int32)
+        }
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
         if predictions["name"].shape != truth["name"].shape:
@@ -93,7 +102,9 @@ class _Lending(Plain):
         inputs, truth = super().read(indices)
         if len(indices) == 1:
             start = int(indices[0])
-            return {name: array[start : start + 1] for name, array in self.samples.inputs.items()}, truth
+            return {
+                name: array[start : start + 1] for name, array in self.samples.inputs.items()
+            }, truth
         return inputs, truth
 
 
@@ -122,7 +133,9 @@ class _Unsteady(Plain):
     def load(self) -> Samples:
         samples = super().load()
         return Samples(
-            {"number": np.random.default_rng().random((30, 1), np.float32)}, samples.targets, ("0", "1", "2")
+            {"number": np.random.default_rng().random((30, 1), np.float32)},
+            samples.targets,
+            ("0", "1", "2"),
         )
 
 

@@ -1,4 +1,6 @@
-"""The contract holds for an honest wrapper without any framework, and catches each way of breaking it."""
+"""The contract holds for an honest wrapper without any framework, and catches each way of
+breaking it.
+"""
 
 from __future__ import annotations
 
@@ -45,20 +47,32 @@ class Regression(ModelWrapper):
     framework: ClassVar[str] = "numpy"
     weights_format: ClassVar[str] = "npz"
     exports: ClassVar[tuple[str, ...]] = ("npz",)
-    kinds: ClassVar[tuple[tuple[str, str], ...]] = (("matmul", "product"), ("add", "logits"), ("softmax", "scores"))
+    kinds: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("matmul", "product"),
+        ("add", "logits"),
+        ("softmax", "scores"),
+    )
 
     @property
     def io(self) -> IOSpec:
-        return IOSpec((TensorSpec("vector", (None, 8), "float32"),), (TensorSpec("scores", (None, 3), "float32"),))
+        return IOSpec(
+            (TensorSpec("vector", (None, 8), "float32"),),
+            (TensorSpec("scores", (None, 3), "float32"),),
+        )
 
     def build(self) -> Weights:
         return self.drawn(0)
 
     def drawn(self, seed: int) -> Weights:
-        return {"w": np.random.default_rng(seed).normal(0, 0.1, (8, 3)).astype("f"), "b": np.ones(3, "f")}
+        return {
+            "w": np.random.default_rng(seed).normal(0, 0.1, (8, 3)).astype("f"),
+            "b": np.ones(3, "f"),
+        }
 
     def session(self, live: LiveModel) -> InferenceSession:
-        return FakeSession(self.io, function=lambda x: softmax(x @ live.native["w"] + live.native["b"]))
+        return FakeSession(
+            self.io, function=lambda x: softmax(x @ live.native["w"] + live.native["b"])
+        )
 
     def save(self, live: LiveModel, path: str | Path) -> Artifact:
         return self.written(path, live.native)
@@ -67,13 +81,26 @@ class Regression(ModelWrapper):
         buffer = io.BytesIO()
         np.savez(buffer, **weights)
         write_bytes(path, buffer.getvalue())
-        return Artifact.of(path, "npz", self.io, frameworks=(("numpy", np.__version__),), producer=self.describe())
+        return Artifact.of(
+            path, "npz", self.io, frameworks=(("numpy", np.__version__),), producer=self.describe()
+        )
 
     def load(self, live: LiveModel, path: str | Path) -> None:
         try:
-            with io.BytesIO(Path(path).read_bytes()) as stream, np.load(stream, allow_pickle=False) as content:
+            with (
+                io.BytesIO(Path(path).read_bytes()) as stream,
+                np.load(stream, allow_pickle=False) as content,
+            ):
                 live.native.update({name: content[name] for name in ("w", "b")})
-        except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        except (
+            OSError,
+            ValueError,
+            EOFError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            zipfile.BadZipFile,
+        ) as error:
             raise ArtifactError(f"{path}: no weights in here ({type(error).__name__})") from None
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
@@ -98,7 +125,9 @@ class Regression(ModelWrapper):
             if name not in live.native:
                 raise ConfigError(f"there is no weight {name!r}")
 
-    def step(self, live: LiveModel, inputs: Batch, truth: Batch, rate: float) -> tuple[float, float]:
+    def step(
+        self, live: LiveModel, inputs: Batch, truth: Batch, rate: float
+    ) -> tuple[float, float]:
         x, label = inputs["vector"], truth["label"]
         scores = softmax(x @ live.native["w"] + live.native["b"])
         loss = -np.log(scores[np.arange(len(x)), label] + 1e-9).mean()
@@ -110,7 +139,10 @@ class Regression(ModelWrapper):
     def noise(self) -> Iterator[tuple[Batch, Batch]]:
         seed = 0
         while True:
-            yield random_batch(self.io, 4, seed), {"label": np.random.default_rng(seed).integers(0, 3, 4)}
+            yield (
+                random_batch(self.io, 4, seed),
+                {"label": np.random.default_rng(seed).integers(0, 3, 4)},
+            )
             seed += 1
 
     def some(self, n_steps: int, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
@@ -128,7 +160,11 @@ class Regression(ModelWrapper):
             return [session.infer(inputs) for inputs, _ in self.some(n_steps, samples)]
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
         if not live.is_built:
             live.native = self.drawn(options.seed)
@@ -162,7 +198,10 @@ class Regression(ModelWrapper):
                 "vector": TensorSpec("vector", (None, 8), "float32"),
                 "w": TensorSpec("w", (8, 3), "float32"),
                 "b": TensorSpec("b", (3,), "float32"),
-                **{name: TensorSpec(name, (None, 3), "float32") for name in (product, logits, scores)},
+                **{
+                    name: TensorSpec(name, (None, 3), "float32")
+                    for name in (product, logits, scores)
+                },
             },
             ("vector",),
             (scores,),
@@ -180,21 +219,36 @@ class Regression(ModelWrapper):
         x = (random_batch(self.io, 1) if inputs is None else inputs)["vector"]
         product = x @ live.native["w"]
         logits = given.get("product", product) + live.native["b"]
-        values = {"product": product, "logits": logits, "scores": softmax(given.get("logits", logits))}
+        values = {
+            "product": product,
+            "logits": logits,
+            "scores": softmax(given.get("logits", logits)),
+        }
         operations = live.get_inference_graph().operations
-        found = {name: values[name] for op in operations for name in op.outputs if selector.matches(op, name)}
+        found = {
+            name: values[name]
+            for op in operations
+            for name in op.outputs
+            if selector.matches(op, name)
+        }
         if not found:
             raise ConfigError(f"nothing is chosen by {selector}")
         return found
 
-    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
         start = perf_counter_ns()
         live.run_inference(n_steps, samples)
         wall = perf_counter_ns() - start
         operations = live.get_inference_graph().operations
-        return Profile(tuple(Timing(op.name, op.kind, n_steps, wall // 3) for op in operations), n_steps, wall)
+        return Profile(
+            tuple(Timing(op.name, op.kind, n_steps, wall // 3) for op in operations), n_steps, wall
+        )
 
-    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
         before = live.get_weights()
         start = perf_counter_ns()
         live.run_training(n_steps, samples)
@@ -279,7 +333,10 @@ class Moody(Regression):
     """Starts with other weights each time."""
 
     def build(self) -> Weights:
-        return {"w": np.random.default_rng().normal(0, 0.1, (8, 3)).astype("f"), "b": np.ones(3, "f")}
+        return {
+            "w": np.random.default_rng().normal(0, 0.1, (8, 3)).astype("f"),
+            "b": np.ones(3, "f"),
+        }
 
 
 class Hoarder(Regression):
@@ -335,7 +392,10 @@ class Eager(Regression):
 
     @property
     def io(self) -> IOSpec:
-        return IOSpec((TensorSpec("vector", (None, len(self.build()["w"])), "float32"),), Regression().io.outputs)
+        return IOSpec(
+            (TensorSpec("vector", (None, len(self.build()["w"])), "float32"),),
+            Regression().io.outputs,
+        )
 
 
 class Exhibitionist(Regression):
@@ -371,7 +431,9 @@ class Greedy(Regression):
 class Stuck(Regression):
     """Learns nothing."""
 
-    def step(self, live: LiveModel, inputs: Batch, truth: Batch, rate: float) -> tuple[float, float]:
+    def step(
+        self, live: LiveModel, inputs: Batch, truth: Batch, rate: float
+    ) -> tuple[float, float]:
         return super().step(live, inputs, truth, 0.0)
 
 
@@ -379,7 +441,9 @@ class Endless(Regression):
     """Goes on with noise when the samples end."""
 
     def some(self, n_steps: int, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
-        yield from super().some(n_steps, [*islice(samples or (), n_steps), *islice(self.noise(), n_steps)])
+        yield from super().some(
+            n_steps, [*islice(samples or (), n_steps), *islice(self.noise(), n_steps)]
+        )
 
 
 class Random(Regression):
@@ -388,7 +452,10 @@ class Random(Regression):
     def noise(self) -> Iterator[tuple[Batch, Batch]]:
         while True:
             seed = int(np.random.default_rng().integers(1 << 30))
-            yield random_batch(self.io, 4, seed), {"label": np.random.default_rng(seed).integers(0, 3, 4)}
+            yield (
+                random_batch(self.io, 4, seed),
+                {"label": np.random.default_rng(seed).integers(0, 3, 4)},
+            )
 
 
 class Seedless(Regression):
@@ -409,7 +476,11 @@ class Silent(Regression):
     """Shows no progress."""
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
         return super().train(live, dataset, options)
 
@@ -433,7 +504,9 @@ class Unordered(Regression):
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
         graph = super().get_inference_graph(live)
-        return Graph(graph.operations[::-1], graph.tensors, graph.inputs, graph.outputs, graph.native)
+        return Graph(
+            graph.operations[::-1], graph.tensors, graph.inputs, graph.outputs, graph.native
+        )
 
 
 class Undefined(Regression):
@@ -450,7 +523,10 @@ class Renaming(Regression):
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
         graph = super().get_inference_graph(live)
-        operations = [Operation(f"{id(op)}", op.kind, op.inputs, op.outputs, "", op) for op in graph.operations]
+        operations = [
+            Operation(f"{id(op)}", op.kind, op.inputs, op.outputs, "", op)
+            for op in graph.operations
+        ]
         self.__dict__.setdefault("kept", []).append(operations)
         return Graph(tuple(operations), graph.tensors, graph.inputs, graph.outputs, graph.native)
 
@@ -484,7 +560,9 @@ class Generous(Regression):
 class Partial(Regression):
     """Times only some operations."""
 
-    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
         profile = super().profile_inference(live, n_steps, samples)
         return Profile(profile.timings[:2], n_steps, profile.wall_ns)
 
@@ -492,7 +570,9 @@ class Partial(Regression):
 class Learning(Regression):
     """Keeps what it learned while it was profiled."""
 
-    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
         live.run_training(n_steps, samples)
         return Profile((Timing("step", "step", n_steps, 1),), n_steps, 1)
 
@@ -550,9 +630,15 @@ class Request:
         return DATA
 
 
-@pytest.mark.parametrize(("broken", "test", "damages"), BROKEN, ids=[f"{b.__name__}-{t[5:]}" for b, t, _ in BROKEN])
+@pytest.mark.parametrize(
+    ("broken", "test", "damages"), BROKEN, ids=[f"{b.__name__}-{t[5:]}" for b, t, _ in BROKEN]
+)
 def test_a_wrapper_that_breaks_the_contract_is_caught(
-    broken: type[Regression], test: str, damages: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broken: type[Regression],
+    test: str,
+    damages: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "honest").mkdir()
     (tmp_path / "broken").mkdir()
@@ -563,7 +649,9 @@ def test_a_wrapper_that_breaks_the_contract_is_caught(
         assert fails(broken(), test, tmp_path / "broken", patch) is not None
 
 
-def fails(wrapper: Regression, test: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> BaseException | None:
+def fails(
+    wrapper: Regression, test: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> BaseException | None:
     """Run one test of the contract with its fixtures."""
     method = getattr(ModelWrapperContract(), test)
     given = {

@@ -29,7 +29,9 @@ class Scaler(Runtime):
         factor = self.factor(artifact.path)
         if artifact.io != ECHO_IO:
             raise ArtifactError(f"{artifact.path}: its tensors are x and y, four numbers each")
-        return FakeSession(artifact.io, function=lambda array: np.asarray(array * np.float32(factor)))
+        return FakeSession(
+            artifact.io, function=lambda array: np.asarray(array * np.float32(factor))
+        )
 
     def factor(self, path: Path) -> float:
         try:
@@ -109,7 +111,9 @@ class Trusting(Scaler):
 
     def _load(self, artifact: Artifact) -> InferenceSession:
         factor = self.factor(artifact.path)
-        return FakeSession(artifact.io, function=lambda array: np.asarray(array * np.float32(factor)))
+        return FakeSession(
+            artifact.io, function=lambda array: np.asarray(array * np.float32(factor))
+        )
 
 
 class Caching(Scaler):
@@ -134,16 +138,27 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("broken", "test", "damages"), BROKEN, ids=[f"{b.__name__}-{t[5:]}" for b, t, _ in BROKEN])
+@pytest.mark.parametrize(
+    ("broken", "test", "damages"), BROKEN, ids=[f"{b.__name__}-{t[5:]}" for b, t, _ in BROKEN]
+)
 def test_a_runtime_that_breaks_the_contract_is_caught(
-    broken: type[Scaler], test: str, damages: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broken: type[Scaler],
+    test: str,
+    damages: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     batch = random_batch(ECHO_IO, 2)
     for cls, caught in ((Scaler, False), (broken, True)):
         folder = tmp_path / cls.__name__
         folder.mkdir()
         with monkeypatch.context() as patch:
-            given: dict[str, Any] = {"runtime": cls(), "artifact": scale(folder), "batch": batch, "tmp_path": folder}
+            given: dict[str, Any] = {
+                "runtime": cls(),
+                "artifact": scale(folder),
+                "batch": batch,
+                "tmp_path": folder,
+            }
             given |= {"expected": {"y": batch["x"] * np.float32(2.5)}, "monkeypatch": patch}
             patch.setattr("nnpipe.testing.runtime.DAMAGES", damages)
             assert fails(test, given) == caught, cls.__name__

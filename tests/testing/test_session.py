@@ -40,7 +40,9 @@ class Reusing(FakeSession):
             buffer[...] = array
 
     def _get(self) -> dict[str, np.ndarray]:
-        return {spec.name: array for spec, array in zip(self.io.outputs, self._outputs, strict=True)}
+        return {
+            spec.name: array for spec, array in zip(self.io.outputs, self._outputs, strict=True)
+        }
 
 
 class Passing(FakeSession):
@@ -174,13 +176,17 @@ class Secretive(FakeSession):
         (Secretive, "test_stats_can_be_written_as_json", ECHO_IO),
     ],
 )
-def test_a_session_that_breaks_the_contract_is_caught(broken: type[FakeSession], test: str, io: IOSpec) -> None:
+def test_a_session_that_breaks_the_contract_is_caught(
+    broken: type[FakeSession], test: str, io: IOSpec
+) -> None:
     assert fails(lambda: broken(io), test)
     assert not fails(lambda: FakeSession(io), test)
 
 
 @pytest.mark.parametrize("damage", ["missing", "extra", "renamed", "dtype", "rank"])
-def test_a_session_that_takes_a_mismatch_is_caught(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_takes_a_mismatch_is_caught(
+    damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     test = "test_a_mismatch_is_refused_in_one_line_and_does_no_harm"
     monkeypatch.setattr("nnpipe.testing.session.MISMATCHES", (damage,))
     assert fails(lambda: Unchecked(FIXED_IO), test)
@@ -196,15 +202,21 @@ def fails(open_session: OpenSession, test: str) -> bool:
     with open_session() as session:
         batches = []
         for offset in (1, 5):
-            shapes = {s.name: (np.zeros([2 if n is None else n for n in s.shape], s.dtype)) for s in session.io.inputs}
-            batches.append({name: array + array.dtype.type(offset) for name, array in shapes.items()})
+            shapes = {
+                s.name: (np.zeros([2 if n is None else n for n in s.shape], s.dtype))
+                for s in session.io.inputs
+            }
+            batches.append(
+                {name: array + array.dtype.type(offset) for name, array in shapes.items()}
+            )
         if session.io is ECHO_IO:
             batches = [{"x": rows + np.float32(1)}, {"x": rows + np.float32(5)}]
         given: dict[str, Any] = {"open_session": open_session, "session": session}
         given |= {"batch": batches[0], "other_batch": batches[1]}
         try:
             method(**{name: given[name] for name in names if name in given})
-        except (Exception, pytest.fail.Exception):  # broken sessions fail by assertions and by their own crashes
+        # broken sessions fail by assertions and by their own crashes
+        except (Exception, pytest.fail.Exception):
             return True
     return False
 

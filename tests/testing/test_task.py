@@ -37,6 +37,8 @@ def test_a_task_that_keeps_the_contract_passes(found: Found) -> None:
     assert sum("PASSED" in outcome for outcome in own.values()) >= 12
 
 
-@pytest.mark.parametrize(("suite", "test"), FAULTS, ids=[f"{suite[4:]}-{test[5:]}" for suite, test in FAULTS])
+@pytest.mark.parametrize(
+    ("suite", "test"), FAULTS, ids=[f"{suite[4:]}-{test[5:]}" for suite, test in FAULTS]
+)
 def test_a_task_that_breaks_the_contract_is_caught(found: Found, suite: str, test: str) -> None:
     assert "FAILED" in found[suite, test]

@@ -1,4 +1,6 @@
-"""A package outside nnpipe adds a data set, a model, a compiler and a runtime by subclassing public classes."""
+"""A package outside nnpipe adds a data set, a model, a compiler and a runtime by subclassing
+public classes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ class TestAcmeClassifier(ModelWrapperContract):
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Artifact:
-    return AcmeClassifier(num_features=5, num_classes=3).open().export(tmp_path / "exported" / "model.npz", "acme-npz")
+    return (
+        AcmeClassifier(num_features=5, num_classes=3)
+        .open()
+        .export(tmp_path / "exported" / "model.npz", "acme-npz")
+    )
 
 
 class TestAcmePacker(ModelCompilerContract):

@@ -67,7 +67,10 @@ class TestBricksPacker(ModelCompilerContract):
 
     @pytest.fixture
     def batches(self) -> list[Batch]:
-        return [{"x": row[None]} for row in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)]
+        return [
+            {"x": row[None]}
+            for row in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+        ]
 
     @pytest.fixture
     def expected(self, batches: list[Batch]) -> list[Batch]:
@@ -116,7 +119,12 @@ class TestAnnounce(ScriptTaskContract):
             {"task": "load_model", "network": "small", "model": "net"},
             {"task": "announce", "line": "built", "after": ["load_model"]},
         ]
-        return {"script": "tried", "networks": {"small": network}, "variables": {"net": "network"}, "tasks": steps}
+        return {
+            "script": "tried",
+            "networks": {"small": network},
+            "variables": {"net": "network"},
+            "tasks": steps,
+        }
 
 
 def test_a_module_of_the_package_has_fewer_than_thirty_lines_on_average() -> None:

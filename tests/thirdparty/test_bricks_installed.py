@@ -1,4 +1,6 @@
-"""The package of one class of each kind, installed by pip: found by its entry point, and held to every suite."""
+"""The package of one class of each kind, installed by pip: found by its entry point, and held to
+every suite.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folder: Path, *words: object, path: tuple[Path, ...]) -> subprocess.CompletedProcess[str]:
     """Run a module of Python in a folder, with these folders to import from."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path)), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, path)),
+        "OMP_NUM_THREADS": "1",
+    }
     command = [sys.executable, "-m", *map(str, words)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+    )
 
 
 @pytest.mark.parametrize("family", FOUND)
-def test_its_classes_are_listed_where_it_is_installed_and_nowhere_else(family: str, site: Path, tmp_path: Path) -> None:
+def test_its_classes_are_listed_where_it_is_installed_and_nowhere_else(
+    family: str, site: Path, tmp_path: Path
+) -> None:
     with_it = run(tmp_path, "nnpipe", "list", family, path=(site, SOURCE))
     assert with_it.returncode == 0, with_it.stderr
     assert FOUND[family] in with_it.stdout
@@ -49,13 +58,20 @@ def test_its_classes_are_listed_where_it_is_installed_and_nowhere_else(family: s
 
 
 def test_its_classes_are_explained_by_their_short_names(site: Path, tmp_path: Path) -> None:
-    for name, told in (("Balance", "feature"), ("SteepSwish", "beta"), ("announce", "line"), ("RingsDataset", "noise")):
+    for name, told in (
+        ("Balance", "feature"),
+        ("SteepSwish", "beta"),
+        ("announce", "line"),
+        ("RingsDataset", "noise"),
+    ):
         done = run(tmp_path, "nnpipe", "info", name, path=(site, SOURCE))
         assert done.returncode == 0, done.stderr
         assert told in done.stdout
 
 
-def test_a_network_with_its_layer_and_a_script_with_its_task_are_read(site: Path, tmp_path: Path) -> None:
+def test_a_network_with_its_layer_and_a_script_with_its_task_are_read(
+    site: Path, tmp_path: Path
+) -> None:
     network = [{"class": "Input", "shape": [4]}, {"class": "SteepSwish", "beta": 2.0}]
     tasks = [
         {"task": "load_model", "network": "small", "model": "net"},

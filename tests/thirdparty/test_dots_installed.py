@@ -1,4 +1,6 @@
-"""A task that an installed package brings is known to every command: measured, recorded, gated, swept and compared."""
+"""A task that an installed package brings is known to every command: measured, recorded, gated,
+swept and compared.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +27,28 @@ Command = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with two models, which sum up the pixels, one of them with a gain that is too small."""
+    """Return a folder with two models, which sum up the pixels, one of them with a gain that is
+    too small.
+    """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
     folder = tmp_path_factory.mktemp("counted")
     for name, gain in (("sum", 1.0), ("low", 0.8)):
         graph = helper.make_graph(
-            [helper.make_node("Flatten", ["image"], ["row"]), helper.make_node("MatMul", ["row", "w"], ["count"])],
+            [
+                helper.make_node("Flatten", ["image"], ["row"]),
+                helper.make_node("MatMul", ["row", "w"], ["count"]),
+            ],
             name,
             [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 8, 8, 1])],
             [helper.make_tensor_value_info("count", TensorProto.FLOAT, ["n", 1])],
             [numpy_helper.from_array(np.full((64, 1), gain, np.float32), "w")],
         )
         opset = [helper.make_opsetid("", 17)]
-        onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), folder / f"{name}.onnx")
+        onnx.save(
+            helper.make_model(graph, opset_imports=opset, ir_version=9), folder / f"{name}.onnx"
+        )
     return folder
 
 
@@ -49,9 +58,14 @@ def nnpipe(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Command:
     site = installed(HERE / "dots", tmp_path_factory.mktemp("installed"))
 
     def run(*words: object, status: int = 0) -> str:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (site, SOURCE))), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(map(str, (site, SOURCE))),
+            "OMP_NUM_THREADS": "1",
+        }
         command = [sys.executable, "-m", "nnpipe", *map(str, words)]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+        )
         assert done.returncode == status, done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout if status == 0 else done.stdout + done.stderr
@@ -64,9 +78,18 @@ def results(nnpipe: Command, folder: Path) -> list[str]:
     """Measure and record both models as they are, and one in 8 bits."""
     recorded = (*MEASURE, "--database", "runs.sqlite")
     for name in ("sum", "low"):
-        told = nnpipe("inference_performance", f"{name}.onnx", "DotsDataset", f"{name}.json", *recorded)
+        told = nnpipe(
+            "inference_performance", f"{name}.onnx", "DotsDataset", f"{name}.json", *recorded
+        )
         assert "Error of the count" in told
-    words = ("inference_tester", "sum.onnx", "ONNXStaticQuantizer", "ONNXRuntime", "DotsDataset", "int8.json")
+    words = (
+        "inference_tester",
+        "sum.onnx",
+        "ONNXStaticQuantizer",
+        "ONNXRuntime",
+        "DotsDataset",
+        "int8.json",
+    )
     assert "Error of the count" in nnpipe(*words, *recorded)
     return ["sum.json", "low.json", "int8.json"]
 
@@ -80,9 +103,14 @@ def test_it_is_listed_and_explained(nnpipe: Command) -> None:
 
 def test_stored_predictions_are_judged(nnpipe: Command, folder: Path) -> None:
     (folder / "counts.json").write_text("[[1, 1.2], [3, 5], [4, 3], [7, 7]]", "utf-8")
-    told = nnpipe("judge", "CountsDataset", "--dataset-root", "counts.json", "--output", "judged.json")
+    told = nnpipe(
+        "judge", "CountsDataset", "--dataset-root", "counts.json", "--output", "judged.json"
+    )
     assert "4 samples" in told
-    assert json.loads((folder / "judged.json").read_text("utf-8"))["metrics"]["count_error"]["value"] == 0.75
+    assert (
+        json.loads((folder / "judged.json").read_text("utf-8"))["metrics"]["count_error"]["value"]
+        == 0.75
+    )
     (folder / "damaged.json").write_text("{", "utf-8")
     refused = nnpipe("judge", "CountsDataset", "--dataset-root", "damaged.json", status=2)
     assert "damaged.json: no list of pairs" in refused
@@ -92,16 +120,34 @@ def test_the_gate_compares_counts_sample_by_sample(nnpipe: Command, results: lis
     told = nnpipe("gate", "sum.json", "low.json", "--max-loss", "count_error=0.1", status=1)
     assert told.startswith("fail: error of the count loss ")
     assert "of 120 samples)" in told
-    nnpipe("gate", "sum.json", "int8.json", "--max-loss", "count_error=0.3", "--max-loss", "within_one=10%")
-    assert "there are: count_error, within_one" in nnpipe("gate", *results[:2], "--max-loss", "mae=1", status=2)
+    nnpipe(
+        "gate",
+        "sum.json",
+        "int8.json",
+        "--max-loss",
+        "count_error=0.3",
+        "--max-loss",
+        "within_one=10%",
+    )
+    assert "there are: count_error, within_one" in nnpipe(
+        "gate", *results[:2], "--max-loss", "mae=1", status=2
+    )
 
 
-def test_a_report_has_its_metrics_and_its_section(nnpipe: Command, folder: Path, results: list[str]) -> None:
+def test_a_report_has_its_metrics_and_its_section(
+    nnpipe: Command, folder: Path, results: list[str]
+) -> None:
     told = nnpipe("render_report", *results, "Counted", "counted.md")
     assert "Count error" in told.splitlines()[1]
     assert "Accuracy" not in told
     page = (folder / "counted.md").read_text("utf-8")
-    for part in ("Counted dots", "Right counts of int8", "Δ count error", "Within one", "same as first"):
+    for part in (
+        "Counted dots",
+        "Right counts of int8",
+        "Δ count error",
+        "Within one",
+        "same as first",
+    ):
         assert part in page
     summary = json.loads((folder / "counted.summary.json").read_text("utf-8"))
     assert {"count_error", "within_one"} <= set(summary["candidates"][0]["figures"])
@@ -109,8 +155,15 @@ def test_a_report_has_its_metrics_and_its_section(nnpipe: Command, folder: Path,
 
 
 def test_runs_are_found_by_its_metrics(nnpipe: Command, results: list[str]) -> None:
-    database = ("--database", "runs.sqlite", "--columns", "configuration.title,statistics.count_error")
-    found = nnpipe("runs", "query", "statistics.count_error < 0.6 and statistics.within_one > 0.8", *database)
+    database = (
+        "--database",
+        "runs.sqlite",
+        "--columns",
+        "configuration.title,statistics.count_error",
+    )
+    found = nnpipe(
+        "runs", "query", "statistics.count_error < 0.6 and statistics.within_one > 0.8", *database
+    )
     assert [line.split("  ")[0] != "" for line in found.splitlines()[1:]] == [True, True]
     assert "int8" in found
     assert "low.onnx" in nnpipe("runs", "query", "statistics.count_error > 0.6", *database)
@@ -130,7 +183,9 @@ def test_a_sweep_is_bound_and_ranked_by_it(nnpipe: Command, folder: Path) -> Non
     }
     (folder / "sweep.json").write_text(json.dumps(settings), "utf-8")
     told = nnpipe("sweep", "sweep.json")
-    assert "fails Count error" in next(line for line in told.splitlines() if line.startswith("low · ONNXRuntime"))
+    assert "fails Count error" in next(
+        line for line in told.splitlines() if line.startswith("low · ONNXRuntime")
+    )
     assert "within_one >= 90 %: holds" in told
     found = json.loads((folder / "swept" / "sweep.json").read_text("utf-8"))
     assert found["objectives"] == ["latency_median", "count_error", "size"]
@@ -140,7 +195,17 @@ def test_a_sweep_is_bound_and_ranked_by_it(nnpipe: Command, folder: Path) -> Non
 
 
 def test_models_are_compared_by_it(nnpipe: Command) -> None:
-    words = ("compare", "sum.onnx", "low.onnx", "--dataset", "DotsDataset", "--scale", 1, "--max-seconds", 5)
+    words = (
+        "compare",
+        "sum.onnx",
+        "low.onnx",
+        "--dataset",
+        "DotsDataset",
+        "--scale",
+        1,
+        "--max-seconds",
+        5,
+    )
     told = nnpipe(*words)
     assert "Δ count error" in told
     assert "sum.onnx has a better error of the count than low.onnx" in told

@@ -1,4 +1,6 @@
-"""The third-party package, installed by pip and used from the command line where no framework is installed."""
+"""The third-party package, installed by pip and used from the command line where no framework is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.slow  # pip installs the package, and each command star
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 FRAMEWORKS = (
-    "torch tensorflow keras onnx onnxruntime onnxscript ai_edge_litert tflite_runtime sklearn h5py safetensors "
+    "torch tensorflow keras onnx onnxruntime onnxscript ai_edge_litert tflite_runtime sklearn h5py "
+    "safetensors "
     "tensorboardX tensorboard tf2onnx tvm scipy pynvml".split()
 )
 
@@ -106,15 +109,38 @@ def test_its_components_are_listed_under_their_families(nnpipe: Command, tmp_pat
 
 def test_info_and_help_explain_its_arguments(nnpipe: Command, tmp_path: Path) -> None:
     info = nnpipe(tmp_path, "info", "AcmePacker").stdout
-    for part in ("acme-npz", "acme-packed", "--target", "how to store the weights", "needs_calibration"):
+    for part in (
+        "acme-npz",
+        "acme-packed",
+        "--target",
+        "how to store the weights",
+        "needs_calibration",
+    ):
         assert part in info
-    help = nnpipe(tmp_path, "inference_tester", "AcmeClassifier", "AcmePacker", "AcmeRuntime", "SpiralsDataset", "-h")
-    for flag in ("--width", "--target", "--inference-input-type", "--precision", "--turns", "--model-path"):
+    help = nnpipe(
+        tmp_path,
+        "inference_tester",
+        "AcmeClassifier",
+        "AcmePacker",
+        "AcmeRuntime",
+        "SpiralsDataset",
+        "-h",
+    )
+    for flag in (
+        "--width",
+        "--target",
+        "--inference-input-type",
+        "--precision",
+        "--turns",
+        "--model-path",
+    ):
         assert flag in help.stdout
 
 
 def test_its_model_is_measured_as_trained(nnpipe: Command, trained: Path) -> None:
-    nnpipe(trained, "inference_performance", "AcmeClassifier", "SpiralsDataset", "plain.json", *MEASURE)
+    nnpipe(
+        trained, "inference_performance", "AcmeClassifier", "SpiralsDataset", "plain.json", *MEASURE
+    )
     run = Run.read(trained / "plain.json")
     assert accuracy(run) >= 0.9
     assert run.artifact["frameworks"] == [["acme-nn", "1.2.3"]]
@@ -123,10 +149,29 @@ def test_its_model_is_measured_as_trained(nnpipe: Command, trained: Path) -> Non
 
 
 @pytest.mark.parametrize("input_type", [pytest.param("float32", marks=pytest.mark.slow), "int8"])
-def test_its_compiler_and_runtime_are_measured(nnpipe: Command, trained: Path, input_type: str) -> None:
+def test_its_compiler_and_runtime_are_measured(
+    nnpipe: Command, trained: Path, input_type: str
+) -> None:
     out = f"packed-{input_type}.json"
-    words = ["inference_tester", "AcmeClassifier", "AcmePacker", "AcmeRuntime", "SpiralsDataset", out, *MEASURE]
-    nnpipe(trained, *words, "--target", "int8", "--inference-input-type", input_type, "--inference-batch-size", 4)
+    words = [
+        "inference_tester",
+        "AcmeClassifier",
+        "AcmePacker",
+        "AcmeRuntime",
+        "SpiralsDataset",
+        out,
+        *MEASURE,
+    ]
+    nnpipe(
+        trained,
+        *words,
+        "--target",
+        "int8",
+        "--inference-input-type",
+        input_type,
+        "--inference-batch-size",
+        4,
+    )
     run = Run.read(trained / out)
     assert accuracy(run) >= 0.9
     assert run.artifact["format"] == "acme-packed"
@@ -138,20 +183,44 @@ def test_its_compiler_and_runtime_are_measured(nnpipe: Command, trained: Path, i
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "dataset",
-    [("DigitsDataset",), pytest.param(("SyntheticVectorsDataset", "--num-classes", 5), marks=pytest.mark.slow)],
+    [
+        ("DigitsDataset",),
+        pytest.param(("SyntheticVectorsDataset", "--num-classes", 5), marks=pytest.mark.slow),
+    ],
 )
-def test_a_model_of_its_own_learns_data_sets_of_nnpipe(nnpipe: Command, tmp_path: Path, dataset: tuple[str]) -> None:
+def test_a_model_of_its_own_learns_data_sets_of_nnpipe(
+    nnpipe: Command, tmp_path: Path, dataset: tuple[str]
+) -> None:
     name, *given = dataset
     options = ["--model-path", "model.npz", "--num-epochs", 3, "--learning-rate", 0.005, *given]
     nnpipe(tmp_path, "model_training", "AcmeClassifier", name, *options)
     options = ["--model-path", "model.npz", "--measure-seconds", 0, *given]
-    nnpipe(tmp_path, "inference_tester", "AcmeClassifier", "none", "AcmeRuntime", name, "out.json", *options)
+    nnpipe(
+        tmp_path,
+        "inference_tester",
+        "AcmeClassifier",
+        "none",
+        "AcmeRuntime",
+        name,
+        "out.json",
+        *options,
+    )
     assert accuracy(Run.read(tmp_path / "out.json")) >= 0.8
 
 
 @pytest.mark.slow
-def test_a_chain_that_does_not_fit_names_its_compiler_as_the_bridge(nnpipe: Command, trained: Path) -> None:
-    words = ["inference_tester", "AcmeClassifier", "none", "ONNXRuntime", "SpiralsDataset", "x.json", *MEASURE]
+def test_a_chain_that_does_not_fit_names_its_compiler_as_the_bridge(
+    nnpipe: Command, trained: Path
+) -> None:
+    words = [
+        "inference_tester",
+        "AcmeClassifier",
+        "none",
+        "ONNXRuntime",
+        "SpiralsDataset",
+        "x.json",
+        *MEASURE,
+    ]
     done = nnpipe(trained, *words, status=2)
     assert "ONNXRuntime takes onnx, but AcmeClassifier gives acme-npz" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -160,7 +229,15 @@ def test_a_chain_that_does_not_fit_names_its_compiler_as_the_bridge(nnpipe: Comm
 
 @pytest.mark.slow
 def test_weights_of_another_model_are_refused_in_one_line(nnpipe: Command, trained: Path) -> None:
-    words = ["inference_performance", "AcmeClassifier", "SpiralsDataset", "x.json", *MEASURE, "--width", 5]
+    words = [
+        "inference_performance",
+        "AcmeClassifier",
+        "SpiralsDataset",
+        "x.json",
+        *MEASURE,
+        "--width",
+        5,
+    ]
     done = nnpipe(trained, *words, status=2)
     assert "model.npz: holds the weights of another model" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -189,7 +266,9 @@ PIPELINE = {
 
 
 @pytest.mark.slow
-def test_a_pipeline_file_trains_compiles_measures_and_reports(nnpipe: Command, tmp_path: Path) -> None:
+def test_a_pipeline_file_trains_compiles_measures_and_reports(
+    nnpipe: Command, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib")
     (tmp_path / "spirals.json").write_text(json.dumps(PIPELINE), "utf-8")
     schema = json.loads(nnpipe(tmp_path, "run", "--schema").stdout)
@@ -207,8 +286,18 @@ def test_a_pipeline_file_trains_compiles_measures_and_reports(nnpipe: Command, t
 
 def test_a_report_is_rendered_from_its_results(nnpipe: Command, trained: Path) -> None:
     pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib")
-    nnpipe(trained, "inference_performance", "AcmeClassifier", "SpiralsDataset", "one.json", *MEASURE)
-    options = ["--img-dir", "img", "--root-dir", ".", "--report-types", "performance", "classification"]
+    nnpipe(
+        trained, "inference_performance", "AcmeClassifier", "SpiralsDataset", "one.json", *MEASURE
+    )
+    options = [
+        "--img-dir",
+        "img",
+        "--root-dir",
+        ".",
+        "--report-types",
+        "performance",
+        "classification",
+    ]
     nnpipe(trained, "render_report", "one.json", "Two spirals", "report.rst", *options)
     text = (trained / "report.rst").read_text("utf-8")
     assert "Two spirals" in text

@@ -33,13 +33,17 @@ class TestBricksSwishInC(COperatorContract):
     def cases(self) -> Sequence[OperatorCase]:
         def case(dtype: str, shape: tuple[int, ...], *scales: tuple[float, int]) -> OperatorCase:
             given = scales or ((None, None),) * 2
-            specs = [TensorSpec(name, shape, dtype, *how) for name, how in zip("xy", given, strict=True)]
+            specs = [
+                TensorSpec(name, shape, dtype, *how) for name, how in zip("xy", given, strict=True)
+            ]
             return OperatorCase(specs[:1], specs[1:], options=STEEP)
 
         return [
-            case("float32", (2, 3)), case("float32", (1,)), case("int8", (5, 40), (0.05, 3), (0.03, -100)),
+            case("float32", (2, 3)),
+            case("float32", (1,)),
+            case("int8", (5, 40), (0.05, 3), (0.03, -100)),
             case("int8", (1, 9), (0.1, 0), (0.1, 0)),
-        ]  # fmt: skip
+        ]
 
     def reference(self, case: OperatorCase, *inputs: np.ndarray) -> Sequence[np.ndarray]:
         (x,), spec, made = inputs, case.inputs[0], case.outputs[0]
@@ -52,19 +56,35 @@ class TestBricksSwishInC(COperatorContract):
 
 def custom_model(path: Path, name: str) -> Artifact:
     """Write a TensorFlow Lite file of one custom operator."""
-    schema = pytest.importorskip("ai_edge_litert.schema_py_generated", reason="LiteRT is not installed")
+    schema = pytest.importorskip(
+        "ai_edge_litert.schema_py_generated", reason="LiteRT is not installed"
+    )
     from nnpipe.testing.model_files import _packed
 
-    model, graph, code, operator = schema.ModelT(), schema.SubGraphT(), schema.OperatorCodeT(), schema.OperatorT()
+    model, graph, code, operator = (
+        schema.ModelT(),
+        schema.SubGraphT(),
+        schema.OperatorCodeT(),
+        schema.OperatorT(),
+    )
     code.builtinCode, code.deprecatedBuiltinCode, code.customCode = 32, 32, name
-    operator.inputs, operator.outputs, operator.customOptions = [0], [1], np.frombuffer(STEEP, np.uint8)
+    operator.inputs, operator.outputs, operator.customOptions = (
+        [0],
+        [1],
+        np.frombuffer(STEEP, np.uint8),
+    )
     graph.tensors = []
     for title in ("x", "y"):
         tensor = schema.TensorT()
         tensor.name, tensor.shape, tensor.type = title, [1, 3], schema.TensorType.FLOAT32
         graph.tensors.append(tensor)
     graph.inputs, graph.outputs, graph.operators = [0], [1], [operator]
-    model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [graph], [schema.BufferT()]
+    model.version, model.operatorCodes, model.subgraphs, model.buffers = (
+        3,
+        [code],
+        [graph],
+        [schema.BufferT()],
+    )
     path.write_bytes(_packed(model))
     return Artifact.of(path, "tflite", read_tflite(path).io)
 
@@ -124,15 +144,22 @@ def test_it_is_named_by_its_dotted_path_and_nothing_in_a_file_imports_it(
     with pytest.raises(CompileError, match=r"the custom 'mine\.Twice', .*--own-operators"):
         CCompiler(arena_seconds=0).compile(source, tmp_path / "own.c")
     assert "own_twice" not in sys.modules
-    made = CCompiler(arena_seconds=0, own_operators=("own_twice.Twice",)).compile(source, tmp_path / "own.c")
+    made = CCompiler(arena_seconds=0, own_operators=("own_twice.Twice",)).compile(
+        source, tmp_path / "own.c"
+    )
     np.testing.assert_array_equal(computed(made), [[2, -4, 6]])
     with pytest.raises(
         CompileError,
-        match=r"own_twice\.Twice and own_twice\.Again and own_twice\.Broken are for it; name one in own_op",
+        match=(
+            r"own_twice\.Twice and own_twice\.Again and own_twice\.Broken are for it; name one "
+            r"in own_op"
+        ),
     ):
         CCompiler(arena_seconds=0).compile(source, tmp_path / "own.c")
     with pytest.raises(CompileError, match=r"own_twice\.Broken failed: ValueError: out of luck"):
-        CCompiler(arena_seconds=0, own_operators=("own_twice.Broken",)).compile(source, tmp_path / "own.c")
+        CCompiler(arena_seconds=0, own_operators=("own_twice.Broken",)).compile(
+            source, tmp_path / "own.c"
+        )
     with pytest.raises(ComponentNotFound, match="Thrice"):
         own_kernels(["own_twice.Thrice"])
     with pytest.raises(ConfigError, match=r"own_twice\.Nameless names no operator"):

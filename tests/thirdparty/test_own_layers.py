@@ -12,14 +12,21 @@ from nnpipe.codegen.script import generate
 from nnpipe.layers import Input
 from nnpipe.layers.imports.step import own_operators
 
-NETWORK = [{"class": "Input", "shape": [4]}, {"class": "Dense", "units": 3}, {"class": "SteepSwish", "beta": 2.0}]
+NETWORK = [
+    {"class": "Input", "shape": [4]},
+    {"class": "Dense", "units": 3},
+    {"class": "SteepSwish", "beta": 2.0},
+]
 
 
 def script(framework: str) -> str:
     described = {
-        "script": "tried", "framework": framework, "networks": {"small": NETWORK}, "variables": {"net": "network"},
+        "script": "tried",
+        "framework": framework,
+        "networks": {"small": NETWORK},
+        "variables": {"net": "network"},
         "tasks": [{"task": "load_model", "network": "small", "model": "net"}],
-    }  # fmt: skip
+    }
     checked = check_script(described)
     assert checked.problems == ()
     assert checked.graph is not None
@@ -45,9 +52,13 @@ def test_an_operator_of_ones_own_is_read_from_onnx(tmp_path: Path) -> None:
 
     helper = onnx.helper
     node = helper.make_node("BricksSwish", ["x"], ["y"], steepness=2.5, domain="bricks")
-    shapes = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")]
+    shapes = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")
+    ]
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("bricks", 1)]
-    model = helper.make_model(helper.make_graph([node], "g", shapes[:1], shapes[1:]), opset_imports=opsets)
+    model = helper.make_model(
+        helper.make_graph([node], "g", shapes[:1], shapes[1:]), opset_imports=opsets
+    )
     onnx.save(model, tmp_path / "own.onnx")
     reading = from_onnx(tmp_path / "own.onnx")
     assert reading.problems == ()

@@ -1,4 +1,6 @@
-"""A user's project that uses every public name: mypy checks it as strictly as it can, with the types of nnpipe."""
+"""A user's project that uses every public name: mypy checks it as strictly as it can, with the
+types of nnpipe.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,22 @@ nn.comparre
 
 def mypy(folder: Path) -> subprocess.CompletedProcess[str]:
     # An interface is a fine value for "any class of this kind" (python/mypy#4717).
-    options = ["--strict", "--config-file=", "--disable-error-code=type-abstract", "--cache-dir", str(CACHE)]
+    options = [
+        "--strict",
+        "--config-file=",
+        "--disable-error-code=type-abstract",
+        "--cache-dir",
+        str(CACHE),
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "MYPYPATH"}
     return subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "-p", folder.name], cwd=folder.parent, env=environment,
-        capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        [sys.executable, "-m", "mypy", *options, "-p", folder.name],
+        cwd=folder.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
 
 
 def test_it_uses_every_public_name() -> None:
@@ -41,7 +53,9 @@ def test_it_uses_every_public_name() -> None:
         node.attr
         for path in PROJECT.glob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "nn"
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "nn"
     }
     assert set(nnpipe.__all__) - used == set()
 

@@ -1,4 +1,6 @@
-"""Emulated ARM Linux by ``tools/arm_linux``; a test that asks for it is skipped where it cannot be had."""
+"""Emulated ARM Linux by ``tools/arm_linux``; a test that asks for it is skipped where it cannot
+be had.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ PATIENCE = 1500.0  # seconds; the first time, packages are fetched
 
 
 @contextmanager
-def emulated(tool: str, ready: str, words: Sequence[str], folder: Path) -> Iterator[tuple[int, str]]:
-    """Run the tool at a free port until the block is left; yield the port, and the line that says it is ready."""
+def emulated(
+    tool: str, ready: str, words: Sequence[str], folder: Path
+) -> Iterator[tuple[int, str]]:
+    """Run the tool at a free port until the block is left; yield the port, and the line that
+    says it is ready.
+    """
     missing = [name for name in (tool, "apt-get", "dpkg-deb") if shutil.which(name) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}: apt install qemu-user qemu-system-arm, on Debian")
@@ -30,7 +36,9 @@ def emulated(tool: str, ready: str, words: Sequence[str], folder: Path) -> Itera
     log = folder / f"emulated-{port}.log"
     with open(log, "wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, COMMAND, *words, "--port", str(port)], stdout=subprocess.PIPE, stderr=errors
+            [sys.executable, COMMAND, *words, "--port", str(port)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
         )
     try:
         yield port, _line(process, ready, log)

@@ -1,4 +1,6 @@
-"""Writes networks of Darknet, and computes them, by other code than nnpipe's: with the normalisation on its own."""
+"""Writes networks of Darknet, and computes them, by other code than nnpipe's: with the
+normalisation on its own.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,40 @@ Section = tuple[str, dict[str, Any]]
 
 TINY: list[Section] = [
     ("net", {"batch": 1, "width": 64, "height": 32, "channels": 3}),
-    ("convolutional", {"batch_normalize": 1, "filters": 4, "size": 3, "stride": 1, "pad": 1, "activation": "leaky"}),
+    (
+        "convolutional",
+        {
+            "batch_normalize": 1,
+            "filters": 4,
+            "size": 3,
+            "stride": 1,
+            "pad": 1,
+            "activation": "leaky",
+        },
+    ),
     ("maxpool", {"size": 2, "stride": 2}),
-    ("convolutional", {"batch_normalize": 1, "filters": 8, "size": 3, "stride": 2, "pad": 1, "activation": "leaky"}),
-    ("convolutional", {"batch_normalize": 1, "filters": 8, "size": 1, "stride": 1, "pad": 1, "activation": "leaky"}),
+    (
+        "convolutional",
+        {
+            "batch_normalize": 1,
+            "filters": 8,
+            "size": 3,
+            "stride": 2,
+            "pad": 1,
+            "activation": "leaky",
+        },
+    ),
+    (
+        "convolutional",
+        {
+            "batch_normalize": 1,
+            "filters": 8,
+            "size": 1,
+            "stride": 1,
+            "pad": 1,
+            "activation": "leaky",
+        },
+    ),
     ("shortcut", {"from": -2, "activation": "linear"}),
     ("maxpool", {"size": 2, "stride": 1}),
     ("convolutional", {"filters": 14, "size": 1, "stride": 1, "pad": 1, "activation": "linear"}),
@@ -42,9 +74,13 @@ def write_cfg(path: Path, sections: Sequence[Section]) -> Path:
     return path
 
 
-def write_weights(path: Path, parameters: Sequence[dict[str, np.ndarray]], version: tuple[int, int] = (0, 2)) -> Path:
+def write_weights(
+    path: Path, parameters: Sequence[dict[str, np.ndarray]], version: tuple[int, int] = (0, 2)
+) -> Path:
     """Write the parameters of the convolutions in order."""
-    head = struct.pack("<iii", *version, 0) + struct.pack("<q" if version[0] * 10 + version[1] >= 2 else "<i", 32)
+    head = struct.pack("<iii", *version, 0) + struct.pack(
+        "<q" if version[0] * 10 + version[1] >= 2 else "<i", 32
+    )
     arrays = [
         own[name].astype("<f4").tobytes()
         for own in parameters
@@ -64,10 +100,17 @@ def drawn_parameters(sections: Sequence[Section], seed: int = 0) -> list[dict[st
         if kind == "convolutional":
             filters, size = options["filters"], options["size"]
             fan = before * size * size
-            own = {"kernel": rng.normal(0, fan**-0.5, (filters, before // options.get("groups", 1), size, size))}
+            own = {
+                "kernel": rng.normal(
+                    0, fan**-0.5, (filters, before // options.get("groups", 1), size, size)
+                )
+            }
             own["bias"] = rng.normal(0, 0.3, filters)
             if options.get("batch_normalize"):
-                own |= {"scale": rng.uniform(0.5, 1.5, filters), "mean": rng.normal(0, 0.3, filters)}
+                own |= {
+                    "scale": rng.uniform(0.5, 1.5, filters),
+                    "mean": rng.normal(0, 0.3, filters),
+                }
                 own["variance"] = rng.uniform(0.01, 2, filters)
             found.append({name: array.astype(np.float32) for name, array in own.items()})
             before = filters
@@ -78,17 +121,23 @@ def drawn_parameters(sections: Sequence[Section], seed: int = 0) -> list[dict[st
     return found
 
 
-def computed(sections: Sequence[Section], parameters: Sequence[dict[str, np.ndarray]], picture: Any) -> list[Any]:
-    """Return the numbers of the heads, given pictures ``(n, channels, height, width)`` as a tensor."""
+def computed(
+    sections: Sequence[Section], parameters: Sequence[dict[str, np.ndarray]], picture: Any
+) -> list[Any]:
+    """Return the numbers of the heads, given pictures ``(n, channels, height, width)`` as a
+    tensor.
+    """
     import torch
     from torch.nn import functional
 
     def function(x: Any, name: str) -> Any:
         if name == "leaky":
             return torch.where(x > 0, x, 0.1 * x)
-        return {"linear": lambda: x, "relu": lambda: x.clamp_min(0), "logistic": lambda: 1 / (1 + torch.exp(-x))}[
-            name
-        ]()
+        return {
+            "linear": lambda: x,
+            "relu": lambda: x.clamp_min(0),
+            "logistic": lambda: 1 / (1 + torch.exp(-x)),
+        }[name]()
 
     outputs: list[Any] = []
     heads, own, x = [], iter(parameters), picture
@@ -107,7 +156,11 @@ def computed(sections: Sequence[Section], parameters: Sequence[dict[str, np.ndar
             height, width = x.shape[2:]
             wide = functional.pad(x, (left, extra + size, left, extra + size), value=float("-inf"))
             rows, columns = ((side + extra - size) // stride + 1 for side in (height, width))
-            x = wide.unfold(2, size, stride).unfold(3, size, stride).amax((-1, -2))[:, :, :rows, :columns]
+            x = (
+                wide.unfold(2, size, stride)
+                .unfold(3, size, stride)
+                .amax((-1, -2))[:, :, :rows, :columns]
+            )
         elif kind == "shortcut":
             x = function(x + outputs[options["from"]], options.get("activation", "linear"))
         elif kind == "route":
@@ -123,19 +176,29 @@ def computed(sections: Sequence[Section], parameters: Sequence[dict[str, np.ndar
 def drawn_sections(seed: int) -> list[Section]:
     """Return a random small network."""
     draw = random.Random(seed)
-    height, width, channels = draw.choice((16, 24, 31)), draw.choice((16, 20, 33)), draw.choice((1, 3))
+    height, width, channels = (
+        draw.choice((16, 24, 31)),
+        draw.choice((16, 20, 33)),
+        draw.choice((1, 3)),
+    )
     found: list[Section] = [("net", {"width": width, "height": height, "channels": channels})]
     shapes: list[tuple[int, int, int]] = []
     shape = (channels, height, width)
     for _ in range(draw.randint(2, 9)):
-        kinds = ["convolutional", "convolutional", "maxpool", "upsample"] + (["shortcut", "route"] if shapes else [])
+        kinds = ["convolutional", "convolutional", "maxpool", "upsample"] + (
+            ["shortcut", "route"] if shapes else []
+        )
         kind, options = draw.choice(kinds), {}
         if kind == "convolutional":
             size, stride = draw.choice((1, 2, 3, 5)), draw.choice((1, 1, 2))
             options = {
-                "filters": draw.randint(1, 6), "size": size, "stride": stride, "pad": draw.randint(0, 1),
-                "batch_normalize": draw.randint(0, 1), "activation": draw.choice(_FUNCTIONS),
-            }  # fmt: skip
+                "filters": draw.randint(1, 6),
+                "size": size,
+                "stride": stride,
+                "pad": draw.randint(0, 1),
+                "batch_normalize": draw.randint(0, 1),
+                "activation": draw.choice(_FUNCTIONS),
+            }
             pad = size // 2 if options["pad"] else 0
             sides = [(side + 2 * pad - size) // stride + 1 for side in shape[1:]]
             after = (options["filters"], *sides)
@@ -149,7 +212,11 @@ def drawn_sections(seed: int) -> list[Section]:
             same = [n - len(shapes) for n, other in enumerate(shapes) if other[1:] == shape[1:]]
             if kind == "shortcut":
                 same = [n for n in same if shapes[n] == shape]
-                options = {"from": draw.choice(same), "activation": draw.choice(("linear", "leaky"))} if same else {}
+                options = (
+                    {"from": draw.choice(same), "activation": draw.choice(("linear", "leaky"))}
+                    if same
+                    else {}
+                )
                 after = shape
             else:
                 taken = [draw.choice(same) for _ in range(draw.randint(1, 3))] if same else []
@@ -162,4 +229,8 @@ def drawn_sections(seed: int) -> list[Section]:
         shape = after
     classes = draw.randint(1, 3)
     head = {"filters": 2 * (5 + classes), "size": 1, "stride": 1, "pad": 1, "activation": "linear"}
-    return [*found, ("convolutional", head), ("yolo", {"mask": "0,1", "anchors": "3,4, 8,6", "classes": classes})]
+    return [
+        *found,
+        ("convolutional", head),
+        ("yolo", {"mask": "0,1", "anchors": "3,4, 8,6", "classes": classes}),
+    ]

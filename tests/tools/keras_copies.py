@@ -10,7 +10,9 @@ from typing import Any
 
 
 def changed_copy(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> Path:
-    """Write a copy of a ``.keras`` file beside it, after a function has changed the descriptions of its layers."""
+    """Write a copy of a ``.keras`` file beside it, after a function has changed the descriptions
+    of its layers.
+    """
     other = path.with_name("changed.keras")
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(other, "w") as copy:
         for item in source.namelist():

@@ -15,7 +15,9 @@ AXIS_LABELS = 2
 
 
 def write_labelled_onnx(path: Path, names: Sequence[str]) -> Path:
-    """Write a model whose class is the place of the greatest of its input's numbers, with names in its properties."""
+    """Write a model whose class is the place of the greatest of its input's numbers, with names
+    in its properties.
+    """
     import onnx
 
     write_onnx_classifier(path, np.eye(len(names), dtype=np.float32), np.arange(len(names)))
@@ -26,7 +28,9 @@ def write_labelled_onnx(path: Path, names: Sequence[str]) -> Path:
 
 
 def write_labelled_tflite(path: Path, names: Sequence[str], kind: int = AXIS_LABELS) -> Path:
-    """Write the difference of two inputs of four numbers, as scores of classes with labels in the metadata."""
+    """Write the difference of two inputs of four numbers, as scores of classes with labels in
+    the metadata.
+    """
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
 
@@ -46,7 +50,9 @@ def write_labelled_tflite(path: Path, names: Sequence[str], kind: int = AXIS_LAB
 
 
 def _metadata(labels: str, kind: int) -> bytes:
-    """Return a ``ModelMetadata`` of one output with a file of labels, by the numbers of its fields."""
+    """Return a ``ModelMetadata`` of one output with a file of labels, by the numbers of its
+    fields.
+    """
     import flatbuffers
 
     builder = flatbuffers.Builder(256)
@@ -55,7 +61,8 @@ def _metadata(labels: str, kind: int) -> bytes:
     builder.PrependUOffsetTRelativeSlot(0, name, 0)
     builder.PrependInt8Slot(2, kind, 0)
     table = builder.EndObject()
-    for fields, place in ((7, 6), (5, 3), (8, 3)):  # TensorMetadata, SubGraphMetadata, ModelMetadata
+    # TensorMetadata, SubGraphMetadata, ModelMetadata
+    for fields, place in ((7, 6), (5, 3), (8, 3)):
         builder.StartVector(4, 1, 4)
         builder.PrependUOffsetTRelative(table)
         vector = builder.EndVector()

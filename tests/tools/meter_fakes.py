@@ -1,4 +1,6 @@
-"""Sensors of energy that tests set up: files and modules that behave as the real ones do, with known energies."""
+"""Sensors of energy that tests set up: files and modules that behave as the real ones do, with
+known energies.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def add_energy(root: Path, folder: str, microjoules: int) -> None:
 
 
 def install_nvml(monkeypatch: pytest.MonkeyPatch, counters: list[int]) -> None:
-    """Replace the driver's library by one with these counters of millijoules; -1 for a GPU that has none."""
+    """Replace the driver's library by one with these counters of millijoules; -1 for a GPU that
+    has none.
+    """
     library = _module("pynvml")
 
     class NVMLError(Exception):
@@ -50,10 +54,14 @@ def install_nvml(monkeypatch: pytest.MonkeyPatch, counters: list[int]) -> None:
         return counters[handle]
 
     given: dict[str, Any] = {
-        "NVMLError": NVMLError, "nvmlInit": lambda: None, "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetCount": lambda: len(counters), "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetName": lambda handle: b"Tesla", "nvmlDeviceGetTotalEnergyConsumption": read,
-    }  # fmt: skip
+        "NVMLError": NVMLError,
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: len(counters),
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: b"Tesla",
+        "nvmlDeviceGetTotalEnergyConsumption": read,
+    }
     vars(library).update(given)
     monkeypatch.setitem(sys.modules, "pynvml", library)
 
@@ -65,7 +73,9 @@ def _module(name: str) -> types.ModuleType:
 
 
 class SerialSensor:
-    """A pseudo-terminal at whose other end a sensor sends a sample of constant power each millisecond."""
+    """A pseudo-terminal at whose other end a sensor sends a sample of constant power each
+    millisecond.
+    """
 
     def __init__(self, volts: float = 5.0, amperes: float = 0.2) -> None:
         self._own, other = os.openpty()
@@ -84,7 +94,9 @@ class SerialSensor:
         sent = 0
         while not self._stop.wait(0.001):
             due = (time.perf_counter_ns() // 1000 - begin) // 1000
-            ticks = [((1 << 32) - 200_000 + 1000 * number) % (1 << 32) for number in range(sent, due)]
+            ticks = [
+                ((1 << 32) - 200_000 + 1000 * number) % (1 << 32) for number in range(sent, due)
+            ]
             os.write(self._own, "".join(f"{each}{self._line}" for each in ticks).encode())
             sent = due
 
@@ -152,8 +164,15 @@ def install_otii(monkeypatch: pytest.MonkeyPatch, watts: float) -> None:
         def get_channel_data_count(self, device: str, channel: str) -> int:
             return int((self.end - self.start_time.timestamp()) * 4000)
 
-        def get_channel_data(self, device: str, channel: str, index: int, count: int) -> dict[str, Any]:
-            return {"data_type": "analog", "timestamp": 0.0, "interval": 0.00025, "values": [watts] * count}
+        def get_channel_data(
+            self, device: str, channel: str, index: int, count: int
+        ) -> dict[str, Any]:
+            return {
+                "data_type": "analog",
+                "timestamp": 0.0,
+                "interval": 0.00025,
+                "values": [watts] * count,
+            }
 
     class Project:
         last: Recording | None = None

@@ -1,4 +1,6 @@
-"""Models that keep something from one run to the next, for tests of what starts each sample afresh."""
+"""Models that keep something from one run to the next, for tests of what starts each sample
+afresh.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from nnpipe.testing.model_files import _packed
 IO = IOSpec((TensorSpec("x", (1, 4), "float32"),), (TensorSpec("add", (1, 4), "float32"),))
 """Of :func:`write_program`."""
 
-# y = h = h / 2 + x, where h is a variable of TensorFlow that begins with ones; deflated, in base 85.
+# y = h = h / 2 + x, where h is a variable of TensorFlow that begins with ones; deflated, in base
+# 85.
 _RESOURCES = (
     "c-n<kJ!n%=6h8TBnx-*^HpVDLia0n(O{<7Vp_W>)(m&cz9K`fVUL}|xNnc6@sR|uMJ2-"
     "Zb;^62|M8rYFp@Wlj5Xs;Wq&PWrD4O>9o%>E+Z=&LbulL?_zkANP-"
@@ -36,17 +39,22 @@ _RESOURCES = (
 
 
 def write_filter(path: Path) -> Artifact:
-    """Write a TensorFlow Lite file with SVDF, whose state is a tensor; requires ``ai_edge_litert``."""
+    """Write a TensorFlow Lite file with SVDF, whose state is a tensor; requires
+    ``ai_edge_litert``.
+    """
     from ai_edge_litert import schema_py_generated as schema
 
     random = np.random.default_rng(0)
     weights = [random.normal(size=shape).astype(np.float32) for shape in ((3, 4), (3, 2), (3,))]
     buffers, tensors = [schema.BufferT()], []
     for name, shape, held in (
-        ("x", (1, 4), None), ("features", (3, 4), weights[0]), ("times", (3, 2), weights[1]),
+        ("x", (1, 4), None),
+        ("features", (3, 4), weights[0]),
+        ("times", (3, 2), weights[1]),
         ("bias", (3,), weights[2]),
-        ("state", (1, 6), None), ("y", (1, 3), None),
-    ):  # fmt: skip
+        ("state", (1, 6), None),
+        ("y", (1, 3), None),
+    ):
         tensor = schema.TensorT()
         tensor.name, tensor.shape, tensor.type = name, list(shape), schema.TensorType.FLOAT32
         tensor.isVariable = name == "state"
@@ -56,11 +64,19 @@ def write_filter(path: Path) -> Artifact:
             tensor.buffer = len(buffers)
             buffers.append(buffer)
         tensors.append(tensor)
-    code, operator, graph, model = schema.OperatorCodeT(), schema.OperatorT(), schema.SubGraphT(), schema.ModelT()
+    code, operator, graph, model = (
+        schema.OperatorCodeT(),
+        schema.OperatorT(),
+        schema.SubGraphT(),
+        schema.ModelT(),
+    )
     code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.SVDF
     code.version = 1
     operator.inputs, operator.outputs = [0, 1, 2, 3, 4], [5]
-    operator.builtinOptionsType, operator.builtinOptions = schema.BuiltinOptions.SVDFOptions, schema.SVDFOptionsT()
+    operator.builtinOptionsType, operator.builtinOptions = (
+        schema.BuiltinOptions.SVDFOptions,
+        schema.SVDFOptionsT(),
+    )
     operator.builtinOptions.rank = 1
     graph.tensors, graph.operators, graph.inputs, graph.outputs = tensors, [operator], [0], [5]
     model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [graph], buffers
@@ -79,7 +95,9 @@ def write_resources(path: Path) -> Artifact:
 
 
 def decaying_module() -> Any:
-    """Return a module of PyTorch that adds to a buffer, which begins with twos; requires ``torch``."""
+    """Return a module of PyTorch that adds to a buffer, which begins with twos; requires
+    ``torch``.
+    """
     import torch
 
     class Decaying(torch.nn.Module):
@@ -95,7 +113,9 @@ def decaying_module() -> Any:
 
 
 def remembering_module() -> Any:
-    """Return a module of PyTorch that keeps what it has seen in attributes of its own; requires ``torch``."""
+    """Return a module of PyTorch that keeps what it has seen in attributes of its own; requires
+    ``torch``.
+    """
     import torch
 
     class Remembering(torch.nn.Module):

@@ -1,4 +1,6 @@
-"""OpenSSH's server on a free port of this machine, with a home folder of its own for whoever logs in."""
+"""OpenSSH's server on a free port of this machine, with a home folder of its own for whoever
+logs in.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ class SshServer:
     home
         The home folder of that user there.
     client
-        The folder with the ``ssh`` that knows the server and has a key for it; it must come first in ``PATH``.
+        The folder with the ``ssh`` that knows the server and has a key for it; it must come first
+        in ``PATH``.
     """
 
     address: str
@@ -50,22 +53,28 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
     home.mkdir(parents=True)
     client.mkdir()
     for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True
+        )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (folder / "sshd_config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder / 'host'}\nAuthorizedKeysFile {folder / 'user.pub'}\n"
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder / 'host'}\nAuthorizedKeysFile "
+        f"{folder / 'user.pub'}\n"
         f"PidFile none\nStrictModes no\nPasswordAuthentication no\nSetEnv HOME={home}\n"
     )
     (folder / "known").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
     (folder / "config").write_text(
         f"Host *\n  IdentityFile {folder / 'user'}\n  IdentitiesOnly yes\n  IdentityAgent none\n"
-        f"  UserKnownHostsFile {folder / 'known'}\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n"
+        f"  UserKnownHostsFile {folder / 'known'}\n  GlobalKnownHostsFile /dev/null\n  "
+        f"StrictHostKeyChecking yes\n"
     )
     (client / "ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {folder / "config"} "$@"\n')
     (client / "ssh").chmod(0o755)
     with open(folder / "log", "wb") as log:
-        server = subprocess.Popen([SERVER, "-D", "-e", "-f", folder / "sshd_config"], stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [SERVER, "-D", "-e", "-f", folder / "sshd_config"], stdout=log, stderr=log
+        )
     try:
         _await(port, server, folder / "log")
         yield SshServer(f"{getpass.getuser()}@127.0.0.1:{port}", home, client)

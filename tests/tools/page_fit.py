@@ -1,4 +1,6 @@
-"""Whether a page in a browser fits its window: nothing beyond its edge, and letters that can be read."""
+"""Whether a page in a browser fits its window: nothing beyond its edge, and letters that can be
+read.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ _LEAST_LETTERS = 9  # pixels
 
 
 def assert_fits(page: Any, width: int) -> None:
-    """Assert that nothing but wide tables must be scrolled sideways, and that the letters of plots can be read."""
+    """Assert that nothing but wide tables must be scrolled sideways, and that the letters of
+    plots can be read.
+    """
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate(_BEYOND) == []
     smallest = page.evaluate(_SMALLEST)
-    assert smallest is None or smallest > _LEAST_LETTERS  # JSON has no infinity: there are no letters
+    # JSON has no infinity: there are no letters
+    assert smallest is None or smallest > _LEAST_LETTERS

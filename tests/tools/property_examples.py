@@ -1,4 +1,6 @@
-"""How many examples property tests draw: all of them in `make test-all`, a quarter in `make test`."""
+"""How many examples property tests draw: all of them in `make test-all`, a quarter in `make
+test`.
+"""
 
 from __future__ import annotations
 

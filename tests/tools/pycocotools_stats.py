@@ -12,7 +12,11 @@ import pytest
 
 
 def pycocotools_stats(
-    kind: str, images: Sequence[dict[str, Any]], categories: Sequence[int], true: list[Any], predicted: list[Any]
+    kind: str,
+    images: Sequence[dict[str, Any]],
+    categories: Sequence[int],
+    true: list[Any],
+    predicted: list[Any],
 ) -> list[float]:
     """Return the figures that COCOeval sums up, NaN where one is not defined.
 
@@ -30,9 +34,11 @@ def pycocotools_stats(
 
     truth = COCO()
     truth.dataset = {
-        "info": {}, "images": list(images), "annotations": true,
+        "info": {},
+        "images": list(images),
+        "annotations": true,
         "categories": [{"id": number, "name": str(number)} for number in categories],
-    }  # fmt: skip
+    }
     with contextlib.redirect_stdout(io.StringIO()):
         truth.createIndex()
         found = COCOeval(truth, truth.loadRes(predicted), kind)
@@ -42,7 +48,9 @@ def pycocotools_stats(
     return [math.nan if value == -1 else float(value) for value in found.stats]
 
 
-def assert_same_in(cases: int, compared: Callable[[], tuple[list[float], list[float]] | None]) -> None:
+def assert_same_in(
+    cases: int, compared: Callable[[], tuple[list[float], list[float]] | None]
+) -> None:
     """Assert that our figures are pycocotools' in a number of cases, and that most cases have any.
 
     Parameters
@@ -50,7 +58,8 @@ def assert_same_in(cases: int, compared: Callable[[], tuple[list[float], list[fl
     cases
         How many cases are drawn.
     compared
-        Draws a case, and returns our figures and those of pycocotools; ``None`` if there is nothing to compare.
+        Draws a case, and returns our figures and those of pycocotools; ``None`` if there is nothing
+        to compare.
     """
     defined = 0
     for _ in range(cases):

@@ -1,8 +1,8 @@
 """Tests of contracts that say the same of every model of a framework.
 
-A test class that derives from a contract names them in ``repeats``, and `make test-all` alone runs them there.
-``tests/modelwrappers/frameworks`` runs them in the quick run, once for each framework: a model of its own there has
-all that is easily got wrong.
+A test class that derives from a contract names them in ``repeats``, and `make test-all` alone runs
+them there. ``tests/modelwrappers/frameworks`` runs them in the quick run, once for each framework:
+a model of its own there has all that is easily got wrong.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ SAME_FOR_ANY_LAYERS = frozenset(
         "test_a_wrong_shape_is_refused_before_anything_changes",
     }
 )
-"""What a wrapper that only says its layers leaves to the wrapper of its framework, which is tested by itself."""
+"""What a wrapper that only says its layers leaves to the wrapper of its framework, which is
+tested by itself.
+"""
 
 RULES_OF_SESSIONS = frozenset(
     {
@@ -73,4 +75,6 @@ RULES_OF_SESSIONS = frozenset(
         "test_stats_can_be_written_as_json",
     }
 )
-"""What the session of a runtime keeps that is tested elsewhere, too, when a wrapper opens the same session."""
+"""What the session of a runtime keeps that is tested elsewhere, too, when a wrapper opens the
+same session.
+"""

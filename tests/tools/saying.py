@@ -10,7 +10,9 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 @contextmanager
 def said_by_nnpipe() -> Iterator[tuple[io.StringIO, io.StringIO]]:
-    """Yield two buffers, of standard output and of standard error with the log, as a process of its own would show."""
+    """Yield two buffers, of standard output and of standard error with the log, as a process of
+    its own would show.
+    """
     out, err = io.StringIO(), io.StringIO()
     handler, logger = logging.StreamHandler(err), logging.getLogger("nnpipe")
     logger.addHandler(handler)

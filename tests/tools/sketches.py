@@ -16,7 +16,9 @@ import numpy as np
 
 @contextlib.contextmanager
 def sketching() -> Iterator[None]:
-    """Save figures as pictures of 8 x 4 pixels, which differ where the data or texts in the figures do."""
+    """Save figures as pictures of 8 x 4 pixels, which differ where the data or texts in the
+    figures do.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:  # nothing is drawn
@@ -33,9 +35,17 @@ def sketching() -> Iterator[None]:
 def _save(figure: Any, path: Path, *, format: str, dpi: int, metadata: dict[str, Any]) -> None:
     from PIL import Image
 
-    found = hashlib.sha256(repr((dpi, sorted(metadata), figure.get_size_inches().tolist())).encode())
+    found = hashlib.sha256(
+        repr((dpi, sorted(metadata), figure.get_size_inches().tolist())).encode()
+    )
     for axes in figure.axes:
-        for artist in (*figure.texts, axes.title, axes.xaxis.label, axes.yaxis.label, *axes.get_children()):
+        for artist in (
+            *figure.texts,
+            axes.title,
+            axes.xaxis.label,
+            axes.yaxis.label,
+            *axes.get_children(),
+        ):
             found.update(type(artist).__name__.encode())
             for part in ("get_text", "get_xydata", "get_array", "get_offsets", "get_path"):
                 if hasattr(artist, part):
@@ -45,4 +55,8 @@ def _save(figure: Any, path: Path, *, format: str, dpi: int, metadata: dict[str,
 
 def _bytes(value: Any) -> bytes:
     vertices = getattr(value, "vertices", value)
-    return vertices.encode() if isinstance(vertices, str) else np.ascontiguousarray(vertices, float).tobytes()
+    return (
+        vertices.encode()
+        if isinstance(vertices, str)
+        else np.ascontiguousarray(vertices, float).tobytes()
+    )

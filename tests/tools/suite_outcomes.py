@@ -1,4 +1,6 @@
-"""Running a contract suite on faulty classes in a process of its own, where nobody else finds them by name."""
+"""Running a contract suite on faulty classes in a process of its own, where nobody else finds
+them by name.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,25 @@ def outcomes(
     Returns
     -------
     dict
-        By suite and test, what came of it: ``"PASSED"``, ``"FAILED"``, ``"ERROR"``, ``"SKIPPED"``; several if the
-        test has several cases.
+        By suite and test, what came of it: ``"PASSED"``, ``"FAILED"``, ``"ERROR"``, ``"SKIPPED"``;
+        several if the test has several cases.
     """
     file = FAULTY / module
     wanted = [f"{file}::{honest}", *(f"{file}::{suite}::{test}" for suite, test in faults)]
-    command = [sys.executable, "-m", "pytest", "-v", "--no-header", "-p", "no:cacheprovider", *words, *wanted]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=FAULTY.parents[2])
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        *words,
+        *wanted,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=280, cwd=FAULTY.parents[2]
+    )
     found: dict[tuple[str, str], set[str]] = {}
     for suite, test, outcome in _LINE.findall(done.stdout):
         found.setdefault((suite, test), set()).add(outcome)

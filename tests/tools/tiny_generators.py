@@ -15,7 +15,10 @@ from nnpipe.core.tensors import Batch
 from nnpipe.modelwrappers.files.text_generator import TransformersGenerator
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny_language_model.py"
-TEXT = "The quick brown fox jumps over the lazy dog. How many letters are in this sentence of a few words?\n" * 20
+TEXT = (
+    "The quick brown fox jumps over the lazy dog. How many letters are in this sentence of a few "
+    "words?\n" * 20
+)
 BATCHES: tuple[Batch, ...] = (
     {PROMPT: np.array([[5, 60, 100]]), REFERENCE: np.array([[7, 9]])},
     {PROMPT: np.array([[99, 8, 66, 12]]), REFERENCE: np.array([[50, 11, 3]])},
@@ -35,7 +38,11 @@ def write_tiny_generator(folder: Path) -> Path:
 
 def write_prompts(path: Path) -> Path:
     """Write three prompts, one of them with a reference."""
-    rows = [{"prompt": "The quick brown"}, {"prompt": "How many", "reference": " letters are in"}, {"prompt": "dog"}]
+    rows = [
+        {"prompt": "The quick brown"},
+        {"prompt": "How many", "reference": " letters are in"},
+        {"prompt": "dog"},
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 

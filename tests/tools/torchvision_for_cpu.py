@@ -1,7 +1,8 @@
 """Imports torchvision also beside a build of PyTorch for CPUs, where PyPI has it only for CUDA.
 
-Its compiled operators cannot be loaded there, and it fails at once for two that it describes to PyTorch whether they
-exist or not.  Transforms and classifiers call none of them, so it is enough that PyTorch knows their signatures.
+Its compiled operators cannot be loaded there, and it fails at once for two that it describes to
+PyTorch whether they exist or not.  Transforms and classifiers call none of them, so it is enough
+that PyTorch knows their signatures.
 """
 
 from __future__ import annotations

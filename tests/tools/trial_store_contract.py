@@ -1,4 +1,6 @@
-"""What every store of trials promises; a test module subclasses it and gives the fixture ``make``."""
+"""What every store of trials promises; a test module subclasses it and gives the fixture
+``make``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from nnpipe.searching.trial_store import EarlierTrial, LeaseLost, Proposal, SearchTrial, TrialResult, TrialStore
+from nnpipe.searching.trial_store import (
+    EarlierTrial,
+    LeaseLost,
+    Proposal,
+    SearchTrial,
+    TrialResult,
+    TrialStore,
+)
 
 Make = Callable[..., TrialStore]
 
@@ -35,28 +44,43 @@ class TrialStoreContract:
 
     @pytest.fixture
     def make(self, clock: Clock) -> Iterator[Make]:
-        """Return a function that makes an empty store with ``seconds``, ``repeats`` and ``clock``."""
+        """Return a function that makes an empty store with ``seconds``, ``repeats`` and
+        ``clock``.
+        """
         raise NotImplementedError
 
     def test_a_trial_goes_from_its_proposal_to_its_end(self, make: Make, clock: Clock) -> None:
         store = make(clock=clock)
         lease = store.lease("one", square, 5)
         assert lease is not None
-        assert (lease.trial.number, lease.trial.configuration, lease.trial.state) == (0, {"x": 0}, "running")
+        assert (lease.trial.number, lease.trial.configuration, lease.trial.state) == (
+            0,
+            {"x": 0},
+            "running",
+        )
         store.report(lease, 2, 0.5)
         store.report(lease, 1, 0.25)
         store.report(lease, 2, 0.75)
         clock.now += 3
-        ended = store.finish(lease, TrialResult({"accuracy": 1}, {"accuracy": (0.5, 2)}, "0123abcd"))
+        ended = store.finish(
+            lease, TrialResult({"accuracy": 1}, {"accuracy": (0.5, 2)}, "0123abcd")
+        )
         (trial,) = store.trials()
         assert replace(ended, reports=trial.reports) == trial
         assert (trial.intervals, trial.files) == ({"accuracy": (0.5, 2.0)}, "0123abcd")
-        assert (trial.state, trial.values, trial.reports) == ("finished", {"accuracy": 1.0}, ((1, 0.25), (2, 0.75)))
+        assert (trial.state, trial.values, trial.reports) == (
+            "finished",
+            {"accuracy": 1.0},
+            ((1, 0.25), (2, 0.75)),
+        )
         assert (trial.seconds, trial.notes, trial.worker) == (3.0, {"from": "square"}, "one")
 
     def test_it_fails_with_a_message_and_is_pruned_with_its_last_values(self, make: Make) -> None:
         store = make()
-        for end in (lambda lease: store.fail(lease, "no memory"), lambda lease: store.prune(lease, {"loss": 2.0})):
+        for end in (
+            lambda lease: store.fail(lease, "no memory"),
+            lambda lease: store.prune(lease, {"loss": 2.0}),
+        ):
             lease = store.lease("one", square, 5)
             assert lease is not None
             end(lease)
@@ -113,7 +137,9 @@ class TrialStoreContract:
             store.finish(second, {"y": 3.0})
         assert [trial.values for trial in store.trials()] == [{"y": 2.0}]
 
-    def test_a_worker_that_dies_before_its_proposal_loses_no_number(self, make: Make, clock: Clock) -> None:
+    def test_a_worker_that_dies_before_its_proposal_loses_no_number(
+        self, make: Make, clock: Clock
+    ) -> None:
         store = make(seconds=10.0, clock=clock)
 
         def dies(number: int) -> Proposal:
@@ -134,7 +160,10 @@ class TrialStoreContract:
         assert second is not None
         store.enqueue({"x": 9})
         store.finish(first, {"y": 1.0}, "all is well")
-        assert [(trial.number, trial.state) for trial in store.unended()] == [(1, "running"), (2, "waiting")]
+        assert [(trial.number, trial.state) for trial in store.unended()] == [
+            (1, "running"),
+            (2, "waiting"),
+        ]
         assert store.trials()[0].message == "all is well"
 
     def test_no_two_trials_have_the_same_configuration(self, make: Make) -> None:
@@ -201,8 +230,9 @@ class TrialStoreContract:
         waiting, *taken = store.trials()
         assert waiting.state == "waiting"
         assert [(trial.state, trial.values, trial.origin) for trial in taken] == [
-            ("finished", {"y": 5.0}, "run 1"), ("finished", {"y": 6.0}, "run 1"),
-        ]  # fmt: skip
+            ("finished", {"y": 5.0}, "run 1"),
+            ("finished", {"y": 6.0}, "run 1"),
+        ]
         proposals = iter(range(5, 10))
         found = []
         while lease := store.lease("one", lambda number: Proposal({"x": next(proposals)}), 3):

@@ -1,6 +1,8 @@
-"""An interpreter that has imported frameworks already; each script runs in a fork of it, as in a new interpreter.
+"""An interpreter that has imported frameworks already; each script runs in a fork of it, as in a
+new interpreter.
 
-Importing TensorFlow and PyTorch takes five seconds of the processor, which a test of many scripts pays once.
+Importing TensorFlow and PyTorch takes five seconds of the processor, which a test of many scripts
+pays once.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ class WarmPython:
     Parameters
     ----------
     modules
-        What the process imports before it forks; what is not installed is left out.  None of them may start threads,
-        which a fork would lack.
+        What the process imports before it forks; what is not installed is left out.  None of them
+        may start threads, which a fork would lack.
     environment
         The environment variables of the process and the scripts.
     """
@@ -35,26 +37,41 @@ class WarmPython:
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, script: Path, folder: Path, seconds: int) -> subprocess.CompletedProcess[str]:
-        """Run a script in a folder; return its status, which is negative for a signal, and what it printed.
+        """Run a script in a folder; return its status, which is negative for a signal, and what it
+        printed.
 
         It is ended by a signal after ``seconds``.
         """
         out, err = folder / f"{script.stem}.out", folder / f"{script.stem}.err"
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, *self.modules], env=self.environment, text=True, stdin=subprocess.PIPE,
+                [sys.executable, __file__, *self.modules],
+                env=self.environment,
+                text=True,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-            )  # fmt: skip
+            )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps([str(script), str(folder), seconds, str(out), str(err)]), file=self._process.stdin, flush=True)
+        print(
+            json.dumps([str(script), str(folder), seconds, str(out), str(err)]),
+            file=self._process.stdin,
+            flush=True,
+        )
         status = int(self._process.stdout.readline())
-        return subprocess.CompletedProcess([str(script)], status, out.read_text("utf-8"), err.read_text("utf-8"))
+        return subprocess.CompletedProcess(
+            [str(script)], status, out.read_text("utf-8"), err.read_text("utf-8")
+        )
 
     def __enter__(self) -> WarmPython:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         if self._process is not None:
             self._process.communicate()  # which closes its input, and that ends it
 
@@ -80,7 +97,11 @@ def _become(script: str, folder: str, seconds: int, out: str, err: str) -> None:
     os.chdir(folder)
     sys.argv = [script]
     sys.path[0] = str(Path(script).parent)
-    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, os.O_WRONLY), (2, err, os.O_WRONLY)):
+    for number, path, flags in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, out, os.O_WRONLY),
+        (2, err, os.O_WRONLY),
+    ):
         file = os.open(path, flags | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, number)
         os.close(file)

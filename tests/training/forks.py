@@ -11,13 +11,15 @@ from typing import Any
 
 
 def through(run: Callable[[list[Any] | None, int], None], kills: Sequence[list[Any]]) -> int:
-    """Run a function in a fork, and in another one after each kill, until it ends; return how often it was killed.
+    """Run a function in a fork, and in another one after each kill, until it ends; return how often
+    it was killed.
 
     Parameters
     ----------
     run
-        Takes the kill that awaits it, None for the last attempt, and a pipe to which it may write when it has begun.
-        It kills itself, unless the kill is ``["time", s]``: such an attempt is killed s seconds after it has begun.
+        Takes the kill that awaits it, None for the last attempt, and a pipe to which it may write
+        when it has begun. It kills itself, unless the kill is ``["time", s]``: such an attempt is
+        killed s seconds after it has begun.
     kills
         The kills, one for each attempt.
     """

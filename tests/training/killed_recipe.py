@@ -1,7 +1,8 @@
-"""Runs a recipe again and again, each time killed with -9 before one of its batches, until it is through.
+"""Runs a recipe again and again, each time killed with -9 before one of its batches, until it is
+through.
 
-``python killed_recipe.py RECIPE FOLDER N ...``: the numbers count batches since the process began.  Prints how often
-it was killed.  Each attempt is a fork, so that PyTorch is imported once.
+``python killed_recipe.py RECIPE FOLDER N ...``: the numbers count batches since the process began.
+Prints how often it was killed.  Each attempt is a fork, so that PyTorch is imported once.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ def run(recipe: str, folder: str, kill: list[Any] | None) -> None:
 
 def main(recipe: str, folder: str, *kills: str) -> None:
     torch.set_num_threads(1)
-    print(through(lambda kill, _: run(recipe, folder, kill), [["batch", int(number)] for number in kills]))
+    print(
+        through(
+            lambda kill, _: run(recipe, folder, kill), [["batch", int(number)] for number in kills]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Trains in processes that are killed with -9 at given points and begun again, until they are through.
+"""Trains in processes that are killed with -9 at given points and begun again, until they are
+through.
 
 A process that has imported PyTorch and not used it forks a child for each
 attempt: so that a kill costs no new start of Python.
@@ -80,7 +81,12 @@ def fragile(fit: Any, batch: Any) -> Any:
 
 def run(kind: str, folder: Path, kill: list[Any] | None, told: int) -> None:
     torch.set_num_threads(1)
-    options: dict[str, Any] = {"num_epochs": 3, "checkpoint_every": 2, "patience": 3, "keep_every": 2}
+    options: dict[str, Any] = {
+        "num_epochs": 3,
+        "checkpoint_every": 2,
+        "patience": 3,
+        "keep_every": 2,
+    }
     kept: dict[str, Any] = {}
     datasets = toys.sequences()
     if kind == "everything":
@@ -89,7 +95,9 @@ def run(kind: str, folder: Path, kill: list[Any] | None, told: int) -> None:
         kept = {"optimiser": AdamW(rate=0.01), "schedule": Cosine(warmup=2)}
         datasets["more"] = {"train": toys.ArraySequence(toys.blobs(60, 4), 8)}
     elif kind == "scheduler":
-        make = TorchSchedule(make=lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=30))
+        make = TorchSchedule(
+            make=lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=30)
+        )
         kept = {"optimiser": SGD(rate=0.01), "schedule": make}
     elif kind == "workers":
         whole = ArraySequence(toys.blobs(100), batch=16, sampler=RandomSampler(), seed=3)
@@ -99,15 +107,31 @@ def run(kind: str, folder: Path, kill: list[Any] | None, told: int) -> None:
         import step_toys as gan
 
         model, datasets = gan.GAN(), {"blobs": {"train": toys.ArraySequence(gan.points(100), 16)}}
-        options |= {"accumulate": 2, "ema_decay": 0.9, "clip_norm": 1.0, "precision": "bfloat16", "checkpoint_every": 1}
+        options |= {
+            "accumulate": 2,
+            "ema_decay": 0.9,
+            "clip_norm": 1.0,
+            "precision": "bfloat16",
+            "checkpoint_every": 1,
+        }
         options |= {"patience": None, "num_epochs": 4}
-        kept = {"optimiser": gan.optimisers(), "schedule": Cosine(warmup=2), "step": gan.Adversarial(limit=0.68)}
+        kept = {
+            "optimiser": gan.optimisers(),
+            "schedule": Cosine(warmup=2),
+            "step": gan.Adversarial(limit=0.68),
+        }
     if kind == "callbacks":
         import every
 
         model, datasets, others = every.model(), every.data(), every.every()
     if kind == "control":
-        options |= {"epoch_steps": 3, "num_epochs": 7, "swa_start": 3, "keep_best": 2, "on_divergence": "rollback"}
+        options |= {
+            "epoch_steps": 3,
+            "num_epochs": 7,
+            "swa_start": 3,
+            "keep_best": 2,
+            "on_divergence": "rollback",
+        }
         kept = {"optimiser": AdamW(rate=0.01), "step": fragile, "metrics": {"label": ["roc_auc"]}}
         options |= {"monitor": "blobs/test/label/roc_auc", "monitor_mode": "max", "patience": None}
     at = kill[1] if kill is not None and kill[0] == "batch" else 0
@@ -116,11 +140,17 @@ def run(kind: str, folder: Path, kill: list[Any] | None, told: int) -> None:
     drawing = Drawing()
     half = len(others) // 2
     killing = Killing(told, at, kill is not None and kill[0] == "end")
-    trainer = Trainer(TrainerOptions.from_json(options), (drawing, *others[:half], killing, *others[half:]))
+    trainer = Trainer(
+        TrainerOptions.from_json(options), (drawing, *others[:half], killing, *others[half:])
+    )
     history = trainer.fit(model, datasets, folder=folder, **kept)
     for parts in datasets.values():
         parts["train"].close()
-    found = {"model": toys.weights(model), "history": list(history.rows()), "drawn": drawing.sum.value}
+    found = {
+        "model": toys.weights(model),
+        "history": list(history.rows()),
+        "drawn": drawing.sum.value,
+    }
     write_state(folder / "result.state", found, kind="result")
 
 
@@ -152,7 +182,8 @@ def main() -> None:
         drawing = drawing if asked["rendered"] else sketching()
     with drawing:
         times = [
-            through(partial(run, asked["kind"], Path(folder)), kills) for folder, kills in asked["folders"].items()
+            through(partial(run, asked["kind"], Path(folder)), kills)
+            for folder, kills in asked["folders"].items()
         ]
     print(json.dumps(times))
 

@@ -1,4 +1,6 @@
-"""Trains in the processes that ``torchrun`` starts, and writes what came out; see ``test_distributed.py``."""
+"""Trains in the processes that ``torchrun`` starts, and writes what came out; see
+``test_distributed.py``.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ class Plain(torch.nn.Module):
         super().__init__()
         torch.manual_seed(2)
         self.layers = torch.nn.Sequential(
-            torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Dropout(dropout), torch.nn.Linear(16, 3)
+            torch.nn.Linear(8, 16),
+            torch.nn.Tanh(),
+            torch.nn.Dropout(dropout),
+            torch.nn.Linear(16, 3),
         )
         self.other = torch.nn.Linear(8, 3)
 
@@ -58,7 +63,10 @@ class Copying(Callback):
     def on_batch_begin(self, fit: Any, batch: Any) -> None:
         if fit.step == 4 and not self.to.exists():
             deadline = time.monotonic() + 60
-            while not (self.folder / "checkpoints" / "last.state").exists() and time.monotonic() < deadline:
+            while (
+                not (self.folder / "checkpoints" / "last.state").exists()
+                and time.monotonic() < deadline
+            ):
                 time.sleep(0.01)
             shutil.copytree(self.folder, self.to)
 
@@ -66,7 +74,9 @@ class Copying(Callback):
 def train(folder: Path, *callbacks: Callback, dropout: float = 0.0, **asked: Any) -> dict[str, Any]:
     model = Plain(dropout)
     options = TrainerOptions(num_epochs=2, checkpoint_every=4, clip_norm=1.0, **asked)
-    history = Trainer(options, callbacks).fit(model, datasets(), folder=folder, optimiser=SGD(rate=0.1))
+    history = Trainer(options, callbacks).fit(
+        model, datasets(), folder=folder, optimiser=SGD(rate=0.1)
+    )
     return {"model": whole(toys.weights(model), True), "history": list(history.rows())}
 
 
@@ -94,12 +104,16 @@ def idle() -> dict[str, Any]:
     model = Idle()
     metrics = {"kind": objects()}
     options = TrainerOptions(num_epochs=2)
-    history = Trainer(options, ()).fit(model, toys.sequences(33), optimiser=SGD(rate=0.1), metrics=metrics)
+    history = Trainer(options, ()).fit(
+        model, toys.sequences(33), optimiser=SGD(rate=0.1), metrics=metrics
+    )
     return {"model": toys.weights(model), "history": list(history.rows())}
 
 
 def turns(fit: Any, batch: dict[str, Any]) -> Any:
-    """Update one of two layers twice, and the other once: what DistributedDataParallel cannot exchange."""
+    """Update one of two layers twice, and the other once: what DistributedDataParallel cannot
+    exchange.
+    """
     for name in ("layers.0", "layers.3", "layers.0"):
         loss, outputs = fit.forward(batch)
         fit.backward(loss, name)
@@ -118,16 +132,28 @@ def stepped() -> dict[str, Any]:
 
 def objects() -> list[Any]:
     """Return metrics whose states are arrays of all samples, and sums."""
-    from torchmetrics.classification import MulticlassAUROC, MulticlassCalibrationError, MulticlassF1Score
+    from torchmetrics.classification import (
+        MulticlassAUROC,
+        MulticlassCalibrationError,
+        MulticlassF1Score,
+    )
 
-    return [MulticlassAUROC(3), MulticlassCalibrationError(3, n_bins=15), MulticlassF1Score(3, average=None)]
+    return [
+        MulticlassAUROC(3),
+        MulticlassCalibrationError(3, n_bins=15),
+        MulticlassF1Score(3, average=None),
+    ]
 
 
 def evaluated() -> dict[str, float]:
     """Evaluate uneven data, with metrics of all samples."""
     # Of batches of one sample, the second of two processes has none at all.
-    data = {"blobs": {"test": toys.ArraySequence(toys.blobs(33, 5), 16, shuffle=False),
-                      "single": toys.ArraySequence(toys.blobs(9, 5), 1, shuffle=False)}}  # fmt: skip
+    data = {
+        "blobs": {
+            "test": toys.ArraySequence(toys.blobs(33, 5), 16, shuffle=False),
+            "single": toys.ArraySequence(toys.blobs(9, 5), 1, shuffle=False),
+        }
+    }
     wanted = ["roc_auc", "pr_auc", "calibration_error", *objects()]
     return Trainer().evaluate(Plain(), data, metrics={"output": wanted})
 

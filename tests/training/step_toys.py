@@ -1,4 +1,6 @@
-"""A small GAN with a step of its own, for tests; no pytest here, so that processes may import it."""
+"""A small GAN with a step of its own, for tests; no pytest here, so that processes may import
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,25 @@ from nnpipe.training.outputs.classification import BinaryOutput
 
 
 class GAN(torch.nn.Module):
-    """Makes points on a circle; dropout and batch normalisation make random states and buffers matter."""
+    """Makes points on a circle; dropout and batch normalisation make random states and buffers
+    matter.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(3)
             self.generator = torch.nn.Sequential(
-                torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 2)
+                torch.nn.Linear(4, 16),
+                torch.nn.BatchNorm1d(16),
+                torch.nn.ReLU(),
+                torch.nn.Linear(16, 2),
             )
             self.critic = torch.nn.Sequential(
-                torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 1)
+                torch.nn.Linear(2, 16),
+                torch.nn.ReLU(),
+                torch.nn.Dropout(0.1),
+                torch.nn.Linear(16, 1),
             )
 
 
@@ -40,7 +50,8 @@ def shifted(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 class Adversarial(Module):
-    """Updates the critic at each batch, and the generator at most where the critic's mean loss is small.
+    """Updates the critic at each batch, and the generator at most where the critic's mean loss is
+    small.
 
     Its mean is a value of its own, which checkpoints have to keep.
     """
@@ -80,9 +91,16 @@ def by_hand(model: GAN, batches: list[Any], limit: float = 0.7) -> None:
     for batch in batches:
         real, size = torch.from_numpy(batch["x"]), len(batch["x"])
         fake = model.generator(torch.randn(size, 4))
-        loss = F.binary_cross_entropy_with_logits(model.critic(real)[:, 0], torch.ones(size), reduction="none").mean()
+        loss = F.binary_cross_entropy_with_logits(
+            model.critic(real)[:, 0], torch.ones(size), reduction="none"
+        ).mean()
         against = model.critic(fake.detach())[:, 0]
-        loss = loss + F.binary_cross_entropy_with_logits(against, torch.zeros(size), reduction="none").mean()
+        loss = (
+            loss
+            + F.binary_cross_entropy_with_logits(
+                against, torch.zeros(size), reduction="none"
+            ).mean()
+        )
         critic.zero_grad()
         loss.backward()
         critic.step()
@@ -90,5 +108,7 @@ def by_hand(model: GAN, batches: list[Any], limit: float = 0.7) -> None:
         if mean < limit:
             against = model.critic(fake)[:, 0]
             generator.zero_grad()
-            F.binary_cross_entropy_with_logits(against, torch.ones(size), reduction="none").mean().backward()
+            F.binary_cross_entropy_with_logits(
+                against, torch.ones(size), reduction="none"
+            ).mean().backward()
             generator.step()

@@ -1,4 +1,6 @@
-"""Checkpoints: written in the background, errors where they are seen, and weights taken from them in part."""
+"""Checkpoints: written in the background, errors where they are seen, and weights taken from
+them in part.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -96,7 +98,10 @@ def test_weights_are_loaded_in_part_and_under_other_names(tmp_path: Path) -> Non
 
     wider = toys.Net(classes=5)
     head = wider.layers[4].weight.detach().clone()
-    with pytest.raises(ArtifactError, match=r"last\.state: not the weights of this Net: layers\.4\.bias, layers\.4\.w"):
+    with pytest.raises(
+        ArtifactError,
+        match=r"last\.state: not the weights of this Net: layers\.4\.bias, layers\.4\.w",
+    ):
         load_weights(path, wider)
     loaded = load_weights(path, wider, partial=True, average=False)
     assert "layers.0.weight" in loaded
@@ -135,9 +140,11 @@ def test_a_disk_that_fills_up_amid_a_training_costs_no_weights(
 
         def on_epoch_begin(self, fit: Any) -> None:
             if fit.epoch == 3:
-                name = {"checkpoint": "nnpipe.training.checkpoints.write_state",
-                        "status": "nnpipe.training.run_status.write_text",
-                        "rows": "nnpipe.training.checkpoints.RowFiles.put"}[where]  # fmt: skip
+                name = {
+                    "checkpoint": "nnpipe.training.checkpoints.write_state",
+                    "status": "nnpipe.training.run_status.write_text",
+                    "rows": "nnpipe.training.checkpoints.RowFiles.put",
+                }[where]
 
                 def full(*_: Any, **__: Any) -> None:
                     raise OSError(28, "No space left on device")
@@ -157,7 +164,8 @@ def test_a_disk_that_fills_up_amid_a_training_costs_no_weights(
     writer: Any = None
     monkeypatch.setattr(CheckpointWriter, "__init__", noticed)
     with pytest.raises(
-        TrainingError, match=r"run cannot be written: No space left on device; the weights .* are kept as"
+        TrainingError,
+        match=r"run cannot be written: No space left on device; the weights .* are kept as",
     ):
         Trainer(options, [Filling()]).fit(model, toys.sequences(), folder=run)
     (kept,) = other.rglob("rescued.state")
@@ -165,7 +173,8 @@ def test_a_disk_that_fills_up_amid_a_training_costs_no_weights(
     load_weights(kept, restored)
     assert toys.equal(toys.weights(restored), toys.weights(model))
     monkeypatch.undo()
-    assert len(Trainer(options, ()).fit(toys.fresh(), toys.sequences(), folder=run)) == 4  # and it goes on
+    # and it goes on
+    assert len(Trainer(options, ()).fit(toys.fresh(), toys.sequences(), folder=run)) == 4
 
 
 def test_of_a_large_state_there_is_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:

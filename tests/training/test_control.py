@@ -1,4 +1,6 @@
-"""Where epochs and trainings end, what happens when they diverge, and what the final weights are."""
+"""Where epochs and trainings end, what happens when they diverge, and what the final weights
+are.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -32,9 +34,15 @@ from nnpipe.training.run_status import read_status
 from nnpipe.training.trainer import Trainer
 
 
-def fit(model: Any, *callbacks: Callback, data: Any = None, samples: int = 100, **options: Any) -> Any:
+def fit(
+    model: Any, *callbacks: Callback, data: Any = None, samples: int = 100, **options: Any
+) -> Any:
     """Train for two epochs of seven steps, or as said; 48 samples make three steps."""
-    kept = {name: options.pop(name) for name in ("folder", "optimiser", "schedule", "step") if name in options}
+    kept = {
+        name: options.pop(name)
+        for name in ("folder", "optimiser", "schedule", "step")
+        if name in options
+    }
     asked = TrainerOptions.from_json({"num_epochs": 2, **options})
     return Trainer(asked, callbacks).fit(
         model, data or toys.sequences(samples), **{"optimiser": AdamW(rate=0.01), **kept}
@@ -42,7 +50,9 @@ def fit(model: Any, *callbacks: Callback, data: Any = None, samples: int = 100, 
 
 
 def interrupted(folder: Path, *steps: int, **options: Any) -> Any:
-    """Train, interrupted at some steps and begun again each time; return the weights and the rows."""
+    """Train, interrupted at some steps and begun again each time; return the weights and the
+    rows.
+    """
     for step in steps:
         with suppress(KeyboardInterrupt):
             fit(toys.fresh(), toys.Interrupting(step), folder=folder, **options)
@@ -77,7 +87,12 @@ def test_an_epoch_of_some_steps_ends_anywhere_in_the_data(epoch_steps: int, epoc
 
 @pytest.mark.parametrize("checkpoint_every", [0, 2])
 def test_such_a_training_goes_on_to_the_bit(checkpoint_every: int, tmp_path: Path) -> None:
-    options = {"epoch_steps": 3, "num_epochs": 6, "checkpoint_every": checkpoint_every, "ema_decay": 0.9}
+    options = {
+        "epoch_steps": 3,
+        "num_epochs": 6,
+        "checkpoint_every": checkpoint_every,
+        "ema_decay": 0.9,
+    }
     weights, rows = interrupted(tmp_path / "one", **options)
     again, resumed = interrupted(tmp_path / "two", 4, 9, 11, 17, **options)
     assert toys.equal(weights, again)
@@ -105,7 +120,12 @@ def test_a_number_of_steps_ends_a_training_that_can_be_extended_to_the_bit(tmp_p
 def test_a_training_extended_several_times_has_the_epochs_and_best_weights_of_one_run(
     keep_best: int, tmp_path: Path
 ) -> None:
-    options = {"num_epochs": 6, "weights": "best", "keep_best": keep_best, "optimiser": AdamW(rate=0.1)}
+    options = {
+        "num_epochs": 6,
+        "weights": "best",
+        "keep_best": keep_best,
+        "optimiser": AdamW(rate=0.1),
+    }
     expected = fit(whole := toys.fresh(), folder=tmp_path / "whole", **options)
     for steps in (1, 3, 10, 14, 23, 23, 40, 42):
         history = fit(model := toys.fresh(), folder=tmp_path / "cut", max_steps=steps, **options)
@@ -115,15 +135,21 @@ def test_a_training_extended_several_times_has_the_epochs_and_best_weights_of_on
     assert toys.equal(toys.weights(model), toys.weights(whole))
     cut, uncut = states(tmp_path / "cut"), states(tmp_path / "whole")
     assert cut["best.state"] == uncut["best.state"]
-    assert {name for name in cut if name.startswith("best-0")} == {name for name in uncut if name.startswith("best-0")}
+    assert {name for name in cut if name.startswith("best-0")} == {
+        name for name in uncut if name.startswith("best-0")
+    }
 
 
 def test_a_schedule_ends_with_the_number_of_steps() -> None:
     history = fit(toys.fresh(), max_steps=10, schedule=Cosine(), optimiser=SGD(rate=1.0))
-    assert history.last["learning_rate"] == pytest.approx(0.5 * (1 + torch.cos(torch.tensor(0.9 * torch.pi)).item()))
+    assert history.last["learning_rate"] == pytest.approx(
+        0.5 * (1 + torch.cos(torch.tensor(0.9 * torch.pi)).item())
+    )
 
 
-def test_time_stops_a_training_with_a_checkpoint_from_which_it_goes_on_to_the_bit(tmp_path: Path) -> None:
+def test_time_stops_a_training_with_a_checkpoint_from_which_it_goes_on_to_the_bit(
+    tmp_path: Path,
+) -> None:
     expected, rows = interrupted(tmp_path / "one", samples=48)
     folder, steps = tmp_path / "two", []
     for _ in range(20):
@@ -141,12 +167,20 @@ def test_time_stops_a_training_with_a_checkpoint_from_which_it_goes_on_to_the_bi
     assert list(history.rows()) == rows
 
 
-# -- the best epochs --------------------------------------------------------------------------------
+# -- the best epochs
+# --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("monitor", "mode"), [("loss", "min"), ("label/accuracy", "max")])
-def test_the_weights_of_the_best_epochs_by_any_metric_are_kept(monitor: str, mode: str, tmp_path: Path) -> None:
-    options = {"keep_best": 3, "monitor": f"blobs/test/{monitor}", "monitor_mode": mode, "num_epochs": 6}
+def test_the_weights_of_the_best_epochs_by_any_metric_are_kept(
+    monitor: str, mode: str, tmp_path: Path
+) -> None:
+    options = {
+        "keep_best": 3,
+        "monitor": f"blobs/test/{monitor}",
+        "monitor_mode": mode,
+        "num_epochs": 6,
+    }
     options |= {"optimiser": AdamW(rate=0.1), "checkpoint_every": 2, "samples": 48}
     kept: dict[int, Any] = {}
 
@@ -171,7 +205,9 @@ def test_the_weights_of_the_best_epochs_by_any_metric_are_kept(monitor: str, mod
 
 
 class Scripted:
-    """An object as of torchmetrics, whose figures are given; it says which way they are better, or not."""
+    """An object as of torchmetrics, whose figures are given; it says which way they are better,
+    or not.
+    """
 
     values: ClassVar[Sequence[float]] = ()
     epoch: ClassVar[int] = 1
@@ -199,13 +235,20 @@ class Counting(Callback):
         Scripted.epoch = fit.epoch
 
 
-def monitored(figures: Sequence[float], metric: Any, name: str = "mine", **options: Any) -> tuple[list[float], int]:
-    """Train while a metric has these figures; return those of the history, and the epoch whose weights were kept."""
+def monitored(
+    figures: Sequence[float], metric: Any, name: str = "mine", **options: Any
+) -> tuple[list[float], int]:
+    """Train while a metric has these figures; return those of the history, and the epoch whose
+    weights were kept.
+    """
     Scripted.values, Scripted.epoch = figures, 1
     asked = {"num_epochs": len(figures), "weights": "best", **options}
     asked = {"monitor": f"blobs/test/label/{name}", **asked}
     history = Trainer(TrainerOptions(**asked), [Counting()]).fit(
-        toys.fresh(), toys.sequences(48), optimiser=AdamW(rate=0.1), metrics={"label": {name: metric}}
+        toys.fresh(),
+        toys.sequences(48),
+        optimiser=AdamW(rate=0.1),
+        metrics={"label": {name: metric}},
     )
     return history[asked["monitor"]].tolist(), history.about["epoch"]
 
@@ -218,7 +261,9 @@ def test_the_metric_says_which_epoch_is_the_best(higher: bool, epoch: int) -> No
     assert monitored(RISES, Scripted(higher)) == (RISES, epoch)
 
 
-@pytest.mark.parametrize("figure", ["loss", "label/accuracy", "label/mean_sensitivity", "label/calibration_error"])
+@pytest.mark.parametrize(
+    "figure", ["loss", "label/accuracy", "label/mean_sensitivity", "label/calibration_error"]
+)
 def test_each_figure_keeps_its_best_weights(figure: str) -> None:
     name = figure.rpartition("/")[2]
     own = {"metrics": {"label": [name]}} if name not in ("loss", "accuracy") else {}
@@ -234,20 +279,33 @@ def test_each_figure_keeps_its_best_weights(figure: str) -> None:
 def test_a_metric_of_ones_own_says_which_epoch_is_the_best(tmp_path: Path) -> None:
     for less in (True, False):
         metric = QualityMetric(
-            "mine", "Mine", "Mine", "nothing", "ratio", less, values=lambda found: found.arrays["rank"]
+            "mine",
+            "Mine",
+            "Mine",
+            "nothing",
+            "ratio",
+            less,
+            values=lambda found: found.arrays["rank"],
         )
         figures, epoch = monitored([0] * 4, metric)
         assert figures[epoch - 1] == (min if less else max)(figures)
         assert min(figures) < max(figures)
     Trainer(TrainerOptions(num_epochs=4), [BestFigures()]).fit(
-        toys.fresh(), toys.sequences(48), optimiser=AdamW(rate=0.1), metrics={"label": [metric]}, folder=tmp_path
+        toys.fresh(),
+        toys.sequences(48),
+        optimiser=AdamW(rate=0.1),
+        metrics={"label": [metric]},
+        folder=tmp_path,
     )
     rows = json.loads((tmp_path / "tables" / "best.json").read_text())
     assert {row["figure"]: "best" in row for row in rows}["blobs/test/label/mine"]
 
 
 def test_a_figure_that_does_not_say_it_is_asked_for_before_the_first_epoch() -> None:
-    with pytest.raises(ConfigError, match="nothing says whether less of 'blobs/test/label/mine' is better; give mon"):
+    with pytest.raises(
+        ConfigError,
+        match="nothing says whether less of 'blobs/test/label/mine' is better; give mon",
+    ):
         monitored(RISES, Scripted())
     assert monitored(RISES, Scripted(), monitor_mode="max") == (RISES, 3)
     assert monitored(RISES, Scripted(), monitor_mode="min") == (RISES, 1)
@@ -273,7 +331,10 @@ def test_a_metric_of_outputs_that_are_no_numbers_is_no_number() -> None:
         def forward(self, batch: dict[str, Any]) -> Any:
             found = self.inner(batch)["label"]
             if not self.training:
-                found.output = found.output * torch.where(batch["sample_id"] % 2 == 0, 1.0, float("nan"))[:, None]
+                found.output = (
+                    found.output
+                    * torch.where(batch["sample_id"] % 2 == 0, 1.0, float("nan"))[:, None]
+                )
             return {"label": found}
 
     figures = Trainer(TrainerOptions()).evaluate(Losing(), toys.sequences(48))
@@ -282,7 +343,8 @@ def test_a_metric_of_outputs_that_are_no_numbers_is_no_number() -> None:
     assert all(math.isnan(value) for value in shown.values())
 
 
-# -- divergence ---------------------------------------------------------------------------------------
+# -- divergence
+# ---------------------------------------------------------------------------------------
 
 
 def fragile(fit: Any, batch: dict[str, Any]) -> Any:
@@ -302,8 +364,15 @@ def fragile(fit: Any, batch: dict[str, Any]) -> Any:
     ],
     ids=["constant", "schedule", "scheduler"],
 )
-def test_a_training_that_diverges_goes_back_and_on_more_slowly(schedule: Any, tmp_path: Path, caplog: Any) -> None:
-    options = {"on_divergence": "rollback", "checkpoint_every": 3, "step": fragile, "schedule": schedule}
+def test_a_training_that_diverges_goes_back_and_on_more_slowly(
+    schedule: Any, tmp_path: Path, caplog: Any
+) -> None:
+    options = {
+        "on_divergence": "rollback",
+        "checkpoint_every": 3,
+        "step": fragile,
+        "schedule": schedule,
+    }
     with caplog.at_level(logging.WARNING):
         weights, rows = interrupted(tmp_path / "one", **options)
     assert [row["learning_rate"] for row in rows] == [0.01, 0.0025]  # two halves
@@ -319,13 +388,18 @@ def test_it_can_go_back_to_the_very_beginning_and_gives_up_at_last(tmp_path: Pat
     def hopeless(fit: Any, batch: dict[str, Any]) -> None:
         fit.backward(fit.forward(batch)[0] * float("nan"))
 
-    with pytest.raises(TrainingError, match=r"diverged in epoch 1, step 1, .*; so it did after 2 rollbacks"):
+    with pytest.raises(
+        TrainingError, match=r"diverged in epoch 1, step 1, .*; so it did after 2 rollbacks"
+    ):
         fit(toys.fresh(), folder=tmp_path, on_divergence="rollback", max_rollbacks=2, step=hopeless)
-    with pytest.raises(ConfigError, match="on_divergence='rollback' needs a folder with checkpoints"):
+    with pytest.raises(
+        ConfigError, match="on_divergence='rollback' needs a folder with checkpoints"
+    ):
         fit(toys.fresh(), on_divergence="rollback")
 
 
-# -- memory -------------------------------------------------------------------------------------------
+# -- memory
+# -------------------------------------------------------------------------------------------
 
 
 class Images(torch.nn.Module):
@@ -336,7 +410,10 @@ class Images(torch.nn.Module):
         with torch.random.fork_rng():
             torch.manual_seed(2)
             self.body = torch.nn.Sequential(
-                torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Dropout(0.2)
+                torch.nn.Conv2d(1, 8, 3, padding=1),
+                torch.nn.BatchNorm2d(8),
+                torch.nn.ReLU(),
+                torch.nn.Dropout(0.2),
             )
             self.head = torch.nn.Linear(8, 3)
 
@@ -373,7 +450,9 @@ def test_a_copy_of_such_a_layer_computes_by_itself() -> None:
 
 
 def test_a_layer_that_is_not_there_is_named() -> None:
-    with pytest.raises(ConfigError, match="recompute: Images has no layer 'boddy'; did you mean body"):
+    with pytest.raises(
+        ConfigError, match="recompute: Images has no layer 'boddy'; did you mean body"
+    ):
         fit(Images(), recompute=["boddy"])
 
 
@@ -396,29 +475,43 @@ def test_images_and_kernels_can_have_their_channels_last_in_memory(tmp_path: Pat
 
     last, first = Images(), Images()
     last.body[3].p = first.body[3].p = 0.0  # dropout draws its numbers in the order of memory
-    history = fit(last, Watch(), data=next(data), channels_last=True, folder=tmp_path / "one", optimiser=SGD())
+    history = fit(
+        last, Watch(), data=next(data), channels_last=True, folder=tmp_path / "one", optimiser=SGD()
+    )
     assert all(seen)
     expected = fit(first, data=next(data), optimiser=SGD())
     assert history["blobs/test/loss"] == pytest.approx(expected["blobs/test/loss"], rel=1e-4)
     with suppress(KeyboardInterrupt):
         other = Images()
         other.body[3].p = 0.0
-        fit(other, toys.Interrupting(9), data=next(data), channels_last=True, folder=tmp_path / "two", optimiser=SGD())
+        fit(
+            other,
+            toys.Interrupting(9),
+            data=next(data),
+            channels_last=True,
+            folder=tmp_path / "two",
+            optimiser=SGD(),
+        )
     resumed = Images()
     resumed.body[3].p = 0.0
     fit(resumed, data=next(data), channels_last=True, folder=tmp_path / "two", optimiser=SGD())
     assert toys.equal(toys.weights(last), toys.weights(resumed))
 
 
-# -- the average of epochs ----------------------------------------------------------------------------
+# -- the average of epochs
+# ----------------------------------------------------------------------------
 
 
-def test_the_weights_of_several_epochs_are_averaged_with_statistics_of_their_own(tmp_path: Path) -> None:
+def test_the_weights_of_several_epochs_are_averaged_with_statistics_of_their_own(
+    tmp_path: Path,
+) -> None:
     seen = []
 
     class Watch(Callback):
         def on_epoch_end(self, fit: Any) -> None:
-            seen.append({name: value.detach().clone() for name, value in fit.model.named_parameters()})
+            seen.append(
+                {name: value.detach().clone() for name, value in fit.model.named_parameters()}
+            )
 
     averaged, plain = toys.fresh(), toys.fresh()
     options = {"num_epochs": 5, "swa_start": 3, "checkpoint_every": 2, "samples": 48}
@@ -432,12 +525,17 @@ def test_the_weights_of_several_epochs_are_averaged_with_statistics_of_their_own
     bare.load_state_dict(averaged.state_dict())
     sequence = toys.sequences(48)["blobs"]["train"]
     sequence.set_epoch(1)
-    batches = [{name: torch.from_numpy(value) for name, value in batch.items()} for batch in sequence]
+    batches = [
+        {name: torch.from_numpy(value) for name, value in batch.items()} for batch in sequence
+    ]
     torch.optim.swa_utils.update_bn(batches, _Plain(bare))
     assert torch.allclose(averaged.layers[1].running_mean, bare.layers[1].running_mean, atol=1e-6)
     assert torch.allclose(averaged.layers[1].running_var, bare.layers[1].running_var, atol=1e-6)
     assert history.about["weights"] == "average"
-    assert history.about["blobs/test/loss"] == Trainer().evaluate(averaged, toys.sequences())["blobs/test/loss"]
+    assert (
+        history.about["blobs/test/loss"]
+        == Trainer().evaluate(averaged, toys.sequences())["blobs/test/loss"]
+    )
     weights, _ = interrupted(tmp_path / "two", 4, 11, 14, **options)
     assert toys.equal(weights, toys.weights(averaged))
 
@@ -462,6 +560,8 @@ class _Plain(torch.nn.Module):
         ({"keep_best": 2, "train_splits": ["train", "test"]}, "keep_best needs a figure to watch"),
     ],
 )
-def test_options_that_do_not_fit_together_are_refused(options: dict[str, Any], message: str) -> None:
+def test_options_that_do_not_fit_together_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         fit(toys.fresh(), **options)

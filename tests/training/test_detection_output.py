@@ -1,4 +1,6 @@
-"""The output of detectors: cells get boxes, numbers become boxes as YOLOX's do, and figures are those of the task."""
+"""The output of detectors: cells get boxes, numbers become boxes as YOLOX's do, and figures are
+those of the task.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ GRID = BoxGrid(SIZE, STRIDES)
 
 
 def drawn(seed: int = 0) -> dict[str, Any]:
-    """Boxes inside of pictures, of which the last two of each are padding in half of the pictures."""
+    """Boxes inside of pictures, of which the last two of each are padding in half of the
+    pictures.
+    """
     rng = np.random.default_rng(seed)
     sizes = rng.uniform(4, 60, (N, M, 2))
     places = rng.uniform(0, 1, (N, M, 2)) * (np.array([96, 64]) - sizes)
@@ -41,7 +45,8 @@ def output_of(made: dict[str, Any], part: slice = slice(None), **options: Any) -
 def perfect(made: dict[str, Any]) -> Any:
     """Numbers that say just what the boxes are that have a cell."""
     assigned = GRID.assigned(made["boxes"], made["classes"])
-    cells = GRID.corners(torch.zeros(1, GRID.count, 4))[0]  # a box of one cell around each cell's corner
+    # a box of one cell around each cell's corner
+    cells = GRID.corners(torch.zeros(1, GRID.count, 4))[0]
     numbers = torch.full((N, GRID.count, 5 + CLASSES), -20.0)
     for sample, cell in (assigned >= 0).nonzero():
         box, stride = made["boxes"][sample, assigned[sample, cell]], cells[cell, 2] - cells[cell, 0]
@@ -53,13 +58,21 @@ def perfect(made: dict[str, Any]) -> Any:
     return numbers
 
 
-def test_a_box_belongs_to_the_cell_with_its_centre_in_the_finest_grid_in_which_it_is_small() -> None:
-    boxes = torch.tensor([[[0, 0, 8, 8], [88, 56, 8, 8], [10, 0, 86, 60], [0, 0, 300, 60], [4.0, 4, 2, 2]]])
+def test_a_box_belongs_to_the_cell_with_its_centre_in_the_finest_grid_in_which_it_is_small() -> (
+    None
+):
+    boxes = torch.tensor(
+        [[[0, 0, 8, 8], [88, 56, 8, 8], [10, 0, 86, 60], [0, 0, 300, 60], [4.0, 4, 2, 2]]]
+    )
     assigned = GRID.assigned(boxes, torch.tensor([[0, 1, 2, 0, 1]]))[0]
-    # 12 columns and 8 rows of 8 pixels, then 6 and 4 of 16, then 3 and 2 of 32; the first and the last box share one.
+    # 12 columns and 8 rows of 8 pixels, then 6 and 4 of 16, then 3 and 2 of 32; the first and the
+    # last box share one.
     assert {int(cell): int(assigned[cell]) for cell in (assigned >= 0).nonzero()[:, 0]} == {
-        0: 4, 95: 1, 3 * 12 + 6: 2, 96 + 24 + 2: 3,
-    }  # fmt: skip
+        0: 4,
+        95: 1,
+        3 * 12 + 6: 2,
+        96 + 24 + 2: 3,
+    }
     assert (GRID.assigned(boxes, torch.full((1, 5), -1)) == -1).all()
     assert GRID.assigned(boxes[:, :0], torch.zeros(1, 0).long()).shape == (1, GRID.count)
 
@@ -69,10 +82,13 @@ def test_numbers_become_the_boxes_that_yolox_reads() -> None:
     values = made["numbers"].clone()
     values[..., 4:] = values[..., 4:].sigmoid()
     io = IOSpec(
-        (TensorSpec("image", (None, 3, *SIZE), "float32"),), (TensorSpec("out", tuple(values.shape), "float32"),)
+        (TensorSpec("image", (None, 3, *SIZE), "float32"),),
+        (TensorSpec("out", tuple(values.shape), "float32"),),
     )
     decoder = YOLOXDecoder(overlap=0.65, max_boxes=20)
-    expected = decoder.decode({"out": values.numpy()}, io, (InputMeaning("image", "image", layout="nchw"),))
+    expected = decoder.decode(
+        {"out": values.numpy()}, io, (InputMeaning("image", "image", layout="nchw"),)
+    )
     found = output_of(made, max_boxes=20).predictions().numpy()
     pixels = expected["boxes"] * np.array([96, 64, 96, 64])
     assert np.allclose(found[..., :4], pixels, rtol=1e-4, atol=1e-3)
@@ -89,12 +105,16 @@ def test_the_generalised_overlap_is_as_published() -> None:
 
 def test_right_boxes_have_no_loss_and_the_average_precision_of_the_task() -> None:
     made = drawn()
-    apart = made | {"classes": made["classes"].where(torch.arange(M) == 0, -1)}  # one box in each picture
+    # one box in each picture
+    apart = made | {"classes": made["classes"].where(torch.arange(M) == 0, -1)}
     right = output_of(apart | {"numbers": perfect(apart)})
     assert right.losses.max() < 1e-4
-    assert {name: float(m.numerator.sum() / m.denominator.sum()) for name, m in right.metrics().items()} == {
-        "iou": pytest.approx(1), "accuracy": 1.0,
-    }  # fmt: skip
+    assert {
+        name: float(m.numerator.sum() / m.denominator.sum()) for name, m in right.metrics().items()
+    } == {
+        "iou": pytest.approx(1),
+        "accuracy": 1.0,
+    }
     (evaluation,) = right.judged()
     assert Detection().metric("map").of(evaluation) == pytest.approx(1)
     wrong = made | {"numbers": made["numbers"]}
@@ -104,8 +124,9 @@ def test_right_boxes_have_no_loss_and_the_average_precision_of_the_task() -> Non
     boxes = output_of(wrong).predictions().numpy()
     report = Detection().judge(
         {"boxes": boxes[..., :4], "scores": boxes[..., 4], "class": boxes[..., 5].astype(np.int64)},
-        {"boxes": made["boxes"].numpy(), "class": made["classes"].numpy()}, spec,
-    )  # fmt: skip
+        {"boxes": made["boxes"].numpy(), "class": made["classes"].numpy()},
+        spec,
+    )
     figures = [Detection().metric("map").of(each) for each in (joined, whole, report)]
     assert 0 < figures[0] == figures[1] == figures[2]
 
@@ -119,7 +140,9 @@ def test_its_loss_leads_to_right_boxes() -> None:
         output_of(made | {"numbers": numbers}).loss().backward()
         optimiser.step()
     found = output_of(made | {"numbers": numbers.detach()})
-    figures = {name: float(m.numerator.sum() / m.denominator.sum()) for name, m in found.metrics().items()}
+    figures = {
+        name: float(m.numerator.sum() / m.denominator.sum()) for name, m in found.metrics().items()
+    }
     assert figures["iou"] > 0.9
     assert figures["accuracy"] == 1
 
@@ -134,5 +157,7 @@ def test_pictures_without_boxes_are_no_trouble() -> None:
 
 def test_an_output_of_another_shape_is_refused() -> None:
     made = drawn()
-    with pytest.raises(ConfigError, match=r"64 x 96 pixels with strides 8, 16, 32 need \(n, 126, 5 \+ classes\)"):
+    with pytest.raises(
+        ConfigError, match=r"64 x 96 pixels with strides 8, 16, 32 need \(n, 126, 5 \+ classes\)"
+    ):
         _ = output_of(made | {"numbers": made["numbers"][:, :100]}).losses

@@ -29,7 +29,10 @@ HERE = Path(__file__).parent
 
 def distance(found: Any, expected: Any) -> float:
     """Return by how much a weight differs at most."""
-    return max(float((found["model"][name] - value).abs().max()) for name, value in expected["model"].items())
+    return max(
+        float((found["model"][name] - value).abs().max())
+        for name, value in expected["model"].items()
+    )
 
 
 @pytest.mark.slow
@@ -41,14 +44,22 @@ def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     answer = subprocess.run(
-        [sys.executable, *torchrun, str(HERE / "spread.py"), str(tmp_path / "two"), str(tmp_path / "one")],
+        [
+            sys.executable,
+            *torchrun,
+            str(HERE / "spread.py"),
+            str(tmp_path / "two"),
+            str(tmp_path / "one"),
+        ],
         capture_output=True,
         text=True,
         timeout=280,
         env=environment,
     )
     assert answer.returncode == 0, answer.stderr
-    first, second = (read_state(tmp_path / "two" / f"result-{rank}.state", kind="result") for rank in range(2))
+    first, second = (
+        read_state(tmp_path / "two" / f"result-{rank}.state", kind="result") for rank in range(2)
+    )
     alone = read_state(tmp_path / "one" / "result-0.state", kind="result")
     assert alone["plain"]["history"][-1]["step"] == first["plain"]["history"][-1]["step"] == 12
     for kind in ("plain", "idle", "stepped", "sharded"):
@@ -56,7 +67,10 @@ def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path)
     assert first["evaluated"] == second["evaluated"] == pytest.approx(alone["evaluated"], abs=1e-6)
     assert 0 < first["evaluated"]["blobs/test/output/roc_auc"] < 1
     for split in ("test", "single"):
-        ours, theirs = (first["evaluated"][f"blobs/{split}/output/{one}"] for one in ("roc_auc", "MulticlassAUROC"))
+        ours, theirs = (
+            first["evaluated"][f"blobs/{split}/output/{one}"]
+            for one in ("roc_auc", "MulticlassAUROC")
+        )
         assert ours == pytest.approx(theirs, abs=1e-6)
     assert {"blobs/train/kind/MulticlassAUROC", "blobs/test/kind/MulticlassF1Score/2"} <= set(
         first["idle"]["history"][-1]
@@ -66,8 +80,10 @@ def test_two_processes_learn_what_one_does_and_resume_to_the_bit(tmp_path: Path)
             assert row == pytest.approx(expected, abs=1e-6)
     # One process goes on with what two have left, and two with what one has left.
     with torch.random.fork_rng():
-        shrunk = {kind: spread.train(tmp_path / "two" / f"left{kind}", **asked)
-                  for kind, asked in (("", {}), ("-sharded", spread.SHARDED))}  # fmt: skip
+        shrunk = {
+            kind: spread.train(tmp_path / "two" / f"left{kind}", **asked)
+            for kind, asked in (("", {}), ("-sharded", spread.SHARDED))
+        }
     for kind, expected in (("", alone["plain"]), ("-sharded", alone["sharded"])):
         for found in (shrunk[kind], first[f"grown{kind}"], second[f"grown{kind}"]):
             assert distance(found, expected) <= 1e-6
@@ -103,7 +119,12 @@ def test_gradients_that_wait_are_divided_over_another_number_of_processes(
 
     def state(rank: int) -> dict[str, Any]:
         gradient = total / before if shared else parts[rank]
-        waiting = {"batches": 2, "samples": 10 + rank, "gradients": {"0": gradient}, "shared": shared}
+        waiting = {
+            "batches": 2,
+            "samples": 10 + rank,
+            "gradients": {"0": gradient},
+            "shared": shared,
+        }
         return {"random": {"of": rank}, "tallies": {}, "gradients": {"optimiser": waiting}}
 
     saved = [state(rank) for rank in range(before)]
@@ -116,13 +137,18 @@ def test_gradients_that_wait_are_divided_over_another_number_of_processes(
     assert torch.allclose(sum(found), total)
     assert sum(one["samples"] for one in waiting) == sum(10 + rank for rank in range(before))
     assert {one["batches"] for one in waiting} == {2}
-    assert [one.random for one in taken] == [{"of": n} if n < before else None for n in range(world)]
+    assert [one.random for one in taken] == [
+        {"of": n} if n < before else None for n in range(world)
+    ]
     assert taken[0].tallies == [{}] * before
 
 
 def test_what_cannot_be_divided_over_processes_is_refused() -> None:
     own = {"random": {}, "tallies": {"d/train": {"/whole": {"objects": {"label/auroc": {}}}}}}
-    with pytest.raises(ConfigError, match="objects as of torchmetrics, and was stopped within an epoch by 2 processes"):
+    with pytest.raises(
+        ConfigError,
+        match="objects as of torchmetrics, and was stopped within an epoch by 2 processes",
+    ):
         state_of([own, own], 0, 1, False)
     with pytest.raises(ConfigError, match="shard: Net has no layer 'lay'; did you mean layers"):
         Trainer(TrainerOptions(num_epochs=1, shard=("lay",))).fit(toys.fresh(), toys.sequences())

@@ -1,4 +1,6 @@
-"""The weights that a training leaves are those of the figures that it tells, in the model and in its export."""
+"""The weights that a training leaves are those of the figures that it tells, in the model and in
+its export.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Seeing(Callback):
 def fit(folder: Path | None = None, **options: Any) -> Any:
     model, seeing = toys.fresh(), Seeing()
     asked = TrainerOptions.from_json({"num_epochs": 6, **options})
-    history = Trainer(asked, (seeing,)).fit(model, toys.sequences(), folder=folder, optimiser=AdamW(rate=0.1))
+    history = Trainer(asked, (seeing,)).fit(
+        model, toys.sequences(), folder=folder, optimiser=AdamW(rate=0.1)
+    )
     return model, history, seeing.final
 
 
@@ -66,7 +70,8 @@ def test_the_figures_told_are_those_of_the_weights(
     best = int(np.nanargmin(history[LOSS])) + 1
     assert final.epoch == (best if which == "best" else 6)
     assert best < 6  # else the best are the last
-    if which != "last" or "ema_decay" not in options:  # the rows tell of the average, where there is one
+    # the rows tell of the average, where there is one
+    if which != "last" or "ema_decay" not in options:
         assert history[LOSS][final.epoch - 1] == final.figures[LOSS]
     if folder is not None:
         (told,) = json.loads((folder / "tables" / "final_weights.json").read_text())
@@ -89,9 +94,15 @@ def test_a_run_that_is_through_gives_the_same_weights_again_and_goes_on_from_its
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [pytest.param({"ema_decay": 0.9}, marks=pytest.mark.slow), {"ema_decay": 0.9, "weights": "best"}]
+    "options",
+    [
+        pytest.param({"ema_decay": 0.9}, marks=pytest.mark.slow),
+        {"ema_decay": 0.9, "weights": "best"},
+    ],
 )
-def test_the_export_has_the_weights_that_the_report_shows(options: dict[str, Any], tmp_path: Path) -> None:
+def test_the_export_has_the_weights_that_the_report_shows(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed")
     import onnxruntime
@@ -106,8 +117,12 @@ def test_the_export_has_the_weights_that_the_report_shows(options: dict[str, Any
     data = toys.sequences()["blobs"]["test"].arrays
     session = onnxruntime.InferenceSession(str(tmp_path / "model" / "model.onnx"))
     (logits,) = session.run(None, {"x": data["x"]})
-    assert float((logits.argmax(1) == data["label"]).mean()) == pytest.approx(seeing.final.figures[ACCURACY])
-    wanted = torch.nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(data["label"]))
+    assert float((logits.argmax(1) == data["label"]).mean()) == pytest.approx(
+        seeing.final.figures[ACCURACY]
+    )
+    wanted = torch.nn.functional.cross_entropy(
+        torch.from_numpy(logits), torch.from_numpy(data["label"])
+    )
     assert float(wanted) == pytest.approx(seeing.final.figures[LOSS], rel=1e-5)
 
 
@@ -123,14 +138,22 @@ def test_callbacks_see_the_weights_that_the_row_tells_of(options: dict[str, Any]
 
     watching = Watching()
     asked = TrainerOptions.from_json({"num_epochs": 3, **options})
-    history = Trainer(asked, (watching,)).fit(toys.fresh(), toys.sequences(), optimiser=AdamW(rate=0.1))
+    history = Trainer(asked, (watching,)).fit(
+        toys.fresh(), toys.sequences(), optimiser=AdamW(rate=0.1)
+    )
     told = [row[name] for row in history.rows() for name in (ACCURACY, LOSS)]
     assert watching.measured == pytest.approx(told)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize(
-    "options", [{"weights": "best"}, {"ema_decay": 0.9, "weights": "last"}, {"swa_start": 2}, {"num_epochs": 2}]
+    "options",
+    [
+        {"weights": "best"},
+        {"ema_decay": 0.9, "weights": "last"},
+        {"swa_start": 2},
+        {"num_epochs": 2},
+    ],
 )
 def test_files_that_describe_the_weights_are_of_those_that_the_model_has(
     options: dict[str, Any], wrapped: bool, tmp_path: Path
@@ -142,7 +165,9 @@ def test_files_that_describe_the_weights_are_of_those_that_the_model_has(
     seeing = Seeing()
     asked = TrainerOptions.from_json({"num_epochs": 6, **options})
     model = toys.fresh()
-    Trainer(asked, (report, seeing)).fit(model, toys.sequences(), folder=tmp_path, optimiser=AdamW(rate=0.1))
+    Trainer(asked, (report, seeing)).fit(
+        model, toys.sequences(), folder=tmp_path, optimiser=AdamW(rate=0.1)
+    )
     assert seeing.final.epoch < 6 or "weights" not in options or options["weights"] == "last"
     rows = json.loads((tmp_path / "tables" / "classes-blobs-test-label.json").read_text())
     right = sum(row["predicted_as"][row["class"]] for row in rows)

@@ -24,7 +24,9 @@ def test_hooks_are_called_in_the_order_that_the_page_about_training_states(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
-    stated = re.findall(r"^ *(\w+(?: \w+)?)(?:  |$)", page.partition("```text order\n")[2].partition("```")[0], re.M)
+    stated = re.findall(
+        r"^ *(\w+(?: \w+)?)(?:  |$)", page.partition("```text order\n")[2].partition("```")[0], re.M
+    )
     seen: list[str] = []
 
     def noted(owner: Any, name: str, word: str) -> None:
@@ -45,10 +47,19 @@ def test_hooks_are_called_in_the_order_that_the_page_about_training_states(
         seen.append("learn")
         return default_step(fit, batch)
 
-    data = {"d": {"train": toys.ArraySequence(toys.blobs(8), 8), "test": toys.ArraySequence(toys.blobs(8), 8)}}
+    data = {
+        "d": {
+            "train": toys.ArraySequence(toys.blobs(8), 8),
+            "test": toys.ArraySequence(toys.blobs(8), 8),
+        }
+    }
     trainer = Trainer(TrainerOptions(num_epochs=1, checkpoint_every=1), [hooks(1), hooks(2)])
     trainer.fit(toys.fresh(), data, step=learn, folder=tmp_path)
     twice = ("on_", "close")
-    expected = [f"{word}{one}" for word in stated for one in ((" 1", " 2") if word.startswith(twice) else ("",))]
+    expected = [
+        f"{word}{one}"
+        for word in stated
+        for one in ((" 1", " 2") if word.startswith(twice) else ("",))
+    ]
     expected[-2:] = ["close 2", "close 1"]
     assert seen == expected

@@ -25,13 +25,19 @@ def trained(folder: Path | None, reservoir: bool) -> dict[str, Any]:
     test = ArraySequence(toys.blobs(16, 1), batch=16)
     data = {"blobs": {"train": train, "test": test}}
     with sketching():
-        Trainer(TrainerOptions(num_epochs=2, checkpoint_every=1)).fit(toys.fresh(), data, folder=folder)
+        Trainer(TrainerOptions(num_epochs=2, checkpoint_every=1)).fit(
+            toys.fresh(), data, folder=folder
+        )
     train.close()
-    return {} if folder is None else read_state(folder / "checkpoints" / "last.state", kind=CHECKPOINT)
+    return (
+        {} if folder is None else read_state(folder / "checkpoints" / "last.state", kind=CHECKPOINT)
+    )
 
 
 @pytest.mark.slow
-def test_a_reservoir_is_told_once_by_name_and_recorded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reservoir_is_told_once_by_name_and_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert trained(tmp_path, reservoir=True)["inexact"] == ["blobs/train (ReservoirSequence)"]
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert record.getMessage() == (

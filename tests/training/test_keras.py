@@ -49,7 +49,9 @@ WRONG = {300: 1, 800: 5}
 
 
 def options(**more: Any) -> TrainingOptions:
-    return TrainingOptions.from_json({"num_epochs": 3, "batch_size": 64, "learning_rate": 0.005, **more})
+    return TrainingOptions.from_json(
+        {"num_epochs": 3, "batch_size": 64, "learning_rate": 0.005, **more}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     model = TensorFlowDigitsCNN().open()
     with sketching():
         return folder, model.train(
-            DigitsDataset(), options(run_folder=str(folder), callbacks=["TensorBoard", "default", "NanWatch"])
+            DigitsDataset(),
+            options(run_folder=str(folder), callbacks=["TensorBoard", "default", "NanWatch"]),
         )
 
 
@@ -68,14 +71,28 @@ def test_a_keras_wrapper_leaves_a_run_folder_with_its_page(run: tuple[Path, Any]
     folder, history = run
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert names >= {
-        "index.html", "status.json", "checkpoints/last.state", "checkpoints/best.state", "source/source.zip",
-        "tables/history.csv", "tables/epochs.txt", "tables/model.txt", "tables/datasets.json",
-        "tables/learning_rate.json", "tables/worst-data-train.json", "tables/worst-data-validation.json",
-        "tables/classes-data-validation-output.json", "tables/confusions-data-validation-output.json",
-        "pictures/history.png", "pictures/learning_rate.png", "pictures/samples-data-train.png",
-        "pictures/confusion-data-validation-output.png", "pictures/roc-data-validation-output.png",
-        "pictures/worst-data-train.png", "pictures/worst-data-train-samples.png",
-    }  # fmt: skip
+        "index.html",
+        "status.json",
+        "checkpoints/last.state",
+        "checkpoints/best.state",
+        "source/source.zip",
+        "tables/history.csv",
+        "tables/epochs.txt",
+        "tables/model.txt",
+        "tables/datasets.json",
+        "tables/learning_rate.json",
+        "tables/worst-data-train.json",
+        "tables/worst-data-validation.json",
+        "tables/classes-data-validation-output.json",
+        "tables/confusions-data-validation-output.json",
+        "pictures/history.png",
+        "pictures/learning_rate.png",
+        "pictures/samples-data-train.png",
+        "pictures/confusion-data-validation-output.png",
+        "pictures/roc-data-validation-output.png",
+        "pictures/worst-data-train.png",
+        "pictures/worst-data-train-samples.png",
+    }
     page = (folder / "index.html").read_text()
     assert all(name in page for name in names if name.startswith("pictures/"))
     rows = list(csv.DictReader((folder / "tables" / "history.csv").read_text().splitlines()))
@@ -110,12 +127,17 @@ def test_its_tables_agree_with_the_data_and_the_history(run: tuple[Path, Any]) -
     assert len(rates) == steps
     expected = [0.005 * 0.5 * (1 + np.cos(np.pi * step / steps)) for step in range(steps)]
     np.testing.assert_allclose(rates, expected, rtol=1e-4, atol=1e-8)
-    assert (folder / "tables" / "model.txt").read_text().endswith("66,218 parameters, 65,834 of them trainable\n")
+    assert (
+        (folder / "tables" / "model.txt")
+        .read_text()
+        .endswith("66,218 parameters, 65,834 of them trainable\n")
+    )
 
 
 def test_tensorboard_reads_its_figures_and_pictures(run: tuple[Path, Any]) -> None:
     accumulators = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard is not installed"
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="TensorBoard is not installed",
     )
     folder, history = run
     found = accumulators.EventAccumulator(
@@ -123,7 +145,9 @@ def test_tensorboard_reads_its_figures_and_pictures(run: tuple[Path, Any]) -> No
     ).Reload()
     values = [event.value for event in found.Scalars("data/validation/output/accuracy")]
     assert values == pytest.approx([epoch["validation_accuracy"] for epoch in history.epochs])
-    assert sorted(found.Tags()["images"]) == sorted(path.stem for path in (folder / "pictures").iterdir())
+    assert sorted(found.Tags()["images"]) == sorted(
+        path.stem for path in (folder / "pictures").iterdir()
+    )
 
 
 @pytest.mark.slow
@@ -132,7 +156,9 @@ def test_looking_on_changes_nothing(run: tuple[Path, Any]) -> None:
 
 
 def test_what_needs_pytorch_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="GradientNorms supports only torch; this training uses keras"):
+    with pytest.raises(
+        ConfigError, match="GradientNorms supports only torch; this training uses keras"
+    ):
         TensorFlowDigitsCNN().open().train(
             DigitsDataset(), options(run_folder=str(tmp_path), callbacks=["GradientNorms"])
         )
@@ -163,7 +189,11 @@ def test_what_needs_pytorch_is_refused_by_name(tmp_path: Path) -> None:
         ("os.path.join", "os.path.join is not a Callback"),
         ("nowhere.Callback", "no Callback is called 'nowhere.Callback'"),
         ("defalt", "no callback is called 'defalt'; did you mean default"),
-        ("SourceSnapshot", "SourceSnapshot needs folders, which is not known here: write SourceSnapshot:folders=VALUE"),
+        (
+            "SourceSnapshot",
+            "SourceSnapshot needs folders, which is not known here: write "
+            "SourceSnapshot:folders=VALUE",
+        ),
         ("NanWatch:evry=5", "NanWatch has no option 'evry'; did you mean every"),
         ("RunPage:every=5", "RunPage has no option 'every'; it has none"),
         ("NanWatch:5", r"NanWatch: '5' is no option; write NAME=VALUE"),
@@ -187,11 +217,17 @@ TensorFlowDigitsCNN().open().train(DigitsDataset(), TrainingOptions.from_json(op
 
 
 @pytest.mark.slow  # two more starts of TensorFlow
-def test_a_killed_run_ends_with_the_files_of_an_undisturbed_one(run: tuple[Path, Any], tmp_path: Path) -> None:
+def test_a_killed_run_ends_with_the_files_of_an_undisturbed_one(
+    run: tuple[Path, Any], tmp_path: Path
+) -> None:
     command = [sys.executable, "-c", CODE, str(tmp_path)]
     first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     end = time.monotonic() + 300
-    while not (tmp_path / "checkpoints" / "last.state").exists() and first.poll() is None and time.monotonic() < end:
+    while (
+        not (tmp_path / "checkpoints" / "last.state").exists()
+        and first.poll() is None
+        and time.monotonic() < end
+    ):
         time.sleep(0.01)
     first.kill()
     assert first.wait(10) == -signal.SIGKILL
@@ -221,7 +257,11 @@ def model() -> Any:
     import keras
 
     keras.utils.set_random_seed(1)
-    layers = [keras.layers.Flatten(), keras.layers.Dense(64, "relu"), keras.layers.Dense(10, "softmax")]
+    layers = [
+        keras.layers.Flatten(),
+        keras.layers.Dense(64, "relu"),
+        keras.layers.Dense(10, "softmax"),
+    ]
     made = keras.Sequential([keras.Input((8, 8, 1)), *layers])
     made.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return made
@@ -232,7 +272,15 @@ def fitted(look: Any, epochs: int, net: Any = None) -> Any:
     net = net or model()
     with look:
         done = look.restore(net)
-        net.fit(x[:1200], y[:1200], batch_size=64, epochs=epochs, initial_epoch=done, verbose=0, callbacks=[look])
+        net.fit(
+            x[:1200],
+            y[:1200],
+            batch_size=64,
+            epochs=epochs,
+            initial_epoch=done,
+            verbose=0,
+            callbacks=[look],
+        )
     return net
 
 
@@ -253,9 +301,15 @@ def splits(*, planted: bool = False) -> dict[str, dict[str, ArraySequence]]:
 @pytest.mark.slow
 def test_callbacks_look_on_a_fit_of_keras(tmp_path: Path) -> None:
     watched: list[Callback] = [
-        DatasetSummary(), HistoryPlots(), LearningRateRecorder(), RandomSamples(), ClassificationReport(),
-        WorstSamples(count=5), NanWatch(), RunPage(),
-    ]  # fmt: skip
+        DatasetSummary(),
+        HistoryPlots(),
+        LearningRateRecorder(),
+        RandomSamples(),
+        ClassificationReport(),
+        WorstSamples(count=5),
+        NanWatch(),
+        RunPage(),
+    ]
     look = keras_callback(watched, splits(planted=True), classifier("image"), folder=tmp_path)
     with sketching():
         net = fitted(look, epochs=8)
@@ -332,7 +386,9 @@ class Raises(Callback):
 
 def test_a_callback_that_raises_stops_it_by_name_and_is_closed() -> None:
     raises = Raises()
-    with pytest.raises(TrainingError, match=r"callback Raises\.on_batch_end failed in epoch 1, step 2.*here"):
+    with pytest.raises(
+        TrainingError, match=r"callback Raises\.on_batch_end failed in epoch 1, step 2.*here"
+    ):
         fitted(keras_callback([raises]), epochs=1)
     assert raises.closed
 
@@ -345,7 +401,9 @@ def test_nan_watch_names_the_weight() -> None:
 
 
 def test_early_stopping_ends_a_fit_of_keras() -> None:
-    asked = TrainerOptions(patience=1, monitor="fit/train/accuracy", monitor_mode="max", min_delta=1.0)
+    asked = TrainerOptions(
+        patience=1, monitor="fit/train/accuracy", monitor_mode="max", min_delta=1.0
+    )
     look = keras_callback([], options=asked)
     fitted(look, epochs=9)
     assert len(look.training.fit.history) == 2
@@ -356,19 +414,26 @@ def test_early_stopping_ends_a_fit_of_keras() -> None:
     "monitor", ["digits/tset/loss", "digits/test/acuracy", "digits/test/output/acuracy", "nothing"]
 )
 def test_a_figure_that_there_will_not_be_is_told_before_the_first_epoch(monitor: str) -> None:
-    look = keras_callback([], splits(), classifier("image"), options=TrainerOptions(monitor=monitor))
+    look = keras_callback(
+        [], splits(), classifier("image"), options=TrainerOptions(monitor=monitor)
+    )
     net = model()
     before = [np.array(weight) for weight in net.get_weights()]
     with pytest.raises(ConfigError, match=f"no figure '{monitor}' to monitor; there are digits/t"):
         fitted(look, epochs=1, net=net)
-    assert all(np.array_equal(one, other) for one, other in zip(before, net.get_weights(), strict=True))
+    assert all(
+        np.array_equal(one, other) for one, other in zip(before, net.get_weights(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_the_best_weights_stay_where_asked_for(on_disk: bool, tmp_path: Path) -> None:
-    asked = TrainerOptions(weights="best", monitor="digits/test/loss", monitor_mode="max")  # the first epoch's
+    # the first epoch's
+    asked = TrainerOptions(weights="best", monitor="digits/test/loss", monitor_mode="max")
     net, data = model(), splits()
-    look = keras_callback([], data, classifier("image"), options=asked, folder=tmp_path if on_disk else None)
+    look = keras_callback(
+        [], data, classifier("image"), options=asked, folder=tmp_path if on_disk else None
+    )
     fitted(look, epochs=3, net=net)
     final = look.training.fit.final
     losses = look.training.fit.history["digits/test/loss"]
@@ -387,13 +452,19 @@ def test_a_sigmoid_is_judged_as_yes_or_no() -> None:
         def __call__(self, given: Any, training: bool) -> Any:
             return keras.ops.full((len(given), 1), 0.25)
 
-    output = classifier("x")(Half(), {"x": np.zeros((3, 2)), "label": np.array([0, 1, 1])})["output"]
+    output = classifier("x")(Half(), {"x": np.zeros((3, 2)), "label": np.array([0, 1, 1])})[
+        "output"
+    ]
     assert output.predictions().tolist() == [0, 0, 0]
-    assert output.losses.tolist() == pytest.approx([-np.log(0.75), -np.log(0.25), -np.log(0.25)], rel=1e-5)
+    assert output.losses.tolist() == pytest.approx(
+        [-np.log(0.75), -np.log(0.25), -np.log(0.25)], rel=1e-5
+    )
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_costs_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_costs_no_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from nnpipe.training.checkpoints import RowFiles, read_weights
 
     def full(*_: Any) -> None:
@@ -403,8 +474,13 @@ def test_a_disk_that_fills_up_costs_no_weights(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path / "other")
     monkeypatch.setattr(RowFiles, "put", full)
     net = model()
-    with pytest.raises(TrainingError, match=r"run cannot be written: No space left on device; the weights .* kept as"):
+    with pytest.raises(
+        TrainingError,
+        match=r"run cannot be written: No space left on device; the weights .* kept as",
+    ):
         fitted(keras_callback([], folder=tmp_path / "run"), epochs=2, net=net)
     (kept,) = (tmp_path / "other").rglob("rescued.state")
     found = read_weights(kept).values()
-    assert all(np.array_equal(one, other.numpy()) for one, other in zip(found, net.weights, strict=True))
+    assert all(
+        np.array_equal(one, other.numpy()) for one, other in zip(found, net.weights, strict=True)
+    )

@@ -1,4 +1,6 @@
-"""A training that ends amid a batch, for whatever reason, leaves no process and no half-written file behind."""
+"""A training that ends amid a batch, for whatever reason, leaves no process and no half-written
+file behind.
+"""
 
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
@@ -48,7 +50,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow  # four starts of PyTorch; tests/training/sequences/test_map.py ends workers of its own
+# four starts of PyTorch; tests/training/sequences/test_map.py ends workers of its own
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["ctrl-c", "error"])
 def test_no_process_is_left_behind(end: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
@@ -56,9 +59,12 @@ def test_no_process_is_left_behind(end: str, tmp_path: Path) -> None:
     paths = [str(here), str(here / "sequences"), *sys.path]
     process = subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "run"), end],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     pids: list[int] = []
     try:
         assert process.stdout is not None

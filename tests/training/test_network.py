@@ -23,15 +23,19 @@ def test_a_network_gives_its_outputs() -> None:
     body, own = torch.nn.Linear(4, 3), torch.nn.Linear(3, 1)
     regression = "nnpipe.training.outputs.regression.RegressionOutput"
     heads = {
-        "kind": Head(target="label", weights="weight", options={"label_smoothing": 0.1, "top": [2]}),
+        "kind": Head(
+            target="label", weights="weight", options={"label_smoothing": 0.1, "top": [2]}
+        ),
         "size": Head(regression, "size", layers=[own], options={"scale": 0.5}),
     }
     network = Network([body], heads, input="x", scale=0.25)
     x = np.random.default_rng(0).integers(0, 9, (5, 4))
     batch = {
-        "x": torch.from_numpy(x), "label": torch.zeros(5, dtype=torch.int64), "weight": torch.ones(5),
+        "x": torch.from_numpy(x),
+        "label": torch.zeros(5, dtype=torch.int64),
+        "weight": torch.ones(5),
         "size": torch.ones(5, 1),
-    }  # fmt: skip
+    }
     found = network.module(batch)
     assert isinstance(found["kind"], ClassificationOutput)
     assert isinstance(found["size"], RegressionOutput)
@@ -50,12 +54,16 @@ def test_a_network_gives_its_outputs() -> None:
         (lambda: Network([], {}), "without an output"),
         (lambda: Network([], {"kind": 1}), "'kind' is a int; it must be a Head"),
         (lambda: Head("nowhere.Output"), r"nowhere\.Output cannot be found"),
-        (lambda: Network([], {"kind": Head()}).module({"x": 1}), "a batch has no 'input'; it has x"),
+        (
+            lambda: Network([], {"kind": Head()}).module({"x": 1}),
+            "a batch has no 'input'; it has x",
+        ),
         (
             lambda: Network([torch.nn.ReLU(), torch.nn.Linear(4, 3)], {"kind": Head()}).module(
                 {"input": torch.ones(2, 5), "label": torch.zeros(2, dtype=torch.int64)}
             ),
-            r"layers\.1, Linear\(in_features=4, .*, does not fit values of shape \(2, 5\): mat1 and mat2",
+            r"layers\.1, Linear\(in_features=4, .*, does not fit values of shape \(2, 5\): mat1 "
+            r"and mat2",
         ),
     ],
 )
@@ -68,10 +76,12 @@ def test_a_split_of_a_data_set_comes_in_batches() -> None:
     tree = {
         "class": "nnpipe.training.sequences.dataset.DatasetSequence",
         "arguments": {
-            "dataset": {"class": "nnpipe.datasets.digits.DigitsDataset"}, "split": "test", "batch": 100,
+            "dataset": {"class": "nnpipe.datasets.digits.DigitsDataset"},
+            "split": "test",
+            "batch": 100,
             "shuffle": True,
         },
-    }  # fmt: skip
+    }
     sequence = Configuration({"data": tree}).build()["data"]
     dataset = DigitsDataset()
     dataset.prepare()
@@ -84,7 +94,9 @@ def test_a_split_of_a_data_set_comes_in_batches() -> None:
         ids = np.concatenate([batch["sample_id"] for batch in batches])
         assert sorted(ids) == sorted(wanted)
         _, truth = dataset.read(ids)
-        np.testing.assert_array_equal(np.concatenate([batch["label"] for batch in batches]), truth["label"])
+        np.testing.assert_array_equal(
+            np.concatenate([batch["label"] for batch in batches]), truth["label"]
+        )
         orders.append(ids.tolist())
     assert orders[0] != orders[1]
     sequence.set_epoch(2)
@@ -107,15 +119,28 @@ def test_channels_may_be_last_and_outputs_take_further_features() -> None:
     from nnpipe.training.outputs.detection import DetectionOutput
 
     detection = "nnpipe.training.outputs.detection.DetectionOutput"
-    head = Head(detection, "boxes", features={"classes": "class"}, options={"size": [16, 8], "strides": [8]})
-    network = Network([torch.nn.Conv2d(3, 7, 8, 8)], {"box": head}, input="image", channels_last=True)
+    head = Head(
+        detection, "boxes", features={"classes": "class"}, options={"size": [16, 8], "strides": [8]}
+    )
+    network = Network(
+        [torch.nn.Conv2d(3, 7, 8, 8)], {"box": head}, input="image", channels_last=True
+    )
     image = torch.rand(2, 16, 8, 3)
-    batch = {"image": image, "boxes": torch.tensor([[[0.0, 0, 4, 4]]] * 2), "class": torch.tensor([[1]] * 2)}
+    batch = {
+        "image": image,
+        "boxes": torch.tensor([[[0.0, 0, 4, 4]]] * 2),
+        "class": torch.tensor([[1]] * 2),
+    }
     found = network.module(batch)["box"]
     assert found.classes is batch["class"]
     cells = network.module.layers(image.permute(0, 3, 1, 2))
-    apart = DetectionOutput(torch.stack([cells[..., 0, 0], cells[..., 1, 0]], 1), batch["boxes"],
-                            classes=batch["class"], size=(16, 8), strides=(8,))  # fmt: skip
+    apart = DetectionOutput(
+        torch.stack([cells[..., 0, 0], cells[..., 1, 0]], 1),
+        batch["boxes"],
+        classes=batch["class"],
+        size=(16, 8),
+        strides=(8,),
+    )
     torch.testing.assert_close(found.compute_losses(), apart.compute_losses())
     with pytest.raises(ConfigError, match="a batch has no 'class'"):
         network.module({"image": image, "boxes": batch["boxes"]})

@@ -48,7 +48,9 @@ def test_hooks_of_an_optimiser_are_called(register):
     assert seen == [optimiser]
 
 
-@pytest.mark.parametrize("register", ["register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"])
+@pytest.mark.parametrize(
+    "register", ["register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"]
+)
 def test_hooks_of_all_optimisers_are_called(register):
     _, optimiser = weight_and_optimiser()
     calls, seen = OptimiserCalls(optimiser), []

@@ -27,7 +27,11 @@ from nnpipe.training.outputs.embedding import (
     TripletOutput,
 )
 from nnpipe.training.outputs.output import Output, figure, mean_of
-from nnpipe.training.outputs.regression import RegressionOutput, TotalVariationOutput, total_variation
+from nnpipe.training.outputs.regression import (
+    RegressionOutput,
+    TotalVariationOutput,
+    total_variation,
+)
 from nnpipe.training.outputs.segmentation import SegmentationOutput
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -60,8 +64,14 @@ TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
         (noise(N, 3), classes(2, N, 3)),
         lambda o, t, w: BinaryOutput(o, t, weights=w, positive_weight=2.0),
     ),
-    "regression": ((noise(N, 2), noise(N, 2) * 0.5), lambda o, t, w: RegressionOutput(o, t, weights=w)),
-    "huber": ((noise(N), noise(N) * 0.5), lambda o, t, w: RegressionOutput(o, t, weights=w, distance="huber")),
+    "regression": (
+        (noise(N, 2), noise(N, 2) * 0.5),
+        lambda o, t, w: RegressionOutput(o, t, weights=w),
+    ),
+    "huber": (
+        (noise(N), noise(N) * 0.5),
+        lambda o, t, w: RegressionOutput(o, t, weights=w, distance="huber"),
+    ),
     "segmentation": (
         (noise(N, 3, 4, 4), classes(3, N, 4, 4)),
         lambda o, t, w: SegmentationOutput(o, t, weights=w, ignore=1),
@@ -78,10 +88,15 @@ TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
         (noise(N, 5), classes(5, N)),
         lambda o, t, w: ClassificationOutput(o, t, weights=w, focal=2.0, class_weights=FACTORS),
     ),
-    "binary focal": ((noise(N), classes(2, N)), lambda o, t, w: BinaryOutput(o, t, weights=w, focal=2.0)),
+    "binary focal": (
+        (noise(N), classes(2, N)),
+        lambda o, t, w: BinaryOutput(o, t, weights=w, focal=2.0),
+    ),
     "segmentation focal": (
         (noise(N, 3, 4, 4), classes(3, N, 4, 4)),
-        lambda o, t, w: SegmentationOutput(o, t, weights=w, ignore=1, focal=1.5, class_weights=FACTORS[:3]),
+        lambda o, t, w: SegmentationOutput(
+            o, t, weights=w, ignore=1, focal=1.5, class_weights=FACTORS[:3]
+        ),
     ),
     "pairs": (
         (noise(N, 4), noise(N, 4).flip(0), classes(2, N)),
@@ -91,7 +106,10 @@ TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
         (noise(N, 4), classes(3, N)),
         lambda o, t, w: CentreOutput(o, t, centres=noise(3, 4), weights=w),
     ),
-    "total variation": ((noise(N, 3, 4, 5),), lambda o, w: TotalVariationOutput(o, weights=w, power=2.0)),
+    "total variation": (
+        (noise(N, 3, 4, 5),),
+        lambda o, w: TotalVariationOutput(o, weights=w, power=2.0),
+    ),
     "ctc": (
         (noise(N, 9, 5), 1 + classes(4, N, 4), 8 + classes(2, N), 1 + classes(4, N)),
         lambda o, t, n, m, w: CTCOutput(o, t, lengths=n, target_lengths=m, weights=w),
@@ -107,14 +125,20 @@ TENSORS: dict[str, tuple[tuple[Any, ...], Callable[..., Output]]] = {
 }
 
 
-def figures(cuts: list[slice], tensors: tuple[Any, ...], make: Callable[..., Output], weights: Any) -> dict[str, float]:
+def figures(
+    cuts: list[slice], tensors: tuple[Any, ...], make: Callable[..., Output], weights: Any
+) -> dict[str, float]:
     sums: dict[str, list[Any]] = {}
     for cut in cuts:
         output = make(*(t[cut] for t in tensors), None if weights is None else weights[cut])
         assert output.losses.shape == (len(tensors[0][cut]),)
         for name, metric in {"loss": output.loss_metric(), **output.metrics()}.items():
             above = metric.numerator.double().sum(0).numpy()
-            below = len(metric.numerator) if metric.denominator is None else metric.denominator.double().sum(0).numpy()
+            below = (
+                len(metric.numerator)
+                if metric.denominator is None
+                else metric.denominator.double().sum(0).numpy()
+            )
             old = sums.setdefault(name, [0.0, 0.0, metric.finish])
             old[0], old[1] = old[0] + above, old[1] + below
     return {name: figure(*values) for name, values in sums.items()}
@@ -145,9 +169,13 @@ def test_classification_agrees_with_pytorch() -> None:
     logits, target = TENSORS["classification"][0]
     output = ClassificationOutput(logits, target, top=(2,))
     assert torch.equal(output.losses.mean(), torch.nn.functional.cross_entropy(logits, target))
-    found = figures([slice(0, N)], (logits, target), lambda o, t, w: ClassificationOutput(o, t, top=(2,)), None)
+    found = figures(
+        [slice(0, N)], (logits, target), lambda o, t, w: ClassificationOutput(o, t, top=(2,)), None
+    )
     assert found["accuracy"] == pytest.approx(sk.accuracy_score(target, logits.argmax(1)))
-    assert found["top2"] == pytest.approx(sk.top_k_accuracy_score(target, logits, k=2, labels=range(5)))
+    assert found["top2"] == pytest.approx(
+        sk.top_k_accuracy_score(target, logits, k=2, labels=range(5))
+    )
 
 
 def test_the_mean_of_losses_has_the_gradients_of_pytorchs_mean_to_the_bit() -> None:
@@ -167,7 +195,9 @@ def test_distillation_draws_the_student_to_the_teacher() -> None:
     soft = DistillationOutput(student, target, teacher=teacher, temperature=2.0, hard=0.0)
     p, q = (teacher / 2).softmax(1).double(), (student / 2).softmax(1).double()
     assert torch.allclose(soft.losses.double(), 4 * (p * (p / q).log()).sum(1), atol=1e-5)
-    assert float(DistillationOutput(teacher, target, teacher=teacher, hard=0.0).loss()) == pytest.approx(0, abs=1e-6)
+    assert float(
+        DistillationOutput(teacher, target, teacher=teacher, hard=0.0).loss()
+    ) == pytest.approx(0, abs=1e-6)
     hard = DistillationOutput(student, target, teacher=teacher, hard=1.0)
     assert torch.allclose(hard.losses, ClassificationOutput(student, target).losses)
 
@@ -181,7 +211,9 @@ def test_focal_losses_are_those_of_the_paper(gamma: float) -> None:
     assert torch.allclose(found, expected, atol=1e-6)
     single, truth = TENSORS["binary"][0]
     right = torch.where(truth == 1, single.sigmoid(), 1 - single.sigmoid())
-    assert torch.allclose(BinaryOutput(single, truth, focal=gamma).losses, -((1 - right) ** gamma) * right.log())
+    assert torch.allclose(
+        BinaryOutput(single, truth, focal=gamma).losses, -((1 - right) ** gamma) * right.log()
+    )
 
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:
@@ -198,13 +230,20 @@ def test_pairs_of_one_kind_are_drawn_together_and_others_apart() -> None:
     output = PairOutput(near, torch.tensor([1, 0]), other=far, margin=1.0)
     assert output.losses.tolist() == pytest.approx([4.5, 0.08])
     output.loss().backward()
-    assert near.grad.numpy() == pytest.approx(np.array([[-1.5, 0.0], [0.2, 0.0]]))  # of the mean of both
-    assert figure(output.metrics()["accuracy"].numerator.sum().numpy(), np.array(2.0), "mean") == 0.5
+    # of the mean of both
+    assert near.grad.numpy() == pytest.approx(np.array([[-1.5, 0.0], [0.2, 0.0]]))
+    assert (
+        figure(output.metrics()["accuracy"].numerator.sum().numpy(), np.array(2.0), "mean") == 0.5
+    )
 
 
 @pytest.mark.parametrize("supervised", [False, True])
 def test_contrastive_losses_are_those_of_the_papers(supervised: bool) -> None:
-    one, other, kinds = noise(6, 4).requires_grad_(), noise(6, 4).flip(0), torch.tensor([0, 1, 1, 2, 0, 1])
+    one, other, kinds = (
+        noise(6, 4).requires_grad_(),
+        noise(6, 4).flip(0),
+        torch.tensor([0, 1, 1, 2, 0, 1]),
+    )
     found = ContrastiveOutput(one, kinds if supervised else None, other=other, temperature=0.3)
     views = F.normalize(torch.cat([one, other]).detach().double(), dim=1)
     labels = kinds.repeat(2) if supervised else torch.arange(6).repeat(2)
@@ -213,7 +252,9 @@ def test_contrastive_losses_are_those_of_the_papers(supervised: bool) -> None:
         others = [j for j in range(12) if j != i]
         below = sum(torch.exp(views[i] @ views[j] / 0.3) for j in others)
         alike = [j for j in others if labels[j] == labels[i]]
-        expected.append(-sum((torch.exp(views[i] @ views[j] / 0.3) / below).log() for j in alike) / len(alike))
+        expected.append(
+            -sum((torch.exp(views[i] @ views[j] / 0.3) / below).log() for j in alike) / len(alike)
+        )
     halves = torch.stack(expected).reshape(2, 6).mean(0)
     assert found.losses.tolist() == pytest.approx(halves.tolist())
     found.loss().backward()
@@ -231,7 +272,11 @@ def test_triplets_are_mined_as_in_the_papers(mining: Any) -> None:
         positive = [p for p in range(12) if p != a and kinds[p] == kinds[a]]
         negative = [n for n in range(12) if kinds[n] != kinds[a]]
         if mining == "hard":
-            chosen = [(max(positive, key=lambda p: d[a, p]), min(negative, key=lambda n: d[a, n]))] if positive else []
+            chosen = (
+                [(max(positive, key=lambda p: d[a, p]), min(negative, key=lambda n: d[a, n]))]
+                if positive
+                else []
+            )
         elif mining == "all":
             chosen = [(p, n) for p in positive for n in negative]
         else:
@@ -239,9 +284,18 @@ def test_triplets_are_mined_as_in_the_papers(mining: Any) -> None:
             for p in positive:
                 beyond = [n for n in negative if d[a, n] > d[a, p]]
                 chosen.append(
-                    (p, min(beyond, key=lambda n: d[a, n]) if beyond else max(negative, key=lambda n: d[a, n]))
+                    (
+                        p,
+                        min(beyond, key=lambda n: d[a, n])
+                        if beyond
+                        else max(negative, key=lambda n: d[a, n]),
+                    )
                 )
-        expected.append(np.mean([max(0.0, float(d[a, p] - d[a, n]) + 0.5) for p, n in chosen]) if chosen else 0.0)
+        expected.append(
+            np.mean([max(0.0, float(d[a, p] - d[a, n]) + 0.5) for p, n in chosen])
+            if chosen
+            else 0.0
+        )
     assert output.losses.tolist() == pytest.approx(expected)
     assert float(output.metrics()["ordered"].denominator.sum()) == 11
     output.loss().backward()
@@ -274,16 +328,24 @@ def test_ctc_agrees_with_pytorch_and_counts_the_errors_of_what_is_read() -> None
     assert torch.allclose(output.loss(), F.ctc_loss(chances, target, lengths, target_lengths))
     # What is said is 1 1 2 after repeats and blanks are left out; 4 is beyond the steps.
     steps = F.one_hot(torch.tensor([[1, 1, 0, 1, 2, 2, 4]]), 5).float() * 9
-    read = CTCOutput(steps, torch.tensor([[1, 2, 3, 3]]), lengths=torch.tensor([6]), target_lengths=torch.tensor([3]))
+    read = CTCOutput(
+        steps,
+        torch.tensor([[1, 2, 3, 3]]),
+        lengths=torch.tensor([6]),
+        target_lengths=torch.tensor([3]),
+    )
     assert read.predictions() == [[1, 1, 2]]
     error = read.metrics()["error_rate"]
     assert (float(error.numerator), float(error.denominator)) == (2, 3)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "distance"), [([], [1, 2], 2), ([1, 2, 3], [1, 2, 3], 0), ([1, 2, 3], [2, 3, 4], 2), ([5], [], 1)]
+    ("one", "other", "distance"),
+    [([], [1, 2], 2), ([1, 2, 3], [1, 2, 3], 0), ([1, 2, 3], [2, 3, 4], 2), ([5], [], 1)],
 )
-def test_the_distance_of_sequences_counts_the_least_changes(one: list[int], other: list[int], distance: int) -> None:
+def test_the_distance_of_sequences_counts_the_least_changes(
+    one: list[int], other: list[int], distance: int
+) -> None:
     assert edit_distance(one, other) == distance
 
 
@@ -292,8 +354,14 @@ def test_binary_metrics_agree_with_scikit_learn() -> None:
     weights = torch.rand(N, generator=rng())
     found = figures([slice(0, 30), slice(30, N)], tensors, make, weights)
     said, truth = (tensors[0] > 0).numpy(), tensors[1].numpy()
-    for name, function in (("precision", sk.precision_score), ("recall", sk.recall_score), ("f1", sk.f1_score)):
-        assert found[name] == pytest.approx(function(truth, said, sample_weight=weights.numpy()), rel=1e-6)
+    for name, function in (
+        ("precision", sk.precision_score),
+        ("recall", sk.recall_score),
+        ("f1", sk.f1_score),
+    ):
+        assert found[name] == pytest.approx(
+            function(truth, said, sample_weight=weights.numpy()), rel=1e-6
+        )
 
 
 def test_segmentation_metrics_agree_with_scikit_learn() -> None:

@@ -64,7 +64,9 @@ def test_the_newest_figure_of_each_file_is_rendered_in_the_end(tmp_path: Path) -
     assert clock.now == 4
 
 
-def test_a_figure_that_is_wanted_at_once_is_rendered_at_once_and_no_older_one_afterwards(tmp_path: Path) -> None:
+def test_a_figure_that_is_wanted_at_once_is_rendered_at_once_and_no_older_one_afterwards(
+    tmp_path: Path,
+) -> None:
     clock = Clock()
     pictures = PictureQueue(clock=clock)
     for text in ("first", "waits"):

@@ -1,4 +1,6 @@
-"""Trainings as files: they build without code, start from recorded weights, and go on to the bit after a kill."""
+"""Trainings as files: they build without code, start from recorded weights, and go on to the bit
+after a kill.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from nnpipe.training.experiment import Training
 from nnpipe.training.final_weights import StartingWeights
 from nnpipe.training.sequences.dataset import DatasetSequence
 
-FILES = {path.stem: path for path in (Path(__file__).parents[2] / "examples" / "recipes").glob("*.yaml")}
+FILES = {
+    path.stem: path for path in (Path(__file__).parents[2] / "examples" / "recipes").glob("*.yaml")
+}
 BEFORE = {"distillation": "distillation_teacher", "quantised": "quantised_before"}
 """The training whose weights a recipe starts from."""
 
@@ -109,19 +113,27 @@ def test_what_is_fine_tuned_is_found_below_what_it_started_from(recorded: Path) 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["fine_tune", "quantised"])
-def test_it_goes_on_to_the_bit_after_kills(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+def test_it_goes_on_to_the_bit_after_kills(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
     import shutil
 
     recorded = record(tmp_path_factory.mktemp(name), f"{name}_before", name)
     for kept in ("runs.sqlite", "runs.sqlite.artifacts"):
-        (shutil.copytree if (recorded / kept).is_dir() else shutil.copy)(recorded / kept, tmp_path / kept)
+        (shutil.copytree if (recorded / kept).is_dir() else shutil.copy)(
+            recorded / kept, tmp_path / kept
+        )
     command = [sys.executable, "-m", "nnpipe", "experiment", str(FILES[name]), "--name", "again"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     checkpoint = tmp_path / "runs" / "again" / "checkpoints" / "last.state"
     seen = None
     for _ in range(2):
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
-        while process.poll() is None and (not checkpoint.exists() or checkpoint.read_bytes() == seen):
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None and (
+            not checkpoint.exists() or checkpoint.read_bytes() == seen
+        ):
             time.sleep(0.02)
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
@@ -135,13 +147,17 @@ def test_it_goes_on_to_the_bit_after_kills(tmp_path: Path, tmp_path_factory: pyt
 @pytest.mark.parametrize(
     ("name", "figure", "least"),
     [
-        ("distillation", "digits/test/digit/accuracy", 0.9), ("contrastive", "digits/test/features/recall_at_1", 0.9),
-        ("segmentation", "digits/test/ink/mean_iou", 0.8), ("gan", "digits/train/drawn/accuracy", 0.5),
-        ("language_model", "text/test/next/accuracy", 0.9), ("quantised", "digits/test/digit/accuracy", 0.95),
-        ("detection", "pictures/test/squares/map", 0.5), ("keywords", "sounds/test/word/accuracy", 0.9),
+        ("distillation", "digits/test/digit/accuracy", 0.9),
+        ("contrastive", "digits/test/features/recall_at_1", 0.9),
+        ("segmentation", "digits/test/ink/mean_iou", 0.8),
+        ("gan", "digits/train/drawn/accuracy", 0.5),
+        ("language_model", "text/test/next/accuracy", 0.9),
+        ("quantised", "digits/test/digit/accuracy", 0.95),
+        ("detection", "pictures/test/squares/map", 0.5),
+        ("keywords", "sounds/test/word/accuracy", 0.9),
         ("tabular", "rows/test/label/roc_auc", 0.9),
     ],
-)  # fmt: skip
+)
 def test_a_recipe_works(
     name: str,
     figure: str,
@@ -158,9 +174,12 @@ def test_a_recipe_works(
     with RunDatabase("runs.sqlite") as database:
         run = database.runs.get(name)
         assert run.statistics[figure] > least
-        assert [found.id for found in database.runs.find(f"statistics.{figure} > {least} and experiment = {name}")] == [
-            run.id
-        ]
+        assert [
+            found.id
+            for found in database.runs.find(
+                f"statistics.{figure} > {least} and experiment = {name}"
+            )
+        ] == [run.id]
         assert run.parents == ((database.runs.get(before).id,) if before else ())
     if before:
         capsys.readouterr()

@@ -1,4 +1,6 @@
-"""A run that is killed with -9 anywhere, and begun again, ends as one that never was: to the last bit."""
+"""A run that is killed with -9 anywhere, and begun again, ends as one that never was: to the
+last bit.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def points(seed: int, batches: int, writes: int) -> list[list[Any]]:
     return kills[:2] + later  # a quick run may be through before its time has come
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     ("kind", "batches", "writes"),
     [
@@ -63,7 +67,9 @@ def test_a_run_killed_at_random_points_ends_as_if_it_never_was(
     assert toys.equal(found["model"], expected["model"])
     assert repr(found["history"]) == repr(expected["history"])  # also where a figure is NaN
     assert found["drawn"] == expected["drawn"]
-    checkpoints = {path.name: path.read_bytes() for path in (tmp_path / "checkpoints").glob("*.state")}
+    checkpoints = {
+        path.name: path.read_bytes() for path in (tmp_path / "checkpoints").glob("*.state")
+    }
     assert {"last.state", "epoch-0002.state"} <= checkpoints.keys()
     for name, stored in checkpoints.items():
         assert stored == (base / kind / "checkpoints" / name).read_bytes(), name
@@ -73,7 +79,11 @@ def test_a_run_killed_at_random_points_ends_as_if_it_never_was(
 def fit(folder: Path, model: Any = None, resume: bool = True, **options: Any) -> Any:
     asked = TrainerOptions.from_json({"num_epochs": 2, **options})
     return Trainer(asked, ()).fit(
-        model or toys.fresh(), toys.sequences(), folder=folder, resume=resume, optimiser=AdamW(rate=0.01)
+        model or toys.fresh(),
+        toys.sequences(),
+        folder=folder,
+        resume=resume,
+        optimiser=AdamW(rate=0.01),
     )
 
 
@@ -101,12 +111,16 @@ def test_a_run_that_was_begun_otherwise_is_not_continued(tmp_path: Path) -> None
     fit(tmp_path)
     before = (tmp_path / "checkpoints" / "last.state").read_bytes()
     with pytest.raises(
-        ConfigError, match=r"last\.state: this run was started with different settings: seed was 0 and is 3"
+        ConfigError,
+        match=r"last\.state: this run was started with different settings: seed was 0 and is 3",
     ):
         fit(tmp_path, seed=3)
     with pytest.raises(
         ConfigError,
-        match=r"last\.state: this run was started with different settings: .*structure\.layers\.0 was 'Linear",
+        match=(
+            r"last\.state: this run was started with different settings: .*structure\.layers\.0 "
+            r"was 'Linear"
+        ),
     ):
         fit(tmp_path, torch.nn.Linear(2, 2))
     assert (tmp_path / "checkpoints" / "last.state").read_bytes() == before
@@ -127,4 +141,8 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     shutil.copy(folder / "last.state", folder / ".last.abcd.partial.state")
     fit(tmp_path, num_epochs=3)
-    assert sorted(path.name for path in folder.iterdir()) == ["best.state", "fit.history.rows.jsonl", "last.state"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "best.state",
+        "fit.history.rows.jsonl",
+        "last.state",
+    ]

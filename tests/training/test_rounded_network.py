@@ -27,11 +27,14 @@ def rounded() -> RoundedNetwork:
     torch.manual_seed(0)
     head = Head(target="label")
     return RoundedNetwork(
-        Network(layers=layers(), outputs={"digit": head}, input="image", channels_last=True), [1, 8, 8]
+        Network(layers=layers(), outputs={"digit": head}, input="image", channels_last=True),
+        [1, 8, 8],
     )
 
 
-def test_to_change_between_training_and_evaluation_draws_no_random_numbers(rounded: RoundedNetwork) -> None:
+def test_to_change_between_training_and_evaluation_draws_no_random_numbers(
+    rounded: RoundedNetwork,
+) -> None:
     module = rounded.module
     before = torch.get_rng_state()
     for mode in (True, False, True):
@@ -41,7 +44,9 @@ def test_to_change_between_training_and_evaluation_draws_no_random_numbers(round
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_it_computes_nearly_what_the_network_computes_and_so_it_does_in_integers(rounded: RoundedNetwork) -> None:
+def test_it_computes_nearly_what_the_network_computes_and_so_it_does_in_integers(
+    rounded: RoundedNetwork,
+) -> None:
     pictures = torch.rand(64, 1, 8, 8)
     module = rounded.module.train()
     with torch.no_grad():

@@ -20,7 +20,11 @@ from nnpipe.training.checkpoints import LAST, RowFiles, read_checkpoint
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
-ROWS = [{"epoch": 1, "loss": math.nan, "worst": np.arange(3)}, {"epoch": 2, "loss": math.inf}, "a line"]
+ROWS = [
+    {"epoch": 1, "loss": math.nan, "worst": np.arange(3)},
+    {"epoch": 2, "loss": math.inf},
+    "a line",
+]
 
 
 def test_rows_come_back_to_the_bit_and_only_new_ones_are_written(tmp_path: Path) -> None:
@@ -51,12 +55,17 @@ def test_what_a_killed_run_wrote_behind_its_checkpoint_is_written_over(tmp_path:
     ("damage", "message"),
     [
         (lambda path: path.unlink(), "cannot be read"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-4]), "not the rows that the checkpoint was made with"),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-4]),
+            "not the rows that the checkpoint was made with",
+        ),
         (lambda path: path.write_bytes(path.read_bytes().replace(b"1", b"8")), "not the rows"),
         (lambda path: path.write_bytes(b"\x80\n" * 9), "not the rows"),
     ],
 )
-def test_rows_that_are_missing_or_others_are_told(damage: Any, message: str, tmp_path: Path) -> None:
+def test_rows_that_are_missing_or_others_are_told(
+    damage: Any, message: str, tmp_path: Path
+) -> None:
     word = RowFiles().put({"rows": AppendOnly([1, 2])}, tmp_path)
     damage(tmp_path / "rows.jsonl")
     with pytest.raises(ArtifactError, match=rf"rows\.jsonl: .*{message}"):

@@ -46,9 +46,12 @@ def test_what_lies_in_it_is_listed_once(tmp_path: Path) -> None:
     pictures = [written(folder.picture("b")), written(folder.picture("c", "d/e"))]
     tables = [written(folder.table("a")), written(folder.table("a", ending="txt"))]
     others = [
-        written(folder.checkpoint("last.state")), written(folder.begun), written(folder.table("a", ending="npz")),
-        written(folder.events), written(folder.projected("x/y", "tensors.tsv")),
-    ]  # fmt: skip
+        written(folder.checkpoint("last.state")),
+        written(folder.begun),
+        written(folder.table("a", ending="npz")),
+        written(folder.events),
+        written(folder.projected("x/y", "tensors.tsv")),
+    ]
     written(folder.page)
     written(tmp_path / "pictures" / ".b.abcd.partial.png")
     assert [path.name for path in pictures] == ["b.png", "c-d-e.png"]
@@ -62,7 +65,11 @@ def test_a_run_is_continued_only_as_it_was_begun(tmp_path: Path) -> None:
         with folder.claimed(COURSE, resume=True):
             assert json.loads(folder.begun.read_text()) == {"seed": 1, "splits": ["train"]}
     with pytest.raises(
-        ConfigError, match=r"run\.json: this run was started with different settings: seed was 1 and is 2; use another"
+        ConfigError,
+        match=(
+            r"run\.json: this run was started with different settings: seed was 1 and is 2; use "
+            r"another"
+        ),
     ):
         with folder.claimed({**COURSE, "seed": 2}, resume=True):
             pytest.fail("was let in")
@@ -74,9 +81,13 @@ def test_a_run_is_continued_only_as_it_was_begun(tmp_path: Path) -> None:
 def test_of_a_run_that_begins_anew_nothing_of_the_one_before_is_left(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     theirs = [
-        folder.picture("worst", "other"), folder.table("worst"), folder.table("e", ending="npz"), folder.events,
-        folder.projector, folder.checkpoint("last.state"),
-    ]  # fmt: skip
+        folder.picture("worst", "other"),
+        folder.table("worst"),
+        folder.table("e", ending="npz"),
+        folder.events,
+        folder.projector,
+        folder.checkpoint("last.state"),
+    ]
     with folder.claimed(COURSE, resume=True):
         for path in theirs:
             written(path)
@@ -92,15 +103,22 @@ def test_of_a_run_that_begins_anew_nothing_of_the_one_before_is_left(tmp_path: P
 def test_a_damaged_record_is_named(tmp_path: Path, text: str) -> None:
     folder = RunFolder(tmp_path)
     written(folder.begun, text)
-    with pytest.raises(ConfigError, match=r"run\.json is damaged"), folder.claimed(COURSE, resume=True):
+    with (
+        pytest.raises(ConfigError, match=r"run\.json is damaged"),
+        folder.claimed(COURSE, resume=True),
+    ):
         pytest.fail("was let in")
 
 
 @pytest.mark.parametrize("name", ["index.html", "model/theirs.h5", "pictures/holiday.png"])
 @pytest.mark.parametrize("resume", [True, False])
-def test_files_that_are_no_runs_are_not_written_over(tmp_path: Path, name: str, resume: bool) -> None:
+def test_files_that_are_no_runs_are_not_written_over(
+    tmp_path: Path, name: str, resume: bool
+) -> None:
     written(tmp_path / name)
-    with pytest.raises(ConfigError, match=f"{tmp_path} holds {name.partition('/')[0]} of something else"):
+    with pytest.raises(
+        ConfigError, match=f"{tmp_path} holds {name.partition('/')[0]} of something else"
+    ):
         with RunFolder(tmp_path).claimed(COURSE, resume=resume):
             pytest.fail("was let in")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]

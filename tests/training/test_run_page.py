@@ -45,10 +45,16 @@ def folder_of(tmp_path: Path, **files: str) -> Path:
 
 def test_every_file_is_linked_and_every_link_leads_to_one(tmp_path: Path) -> None:
     files = {
-        "pictures__history.png": "", "pictures__worst-a b&c.png": "", "tables__history.csv": "epoch,loss\n1,0.25\n",
-        "tables__epochs.txt": "epoch 1", "tables__model.json": json.dumps([{"layer": "<b>", "output": [1, 2]}]),
-        "checkpoints__last.state": "x", "source__a.py": "y", "tables__e.npz": "w", ".hidden": "z",
-    }  # fmt: skip
+        "pictures__history.png": "",
+        "pictures__worst-a b&c.png": "",
+        "tables__history.csv": "epoch,loss\n1,0.25\n",
+        "tables__epochs.txt": "epoch 1",
+        "tables__model.json": json.dumps([{"layer": "<b>", "output": [1, 2]}]),
+        "checkpoints__last.state": "x",
+        "source__a.py": "y",
+        "tables__e.npz": "w",
+        ".hidden": "z",
+    }
     page = write_run_page(folder_of(tmp_path, **files))
     found = Page(page.read_text())
     assert found.open == []
@@ -58,11 +64,23 @@ def test_every_file_is_linked_and_every_link_leads_to_one(tmp_path: Path) -> Non
     assert {address[1:] for address in found.addresses if address.startswith("#")} == set(found.ids)
 
 
-BEGUN = {"wrapper": {"class": "some.where.CNN", "arguments": {}}, "dataset": {"class": "a.b.DigitsDataset"}}
+BEGUN = {
+    "wrapper": {"class": "some.where.CNN", "arguments": {}},
+    "dataset": {"class": "a.b.DigitsDataset"},
+}
 STATUS = {
-    "kind": "nnpipe run status", "schema": 1, "state": "completed", "epoch": 3, "epochs": 3, "step": 9, "changed": "",
-    "process": 1, "machine": "m", "reason": "no better for 1 evaluation", "best_epoch": 2,
-}  # fmt: skip
+    "kind": "nnpipe run status",
+    "schema": 1,
+    "state": "completed",
+    "epoch": 3,
+    "epochs": 3,
+    "step": 9,
+    "changed": "",
+    "process": 1,
+    "machine": "m",
+    "reason": "no better for 1 evaluation",
+    "best_epoch": 2,
+}
 HISTORY = """epoch,step,data/train/loss,data/train/output/accuracy,data/validation/loss,data/validation/output/accuracy
 1,3,0.9,0.5,0.8,0.6
 2,6,0.5,0.7,0.4,0.925
@@ -71,10 +89,17 @@ HISTORY = """epoch,step,data/train/loss,data/train/output/accuracy,data/validati
 
 
 def test_what_came_out_stands_first(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "run-7", **{
-        "run.json": json.dumps(BEGUN), "status.json": json.dumps(STATUS), "tables__history.csv": HISTORY,
-        "pictures__confusion-data-validation-output.png": "", "tables__model.json": "[]", "pictures__zebra.png": "",
-    })  # fmt: skip
+    folder = folder_of(
+        tmp_path / "run-7",
+        **{
+            "run.json": json.dumps(BEGUN),
+            "status.json": json.dumps(STATUS),
+            "tables__history.csv": HISTORY,
+            "pictures__confusion-data-validation-output.png": "",
+            "tables__model.json": "[]",
+            "pictures__zebra.png": "",
+        },
+    )
     text = write_run_page(folder).read_text()
     assert "<h1>CNN on DigitsDataset</h1>" in text
     assert "run-7" in text
@@ -85,42 +110,72 @@ def test_what_came_out_stands_first(tmp_path: Path) -> None:
     assert "epoch 3 of 3" in tiles
     assert "92.50\u00a0%" in tiles  # of the best epoch, not of the last
     assert "After epoch 2, the best" in tiles
-    assert tiles.index("Means over epoch 2, while the weights changed") < tiles.index("accuracy, train")
+    assert tiles.index("Means over epoch 2, while the weights changed") < tiles.index(
+        "accuracy, train"
+    )
     assert tiles.index("accuracy, validation") < tiles.index("accuracy, train")
     assert "no better for 1 evaluation" in text
     headings = [part.partition("<")[0] for part in text.split("<h2>")[1:]]
-    assert headings == ["Course of the training", "Confusion matrix: validation", "Model", "Zebra", "Other files"]
+    assert headings == [
+        "Course of the training",
+        "Confusion matrix: validation",
+        "Model",
+        "Zebra",
+        "Other files",
+    ]
 
 
 def test_a_training_that_failed_says_so_first(tmp_path: Path) -> None:
-    status = STATUS | {"state": "failed", "reason": "TrainingError: <b>the loss is not finite", "epoch": 1}
+    status = STATUS | {
+        "state": "failed",
+        "reason": "TrainingError: <b>the loss is not finite",
+        "epoch": 1,
+    }
     folder = folder_of(tmp_path, **{"status.json": json.dumps(status)})
     text = write_run_page(folder).read_text()
-    assert text.index("failed") < text.index("TrainingError: &lt;b&gt;the loss is not finite") < text.index("<nav>")
+    assert (
+        text.index("failed")
+        < text.index("TrainingError: &lt;b&gt;the loss is not finite")
+        < text.index("<nav>")
+    )
 
 
 def test_the_same_as_rows_and_as_a_text_is_shown_once(tmp_path: Path) -> None:
     rows = json.dumps([{"layer": "conv", "parameters": 288}])
-    folder = folder_of(tmp_path, **{"tables__model.json": rows, "tables__model.txt": "layer  parameters\nconv  288\n"})
+    folder = folder_of(
+        tmp_path,
+        **{"tables__model.json": rows, "tables__model.txt": "layer  parameters\nconv  288\n"},
+    )
     text = write_run_page(folder).read_text()
     assert text.count("288") == 1
     assert 'href="tables/model.txt"' in text
 
 
 def test_what_belongs_to_one_question_stands_together(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, **{
-        "pictures__worst-data-train.png": "", "pictures__worst-data-train-samples.png": "",
-        "pictures__worst-data-validation.png": "", "pictures__worst-data-validation-samples.png": "",
-    })  # fmt: skip
+    folder = folder_of(
+        tmp_path,
+        **{
+            "pictures__worst-data-train.png": "",
+            "pictures__worst-data-train-samples.png": "",
+            "pictures__worst-data-validation.png": "",
+            "pictures__worst-data-validation-samples.png": "",
+        },
+    )
     text = write_run_page(folder).read_text()
     assert [part.partition("<")[0] for part in text.split("<h2>")[1:]] == [
-        "Worst samples: validation", "Worst samples: train",
-    ]  # fmt: skip
+        "Worst samples: validation",
+        "Worst samples: train",
+    ]
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", '{"wrapper": 3}', json.dumps(STATUS | {"state": "asleep"})])
+@pytest.mark.parametrize(
+    "damage", ["{", "[]", '{"wrapper": 3}', json.dumps(STATUS | {"state": "asleep"})]
+)
 def test_damaged_facts_hide_nothing(tmp_path: Path, damage: str) -> None:
-    folder = folder_of(tmp_path / "name", **{"run.json": damage, "status.json": damage, "tables__history.csv": damage})
+    folder = folder_of(
+        tmp_path / "name",
+        **{"run.json": damage, "status.json": damage, "tables__history.csv": damage},
+    )
     text = write_run_page(folder).read_text()
     assert "<h1>name</h1>" in text
     assert "not the status of a run" in text
@@ -128,11 +183,15 @@ def test_damaged_facts_hide_nothing(tmp_path: Path, damage: str) -> None:
 
 def test_what_lies_in_the_folder_is_shown_as_text(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
-    folder = folder_of(tmp_path, **{
-        "tables__a.txt": evil, "tables__b.json": json.dumps([{evil: {evil: evil}}]),
-        "tables__c.csv": f"{evil}\n{evil}\n",
-        "tables__d.json": f"[{evil}",
-    })  # fmt: skip
+    folder = folder_of(
+        tmp_path,
+        **{
+            "tables__a.txt": evil,
+            "tables__b.json": json.dumps([{evil: {evil: evil}}]),
+            "tables__c.csv": f"{evil}\n{evil}\n",
+            "tables__d.json": f"[{evil}",
+        },
+    )
     text = write_run_page(folder).read_text()
     assert "script" not in Page(text).tags
     assert text.count("&lt;script&gt;") >= 6
@@ -151,16 +210,33 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         write_run_page(tmp_path / "none")
 
 
-def test_the_figures_that_stand_first_are_those_of_the_weights_that_the_model_has(tmp_path: Path) -> None:
-    final = [{"weights": "last", "epoch": 3, "data/validation/loss": 0.51, "data/validation/output/accuracy": 0.91}]
-    folder = folder_of(tmp_path / "run", **{
-        "status.json": json.dumps(STATUS), "tables__history.csv": HISTORY,
-        "tables__final_weights.json": json.dumps(final),
-    })  # fmt: skip
+def test_the_figures_that_stand_first_are_those_of_the_weights_that_the_model_has(
+    tmp_path: Path,
+) -> None:
+    final = [
+        {
+            "weights": "last",
+            "epoch": 3,
+            "data/validation/loss": 0.51,
+            "data/validation/output/accuracy": 0.91,
+        }
+    ]
+    folder = folder_of(
+        tmp_path / "run",
+        **{
+            "status.json": json.dumps(STATUS),
+            "tables__history.csv": HISTORY,
+            "tables__final_weights.json": json.dumps(final),
+        },
+    )
     text = write_run_page(folder).read_text()
     tiles = text[text.index('<dl class="tiles">') : text.index("<nav>")]
-    assert "91.00\u00a0%" in tiles  # of these weights, neither the best epoch's nor, with an average, the row's
+    # of these weights, neither the best epoch's nor, with an average, the row's
+    assert "91.00\u00a0%" in tiles
     assert "80.00\u00a0%" in tiles  # what is known of the training split is that epoch's
     assert "92.50" not in tiles
-    has, means = "The model has the last weights, of epoch 3", "Means over epoch 3, while the weights changed"
+    has, means = (
+        "The model has the last weights, of epoch 3",
+        "Means over epoch 3, while the weights changed",
+    )
     assert tiles.index(has) < tiles.index("91.00") < tiles.index(means) < tiles.index("80.00")

@@ -40,7 +40,9 @@ def wider() -> Any:
 
 
 def step(gamma: float) -> TorchSchedule:
-    return TorchSchedule(make=lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 2, gamma))
+    return TorchSchedule(
+        make=lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 2, gamma)
+    )
 
 
 FIRST: dict[str, Any] = {"optimiser": AdamW(rate=0.01), "schedule": Exponential(gamma=0.9)}
@@ -50,7 +52,11 @@ FIRST: dict[str, Any] = {"optimiser": AdamW(rate=0.01), "schedule": Exponential(
     ("first", "second", "named"),
     [
         ({}, {"optimiser": AdamW(rate=0.02)}, r"optimiser\.lr was 0\.01 and is 0\.02"),
-        ({}, {"optimiser": SGD(rate=0.01)}, r"optimiser\.class was 'torch\.optim\.adamw\.AdamW' and is '.*SGD'"),
+        (
+            {},
+            {"optimiser": SGD(rate=0.01)},
+            r"optimiser\.class was 'torch\.optim\.adamw\.AdamW' and is '.*SGD'",
+        ),
         ({}, {"schedule": Exponential(gamma=0.8)}, r"schedule\.gamma was 0\.9 and is 0\.8"),
         ({}, {"schedule": None}, r"schedule\.class was '.*Exponential' and is 'none'"),
         ({"schedule": step(0.5)}, {"schedule": step(0.4)}, r"schedule\.gamma was 0\.5 and is 0\.4"),
@@ -73,7 +79,11 @@ def test_the_setting_that_differs_is_named_with_both_values_and_the_way_on(
     fit(tmp_path, **{**FIRST, **first})
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(
-        ConfigError, match=rf"started with different settings: {named}.*; use another folder, or begin anew .*resume="
+        ConfigError,
+        match=(
+            rf"started with different settings: {named}.*; use another folder, or begin anew "
+            rf".*resume="
+        ),
     ):
         fit(tmp_path, **{**FIRST, **second})
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -84,7 +94,9 @@ def test_the_setting_that_differs_is_named_with_both_values_and_the_way_on(
 
 def fit(folder: Path, **given: Any) -> Any:
     model = given.pop("model", toys.fresh)()
-    kept = {name: given.pop(name) for name in ("optimiser", "schedule", "identity") if name in given}
+    kept = {
+        name: given.pop(name) for name in ("optimiser", "schedule", "identity") if name in given
+    }
     sequences = given.pop("data", None) or data()
     asked = TrainerOptions.from_json({"num_epochs": 2, **given})
     return Trainer(asked, ()).fit(model, sequences, folder=folder, **kept)
@@ -92,14 +104,24 @@ def fit(folder: Path, **given: Any) -> Any:
 
 def test_all_that_differ_are_named(tmp_path: Path) -> None:
     fit(tmp_path, **FIRST)
-    with pytest.raises(ConfigError, match=r"seed was 0 and is 5, optimiser\.lr .*, data\.blobs/train\.batch was 16"):
-        fit(tmp_path, optimiser=AdamW(rate=0.1), schedule=Exponential(gamma=0.9), seed=5, data=data(8))
+    with pytest.raises(
+        ConfigError, match=r"seed was 0 and is 5, optimiser\.lr .*, data\.blobs/train\.batch was 16"
+    ):
+        fit(
+            tmp_path,
+            optimiser=AdamW(rate=0.1),
+            schedule=Exponential(gamma=0.9),
+            seed=5,
+            data=data(8),
+        )
 
 
 def test_what_changes_nothing_is_no_other_training(tmp_path: Path) -> None:
     fit(tmp_path, **FIRST)
     alike = functools.partial(torch.optim.AdamW, lr=0.01, weight_decay=0.01, foreach=False)
-    history = fit(tmp_path, optimiser=alike, schedule=Exponential(gamma=0.9), num_epochs=3, patience=9)
+    history = fit(
+        tmp_path, optimiser=alike, schedule=Exponential(gamma=0.9), num_epochs=3, patience=9
+    )
     assert len(history) == 3
 
 
@@ -125,9 +147,14 @@ def test_equal_sequences_have_equal_fingerprints_in_any_process(tmp_path: Path) 
     )
     answer = subprocess.run(
         [sys.executable, "-c", script, json.dumps([str(Path(__file__).parent), *sys.path])],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert json.loads(answer.stdout) == json.loads(json.dumps(data()["blobs"]["train"].map(len).fingerprint()))
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert json.loads(answer.stdout) == json.loads(
+        json.dumps(data()["blobs"]["train"].map(len).fingerprint())
+    )
 
 
 def test_of_large_data_some_samples_count() -> None:

@@ -55,13 +55,19 @@ class Look(Callback):
 
 
 def apart(command: str, folder: Path) -> subprocess.Popen[str]:
-    """Begin something of this file, which is called ``t``, in a process of its own; a fork would have no threads."""
-    script = f"import test_run_status as t, pathlib, sys; folder = pathlib.Path(sys.argv[1]); {command}"
+    """Begin something of this file, which is called ``t``, in a process of its own; a fork would
+    have no threads.
+    """
+    script = (
+        f"import test_run_status as t, pathlib, sys; folder = pathlib.Path(sys.argv[1]); {command}"
+    )
     return subprocess.Popen(
         [sys.executable, "-c", script, str(folder)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
-    )  # fmt: skip
+    )
 
 
 def test_it_says_how_far_a_training_is_and_that_it_is_through(tmp_path: Path) -> None:
@@ -70,10 +76,19 @@ def test_it_says_how_far_a_training_is_and_that_it_is_through(tmp_path: Path) ->
     steps = int(history["step"][0])
     assert {seen.state for seen in look.seen} == {"running"}
     assert [seen.epoch for seen in look.seen] == [1] * steps + [2] * steps
-    # Seen in a batch is what was last kept: the checkpoint after each third step, and the end of an epoch.
-    assert [seen.step for seen in look.seen][: steps + 1] == [n // 3 * 3 for n in range(steps)] + [steps]
+    # Seen in a batch is what was last kept: the checkpoint after each third step, and the end of an
+    # epoch.
+    assert [seen.step for seen in look.seen][: steps + 1] == [n // 3 * 3 for n in range(steps)] + [
+        steps
+    ]
     end = status(tmp_path)
-    assert (end.state, end.epoch, end.epochs, end.step, end.reason) == ("completed", 2, 2, 2 * steps, "")
+    assert (end.state, end.epoch, end.epochs, end.step, end.reason) == (
+        "completed",
+        2,
+        2,
+        2 * steps,
+        "",
+    )
     assert end.process == os.getpid()
     written = datetime.datetime.fromisoformat(end.changed)
     assert written.tzinfo is not None
@@ -107,10 +122,19 @@ def test_a_training_that_is_refused_leaves_it_as_it_was(tmp_path: Path) -> None:
     before = (tmp_path / "status.json").read_bytes()
     with pytest.raises(ConfigError, match="started with different settings"):
         fit(tmp_path, seed=3)
-    claim = "with RunFolder(Path(sys.argv[1])).claimed({}, resume=False):\n    print('claimed', flush=True); input()"
-    script = f"import sys\nfrom pathlib import Path\nfrom nnpipe.training.run_folder import RunFolder\n{claim}"
+    claim = (
+        "with RunFolder(Path(sys.argv[1])).claimed({}, resume=False):\n    print('claimed', "
+        "flush=True); input()"
+    )
+    script = (
+        f"import sys\nfrom pathlib import Path\nfrom nnpipe.training.run_folder import "
+        f"RunFolder\n{claim}"
+    )
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "claimed\n"
@@ -129,11 +153,17 @@ class Kill(Callback):
 
 
 @pytest.mark.slow  # a start of PyTorch
-def test_a_training_that_was_killed_stays_running_with_a_process_that_is_gone(tmp_path: Path) -> None:
+def test_a_training_that_was_killed_stays_running_with_a_process_that_is_gone(
+    tmp_path: Path,
+) -> None:
     child = apart("t.fit(folder, t.Kill())", tmp_path)
     child.communicate(timeout=200)
     assert child.returncode == -signal.SIGKILL
-    assert (status(tmp_path).state, status(tmp_path).process, status(tmp_path).epoch) == ("running", child.pid, 1)
+    assert (status(tmp_path).state, status(tmp_path).process, status(tmp_path).epoch) == (
+        "running",
+        child.pid,
+        1,
+    )
     with pytest.raises(ProcessLookupError):
         os.kill(child.pid, 0)
 
@@ -148,12 +178,18 @@ def test_no_folder_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     "content",
     [
-        b"{", b"[]", b"\xff", b"{}", b"[" * 90_000,
+        b"{",
+        b"[]",
+        b"\xff",
+        b"{}",
+        b"[" * 90_000,
         json.dumps({"kind": "nnpipe run status", "schema": 2, "state": "running"}).encode(),
-        json.dumps({"kind": "nnpipe run status", "schema": 1, "state": "running", "more": 1}).encode(),
+        json.dumps(
+            {"kind": "nnpipe run status", "schema": 1, "state": "running", "more": 1}
+        ).encode(),
         json.dumps({"kind": "nnpipe run status", "schema": 1, "state": "dancing"}).encode(),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "status.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"status\.json: not the status of a run"):
@@ -166,8 +202,16 @@ def test_an_empty_file_as_a_loss_of_power_leaves_it_is_no_status(tmp_path: Path)
 
 
 def test_the_page_says_how_the_training_ended(tmp_path):
-    """The page is written while the training is still under way, and again when its end is known."""
-    fit = Fit(model=None, optimiser=None, datasets={}, folder=RunFolder(tmp_path), options=TrainerOptions())
+    """The page is written while the training is still under way, and again when its end is
+    known.
+    """
+    fit = Fit(
+        model=None,
+        optimiser=None,
+        datasets={},
+        folder=RunFolder(tmp_path),
+        options=TrainerOptions(),
+    )
     tell(fit, "running")
     write_run_page(tmp_path)
     assert "running" in fit.folder.page.read_text("utf-8")

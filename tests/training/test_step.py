@@ -28,7 +28,11 @@ from nnpipe.training.trainer import Trainer
 
 def fit(model: Any, step: Any, sequences: Any = None, *callbacks: Callback, **options: Any) -> Any:
     """Train for two epochs, or as said."""
-    kept = {n: options.pop(n) for n in ("folder", "optimiser", "schedule", "parameters", "resume") if n in options}
+    kept = {
+        n: options.pop(n)
+        for n in ("folder", "optimiser", "schedule", "parameters", "resume")
+        if n in options
+    }
     asked = TrainerOptions.from_json({"num_epochs": 2, **options})
     return Trainer(asked, callbacks).fit(model, sequences or toys.sequences(), step=step, **kept)
 
@@ -46,7 +50,9 @@ def circle(count: int = 100, size: int = 16) -> Any:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"accumulate": 3, "clip_norm": 0.5, "ema_decay": 0.9, "precision": "float16"}], ids=["plain", "all"]
+    "options",
+    [{}, {"accumulate": 3, "clip_norm": 0.5, "ema_decay": 0.9, "precision": "float16"}],
+    ids=["plain", "all"],
 )
 def test_the_default_step_written_again_learns_the_same_to_the_bit(options: dict[str, Any]) -> None:
     own, default = toys.fresh(), toys.fresh()
@@ -70,17 +76,34 @@ def test_two_optimisers_learn_what_a_hand_written_loop_does_to_the_bit() -> None
         gan.by_hand(expected, batches)
     assert toys.equal(toys.weights(trained), toys.weights(expected))
     assert history.last["step"] == 14  # a step updates both
-    assert {"circle/train/loss", "circle/train/real/loss", "circle/train/fake/accuracy"} <= history.last.keys()
+    assert {
+        "circle/train/loss",
+        "circle/train/real/loss",
+        "circle/train/fake/accuracy",
+    } <= history.last.keys()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_a_step_with_values_of_its_own_goes_on_to_the_bit(precision: str, tmp_path: Path) -> None:
     found = []
-    for name, callbacks in (("one", ()), ("two", (toys.Interrupting(3), toys.Interrupting(5), None))):
+    for name, callbacks in (
+        ("one", ()),
+        ("two", (toys.Interrupting(3), toys.Interrupting(5), None)),
+    ):
         for callback in callbacks or (None,):
             model, step = gan.GAN(), gan.Adversarial(limit=0.68)  # the generator waits now and then
-            kept = {"accumulate": 2, "ema_decay": 0.9, "clip_norm": 1.0, "checkpoint_every": 1, "precision": precision}
-            kept |= {"optimiser": gan.optimisers(), "schedule": Milestones(milestones=(4,)), "folder": tmp_path / name}
+            kept = {
+                "accumulate": 2,
+                "ema_decay": 0.9,
+                "clip_norm": 1.0,
+                "checkpoint_every": 1,
+                "precision": precision,
+            }
+            kept |= {
+                "optimiser": gan.optimisers(),
+                "schedule": Milestones(milestones=(4,)),
+                "folder": tmp_path / name,
+            }
             try:
                 history = fit(model, step, circle(), *filter(None, (callback,)), **kept)
             except KeyboardInterrupt:
@@ -90,7 +113,9 @@ def test_a_step_with_values_of_its_own_goes_on_to_the_bit(precision: str, tmp_pa
     assert toys.equal(weights, resumed)
     assert repr(rows) == repr(again)  # a recall without positives is NaN
     assert mean == same != 0.6
-    one, two = ((tmp_path / name / "checkpoints" / "last.state").read_bytes() for name in ("one", "two"))
+    one, two = (
+        (tmp_path / name / "checkpoints" / "last.state").read_bytes() for name in ("one", "two")
+    )
     assert one == two
 
 
@@ -99,10 +124,18 @@ def test_a_training_goes_on_to_the_bit_with_other_numbers_of_workers(tmp_path: P
     found = []
     for name, runs in (("one", [(0, None)]), ("two", [(2, 3), (1, 6), (0, None)])):
         for workers, stop in runs:
-            model, points = gan.GAN(), ArraySequence(gan.points(100), batch=16, sampler=RandomSampler(), seed=3)
+            model, points = (
+                gan.GAN(),
+                ArraySequence(gan.points(100), batch=16, sampler=RandomSampler(), seed=3),
+            )
             data = {"circle": {"train": points.map(gan.shifted, workers=workers, seed=4)}}
             callbacks = () if stop is None else (toys.Interrupting(stop),)
-            kept = {"accumulate": 2, "ema_decay": 0.9, "checkpoint_every": 1, "precision": "bfloat16"}
+            kept = {
+                "accumulate": 2,
+                "ema_decay": 0.9,
+                "checkpoint_every": 1,
+                "precision": "bfloat16",
+            }
             with suppress(KeyboardInterrupt):
                 fit(
                     model,
@@ -133,7 +166,10 @@ def test_gradients_that_wait_for_a_step_are_part_of_a_checkpoint(tmp_path: Path)
     for callback in (None, toys.Interrupting(4), None):
         model = toys.fresh()
         folder = tmp_path / ("one" if callback is None and not states else "two")
-        kept = {"optimiser": {"layers.0": SGD(rate=0.01), "layers.4": AdamW()}, "checkpoint_every": 1}
+        kept = {
+            "optimiser": {"layers.0": SGD(rate=0.01), "layers.4": AdamW()},
+            "checkpoint_every": 1,
+        }
         try:
             fit(model, turns, None, *filter(None, (callback,)), folder=folder, **kept)
         except KeyboardInterrupt:
@@ -145,7 +181,9 @@ def test_gradients_that_wait_for_a_step_are_part_of_a_checkpoint(tmp_path: Path)
 
 
 def test_what_is_left_at_the_end_of_an_epoch_is_used_alike_after_a_kill(tmp_path: Path) -> None:
-    """The epoch's last batch makes a step of one optimiser, and leaves the other's gradients for the end."""
+    """The epoch's last batch makes a step of one optimiser, and leaves the other's gradients for
+    the end.
+    """
 
     def late(fit: Any, batch: dict[str, Any]) -> Any:
         loss, outputs = fit.forward(batch)
@@ -160,9 +198,21 @@ def test_what_is_left_at_the_end_of_an_epoch_is_used_alike_after_a_kill(tmp_path
     found = []
     for callbacks in ((), (Killed(),), ()):
         model, folder = toys.fresh(), tmp_path / ("one" if not found else "two")
-        kept = {"optimiser": {"layers.0": SGD(rate=0.01), "layers.4": SGD(rate=0.1)}, "schedule": Cosine(warmup=3)}
+        kept = {
+            "optimiser": {"layers.0": SGD(rate=0.01), "layers.4": SGD(rate=0.1)},
+            "schedule": Cosine(warmup=3),
+        }
         with suppress(KeyboardInterrupt):
-            history = fit(model, late, None, *callbacks, folder=folder, checkpoint_every=7, ema_decay=0.9, **kept)
+            history = fit(
+                model,
+                late,
+                None,
+                *callbacks,
+                folder=folder,
+                checkpoint_every=7,
+                ema_decay=0.9,
+                **kept,
+            )
             found.append((toys.weights(model), list(history.rows())))
     assert toys.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1]
@@ -231,7 +281,9 @@ def test_gradients_of_ones_own_are_used_as_they_are() -> None:
 
     one, other = toys.fresh(), toys.fresh()
     fit(one, turned, optimiser=SGD(rate=0.1, momentum=0), accumulate=2, num_epochs=1)
-    losses = [Trainer().evaluate(model, toys.sequences())["blobs/train/loss"] for model in (one, other)]
+    losses = [
+        Trainer().evaluate(model, toys.sequences())["blobs/train/loss"] for model in (one, other)
+    ]
     assert losses[0] > losses[1]  # it went up the hill
 
 
@@ -251,7 +303,9 @@ def test_an_optimiser_may_forget_gradients_in_its_own_way() -> None:
 
 
 def test_an_inner_loop_gives_gradients_of_gradients() -> None:
-    """MAML (Finn et al., 2017): the loss after a step on half of the batch, by the weights before it."""
+    """MAML (Finn et al., 2017): the loss after a step on half of the batch, by the weights
+    before it.
+    """
 
     def loss_of(model: Any, weights: dict[str, Any], batch: dict[str, Any], half: slice) -> Any:
         found = torch.func.functional_call(model.layers, weights, (batch["x"][half],))
@@ -298,10 +352,15 @@ def test_several_updates_in_a_batch_are_one_step_of_the_schedule() -> None:
         "layers.0": TorchSchedule(make=lambda o: torch.optim.lr_scheduler.StepLR(o, 2, 0.5)),
         "layers.4": Milestones(milestones=(3,)),
     }
-    kept = {"optimiser": {"layers.0": SGD(rate=1e-3), "layers.4": SGD(rate=1e-2)}, "schedule": schedule}
+    kept = {
+        "optimiser": {"layers.0": SGD(rate=1e-3), "layers.4": SGD(rate=1e-2)},
+        "schedule": schedule,
+    }
     history = fit(toys.fresh(), often, num_epochs=1, **kept)
     assert history.last["step"] == 7
-    assert [first for first, _ in rates] == pytest.approx([1e-3, 1e-3, 5e-4, 5e-4, 2.5e-4, 2.5e-4, 1.25e-4])
+    assert [first for first, _ in rates] == pytest.approx(
+        [1e-3, 1e-3, 5e-4, 5e-4, 2.5e-4, 2.5e-4, 1.25e-4]
+    )
     assert [second for _, second in rates] == pytest.approx([1e-2] * 3 + [1e-3] * 4)
 
 
@@ -337,7 +396,11 @@ def test_a_run_is_not_continued_with_another_step(tmp_path: Path) -> None:
             {"optimiser": {"layers": AdamW()}, "parameters": {"layer": []}},
             "did you mean 'layers'|no optimiser",
         ),
-        (written, {"optimiser": {"layers": AdamW()}, "schedule": {"layer": Cosine()}}, "schedule: there is no optim"),
+        (
+            written,
+            {"optimiser": {"layers": AdamW()}, "schedule": {"layer": Cosine()}},
+            "schedule: there is no optim",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(step: Any, kept: dict[str, Any], message: str) -> None:

@@ -17,7 +17,15 @@ from torch.nn import functional as F
 
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.optimization import SGD, AdamW, ConstantRate, Cosine, Exponential, Milestones, TorchSchedule
+from nnpipe.training.optimization import (
+    SGD,
+    AdamW,
+    ConstantRate,
+    Cosine,
+    Exponential,
+    Milestones,
+    TorchSchedule,
+)
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.outputs.regression import RegressionOutput
@@ -26,12 +34,20 @@ from nnpipe.training.trainer import Trainer
 
 def fit(model: Any, sequences: Any = None, *callbacks: Callback, **options: Any) -> Any:
     """Train for two epochs, or as said."""
-    kept = {name: options.pop(name) for name in ("folder", "optimiser", "schedule", "resume") if name in options}
+    kept = {
+        name: options.pop(name)
+        for name in ("folder", "optimiser", "schedule", "resume")
+        if name in options
+    }
     asked = TrainerOptions.from_json({"num_epochs": 2, **options})
-    return Trainer(asked, callbacks).fit(model, toys.sequences() if sequences is None else sequences, **kept)
+    return Trainer(asked, callbacks).fit(
+        model, toys.sequences() if sequences is None else sequences, **kept
+    )
 
 
-def by_hand(model: Any, epochs: int = 2, seed: int = 0, train: int = 100, size: int = 16) -> list[tuple[float, float]]:
+def by_hand(
+    model: Any, epochs: int = 2, seed: int = 0, train: int = 100, size: int = 16
+) -> list[tuple[float, float]]:
     """What anybody would write: AdamW, mean cross entropy; loss and accuracy of each epoch."""
     torch.manual_seed(seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
@@ -64,7 +80,9 @@ def test_weights_equal_those_of_a_hand_written_loop_to_the_last_bit() -> None:
     history = fit(trained)
     figures = by_hand(expected)
     assert toys.equal(toys.weights(trained), toys.weights(expected))
-    assert history["blobs/train/loss"].tolist() == pytest.approx([loss for loss, _ in figures], rel=1e-6)
+    assert history["blobs/train/loss"].tolist() == pytest.approx(
+        [loss for loss, _ in figures], rel=1e-6
+    )
     assert history["blobs/train/label/accuracy"].tolist() == [accuracy for _, accuracy in figures]
     assert history["step"].tolist() == [7, 14]
 
@@ -85,9 +103,13 @@ def test_an_evaluation_does_not_depend_on_the_batch_size(size: int) -> None:
     with torch.no_grad():
         logits = model.double().layers(torch.from_numpy(data["x"]).double())
     losses = F.cross_entropy(logits, torch.from_numpy(data["label"]), reduction="none").numpy()
-    assert found["d/test/loss"] == pytest.approx(np.average(losses, weights=data["weight"]), abs=1e-6)
+    assert found["d/test/loss"] == pytest.approx(
+        np.average(losses, weights=data["weight"]), abs=1e-6
+    )
     hits = logits.argmax(1).numpy() == data["label"]
-    assert found["d/test/label/accuracy"] == pytest.approx(np.average(hits, weights=data["weight"]), abs=1e-6)
+    assert found["d/test/label/accuracy"] == pytest.approx(
+        np.average(hits, weights=data["weight"]), abs=1e-6
+    )
 
 
 def test_the_evaluation_is_not_another_epoch_and_does_not_change_the_training() -> None:
@@ -97,7 +119,10 @@ def test_the_evaluation_is_not_another_epoch_and_does_not_change_the_training() 
     fit(alone, only_train)
     assert len(history) == 2
     assert toys.equal(toys.weights(watched), toys.weights(alone))
-    assert history.last["blobs/test/loss"] == Trainer().evaluate(watched, toys.sequences())["blobs/test/loss"]
+    assert (
+        history.last["blobs/test/loss"]
+        == Trainer().evaluate(watched, toys.sequences())["blobs/test/loss"]
+    )
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -110,7 +135,9 @@ class Plain(torch.nn.Module):
         super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(2)
-            self.layers = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+            self.layers = torch.nn.Sequential(
+                torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3)
+            )
 
     def forward(self, batch: dict[str, Any]) -> Any:
         return ClassificationOutput(self.layers(batch["x"]), batch["label"])
@@ -149,15 +176,25 @@ class Recorder(Callback):
         gradients = [p.grad for p in fit.model.parameters()]
         self.norms.append(float(torch.nn.utils.get_total_norm(gradients)))
         now = toys.weights(fit.model)
-        self.moves.append(math.sqrt(sum(float((now[n] - self.last[n]).square().sum()) for n in now)))
+        self.moves.append(
+            math.sqrt(sum(float((now[n] - self.last[n]).square().sum()) for n in now))
+        )
         self.last = now
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_a_schedule_with_clipping_changes_the_rate_that_is_used(precision: str) -> None:
     recorder = Recorder()
-    fit(Plain(), None, recorder, clip_norm=0.01, precision=precision, num_epochs=1,
-        optimiser=SGD(rate=1.0, momentum=0), schedule=Exponential(gamma=0.5))  # fmt: skip
+    fit(
+        Plain(),
+        None,
+        recorder,
+        clip_norm=0.01,
+        precision=precision,
+        num_epochs=1,
+        optimiser=SGD(rate=1.0, momentum=0),
+        schedule=Exponential(gamma=0.5),
+    )
     assert recorder.rates == [0.5**step for step in range(7)]
     assert recorder.norms == pytest.approx([0.01] * 7, rel=1e-3)
     # Without momentum a step moves the weights by rate times norm: the rate shown is the rate used.
@@ -196,7 +233,9 @@ def test_schedules_set_the_rate(schedule: Any, expected: list[float]) -> None:
 
 def test_a_schedule_that_watches_a_figure_is_given_it() -> None:
     plateau = TorchSchedule(
-        make=lambda o: torch.optim.lr_scheduler.ReduceLROnPlateau(o, patience=0, threshold=100.0, threshold_mode="abs"),
+        make=lambda o: torch.optim.lr_scheduler.ReduceLROnPlateau(
+            o, patience=0, threshold=100.0, threshold_mode="abs"
+        ),
         per="epoch",
     )
     history = fit(Plain(), num_epochs=4, optimiser=SGD(rate=1e-3), schedule=plateau)
@@ -234,7 +273,8 @@ def test_the_moving_average_is_evaluated_and_does_not_change_the_training() -> N
     assert history["blobs/train/loss"].tolist() == other["blobs/train/loss"].tolist()
 
 
-# -- several data sets, splits and outputs ----------------------------------------------------------
+# -- several data sets, splits and outputs
+# ----------------------------------------------------------
 
 
 class TwoTasks(torch.nn.Module):
@@ -242,7 +282,11 @@ class TwoTasks(torch.nn.Module):
         super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(2)
-            self.body, self.kind, self.size = torch.nn.Linear(8, 8), torch.nn.Linear(8, 3), torch.nn.Linear(8, 1)
+            self.body, self.kind, self.size = (
+                torch.nn.Linear(8, 8),
+                torch.nn.Linear(8, 3),
+                torch.nn.Linear(8, 1),
+            )
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
         body = self.body(batch["x"]).relu()
@@ -294,7 +338,8 @@ def test_a_scale_counts_whatever_its_output_is_called(name: str) -> None:
     assert row["kinds/test/loss"] == pytest.approx(total)
 
 
-# -- the course of a training -----------------------------------------------------------------------
+# -- the course of a training
+# -----------------------------------------------------------------------
 
 
 def test_it_stops_early_and_keeps_the_best(tmp_path: Path) -> None:
@@ -313,7 +358,10 @@ def test_it_stops_early_and_keeps_the_best(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"monitor": "blobs/test/los"}, "no figure 'blobs/test/los' to monitor; there are .*blobs/test/loss"),
+        (
+            {"monitor": "blobs/test/los"},
+            "no figure 'blobs/test/los' to monitor; there are .*blobs/test/loss",
+        ),
         ({"train_splits": ["learn"]}, "train_splits are learn, and the data sets have test, train"),
     ],
 )
@@ -326,7 +374,9 @@ def test_a_loss_that_is_no_number_stops_it_and_names_the_samples() -> None:
     sequences = toys.sequences()
     sequences["blobs"]["train"].arrays["x"][17] = np.nan
     model = Plain()
-    with pytest.raises(TrainingError, match=r"diverged in epoch 1, step \d, samples .*\b17\b.*: the loss is nan"):
+    with pytest.raises(
+        TrainingError, match=r"diverged in epoch 1, step \d, samples .*\b17\b.*: the loss is nan"
+    ):
         fit(model, sequences)
     assert all(bool(p.isfinite().all()) for p in model.parameters())
     assert sequences["blobs"]["train"].closed
@@ -337,13 +387,17 @@ def test_a_loss_above_a_threshold_stops_it() -> None:
         fit(Plain(), abort_above=0.1)
 
 
-@pytest.mark.parametrize("hook", ["on_fit_begin", "on_epoch_begin", "on_epoch_end", "on_fit_end", "close"])
+@pytest.mark.parametrize(
+    "hook", ["on_fit_begin", "on_epoch_begin", "on_epoch_end", "on_fit_end", "close"]
+)
 def test_a_callback_that_raises_stops_the_training_and_is_named(hook: str) -> None:
     def fail(*_: Any) -> None:
         raise ZeroDivisionError("oh")
 
     faulty = type("Faulty", (Callback,), {hook: fail})
-    with pytest.raises(TrainingError, match=rf"Faulty\.{hook} failed in epoch \d.*ZeroDivisionError: oh"):
+    with pytest.raises(
+        TrainingError, match=rf"Faulty\.{hook} failed in epoch \d.*ZeroDivisionError: oh"
+    ):
         fit(toys.fresh(), None, faulty())
 
 
@@ -355,7 +409,10 @@ def test_a_callback_that_raises_at_a_batch_names_its_samples(hook: str, caplog: 
     faulty = type("Faulty", (Callback,), {hook: fail})
     sequences = toys.sequences(20)
     sequences["blobs"]["test"] = toys.ArraySequence(toys.blobs(3), 5, shuffle=False)
-    with pytest.raises(TrainingError, match=rf"Faulty\.{hook} failed in epoch 1, step \d, samples \d+(, \d+)*: Zero"):
+    with pytest.raises(
+        TrainingError,
+        match=rf"Faulty\.{hook} failed in epoch 1, step \d, samples \d+(, \d+)*: Zero",
+    ):
         fit(toys.fresh(), sequences, faulty())
     assert len(fit(toys.fresh(), sequences, faulty(), callback_errors="log")) == 2
     assert "Faulty" in caplog.text
@@ -383,11 +440,22 @@ def test_callbacks_are_called_in_order_and_closed() -> None:
         return lambda *_: seen.append(name)
 
     names = [name for name in vars(Callback) if name.startswith("on_") or name == "close"]
-    fit(toys.fresh(), toys.sequences(32, 40), type("All", (Callback,), {n: note(n) for n in names})(), num_epochs=1)
+    fit(
+        toys.fresh(),
+        toys.sequences(32, 40),
+        type("All", (Callback,), {n: note(n) for n in names})(),
+        num_epochs=1,
+    )
     assert seen == [
-        "on_fit_begin", "on_epoch_begin", *["on_batch_begin", "on_batch_end"] * 2,
-        "on_evaluate_batch", "on_evaluate_batch", "on_epoch_end", "on_fit_end", "close",
-    ]  # fmt: skip
+        "on_fit_begin",
+        "on_epoch_begin",
+        *["on_batch_begin", "on_batch_end"] * 2,
+        "on_evaluate_batch",
+        "on_evaluate_batch",
+        "on_epoch_end",
+        "on_fit_end",
+        "close",
+    ]
 
 
 @pytest.mark.parametrize("found", [3, {}, {"label": 3}])
@@ -440,5 +508,7 @@ def test_an_epoch_whose_figure_is_no_number_is_not_the_best() -> None:
 
 def test_a_plain_module_is_told_what_a_trained_one_takes() -> None:
     plain = torch.nn.Sequential(torch.nn.Linear(8, 3))
-    with pytest.raises(ConfigError, match=r"Sequential.forward takes no batch: .*dictionary of tensors"):
+    with pytest.raises(
+        ConfigError, match=r"Sequential.forward takes no batch: .*dictionary of tensors"
+    ):
         Trainer(TrainerOptions(num_epochs=1)).fit(plain, toys.sequences())

@@ -1,4 +1,6 @@
-"""The trainer on a GPU: the same course as on the CPU, without making the host wait at each step."""
+"""The trainer on a GPU: the same course as on the CPU, without making the host wait at each
+step.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -21,10 +23,22 @@ from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
 
-def fit(model: Any, *callbacks: Callback, folder: Path | None = None, datasets: Any = None, **options: Any) -> Any:
-    asked = TrainerOptions.from_json({"num_epochs": 3, "device": "cuda", "clip_norm": 1.0, **options})
+def fit(
+    model: Any,
+    *callbacks: Callback,
+    folder: Path | None = None,
+    datasets: Any = None,
+    **options: Any,
+) -> Any:
+    asked = TrainerOptions.from_json(
+        {"num_epochs": 3, "device": "cuda", "clip_norm": 1.0, **options}
+    )
     return Trainer(asked, callbacks).fit(
-        model, datasets or toys.sequences(), folder=folder, optimiser=AdamW(rate=0.01), schedule=Cosine()
+        model,
+        datasets or toys.sequences(),
+        folder=folder,
+        optimiser=AdamW(rate=0.01),
+        schedule=Cosine(),
     )
 
 
@@ -44,7 +58,14 @@ def test_no_step_makes_the_host_wait() -> None:
         def close(self) -> None:
             torch.cuda.set_sync_debug_mode("default")
 
-    fit(toys.fresh(), Strict(), datasets=toys.sequences(45 * 16), num_epochs=1, ema_decay=0.9, accumulate=2)
+    fit(
+        toys.fresh(),
+        Strict(),
+        datasets=toys.sequences(45 * 16),
+        num_epochs=1,
+        ema_decay=0.9,
+        accumulate=2,
+    )
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])

@@ -42,7 +42,9 @@ def loader(count: int = 40, size: int = 8, shuffle: bool = True) -> Any:
 def fit(model: Any = None, data: Any = None, **given: Any) -> Any:
     options = {name: given.pop(name) for name in list(given) if name in TrainerOptions().to_json()}
     asked = TrainerOptions.from_json({"num_epochs": 1, **options})
-    return Trainer(asked, ()).fit(model or toys.fresh(), toys.sequences() if data is None else data, **given)
+    return Trainer(asked, ()).fit(
+        model or toys.fresh(), toys.sequences() if data is None else data, **given
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,8 @@ def test_loaders_are_data(make: Any, name: str, tmp_path: Path) -> None:
     other.load_state_dict(one.state_dict())
     history = fit(one, make(), num_epochs=2)
     assert f"{name}/output/accuracy" in history.last
-    assert list(fit(other, make(), num_epochs=2).rows()) == list(history.rows())  # whatever has been drawn before
+    # whatever has been drawn before
+    assert list(fit(other, make(), num_epochs=2).rows()) == list(history.rows())
     assert toys.equal(toys.weights(one), toys.weights(other))
     fit(Plain(), loader(40, 8), folder=tmp_path)
     with pytest.raises(ConfigError, match="batch was 8 and is 10"):
@@ -70,7 +73,9 @@ def test_loaders_are_data(make: Any, name: str, tmp_path: Path) -> None:
 def test_an_optimiser_that_is_there_is_used() -> None:
     model, expected = toys.fresh(), toys.fresh()
     history = fit(model, optimiser=torch.optim.SGD(model.parameters(), lr=0.05), schedule=Cosine())
-    assert list(fit(expected, optimiser=SGD(rate=0.05, momentum=0), schedule=Cosine()).rows()) == list(history.rows())
+    assert list(
+        fit(expected, optimiser=SGD(rate=0.05, momentum=0), schedule=Cosine()).rows()
+    ) == list(history.rows())
     assert toys.equal(toys.weights(model), toys.weights(expected))
 
 
@@ -97,11 +102,20 @@ def scheduler() -> Any:
         ({"model": 3}, "model is a int"),
         ({"data": 3}, r"datasets is a int; give sequences by data set and split"),
         ({"data": {"train": [1, 2]}}, r"datasets\['train'\] is a list"),
-        ({"data": {"d": {"train": {"x": 1}}}}, r"datasets\['d'\]\['train'\] is a dict, no sequence of batches"),
+        (
+            {"data": {"d": {"train": {"x": 1}}}},
+            r"datasets\['d'\]\['train'\] is a dict, no sequence of batches",
+        ),
         ({"data": TensorDataset(torch.zeros(3))}, r"make a torch\.utils\.data\.DataLoader of it"),
         ({"data": {1: {"train": 2}}}, "the name of a data set or split is a text"),
-        ({"monitor": "blobs/tset/loss"}, r"no figure 'blobs/tset/loss' to monitor.*did you mean blobs/test/loss"),
-        ({"monitor": "blobs/test/label/acuracy"}, r"to monitor; there are .*did you mean blobs/test/label/accuracy"),
+        (
+            {"monitor": "blobs/tset/loss"},
+            r"no figure 'blobs/tset/loss' to monitor.*did you mean blobs/test/loss",
+        ),
+        (
+            {"monitor": "blobs/test/label/acuracy"},
+            r"to monitor; there are .*did you mean blobs/test/label/accuracy",
+        ),
         ({"folder": 3}, r"folder is a int"),
         ({"resume": "no"}, r"resume is a str"),
         ({"identity": 3}, r"identity is a int"),
@@ -131,15 +145,28 @@ def test_what_cannot_be_taken_is_refused_before_anything_is_done(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_told_at_once() -> None:
-    for call in (fit, lambda **options: Trainer(TrainerOptions(**options)).evaluate(toys.fresh(), toys.sequences())):
-        with pytest.raises(ConfigError, match=r"device: PyTorch finds no usable NVIDIA GPU.*; use 'cpu'"):
+    for call in (
+        fit,
+        lambda **options: Trainer(TrainerOptions(**options)).evaluate(
+            toys.fresh(), toys.sequences()
+        ),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"device: PyTorch finds no usable NVIDIA GPU.*; use 'cpu'"
+        ):
             call(device="cuda")
-        with pytest.raises(ConfigError, match=r"device: PyTorch finds no usable NVIDIA GPU.*; use 'cpu'"):
+        with pytest.raises(
+            ConfigError, match=r"device: PyTorch finds no usable NVIDIA GPU.*; use 'cpu'"
+        ):
             call(device="cuda:1")
     if not torch.backends.mps.is_available():
-        with pytest.raises(ConfigError, match="device: PyTorch finds no GPU of Apple here; use 'cpu'"):
+        with pytest.raises(
+            ConfigError, match="device: PyTorch finds no GPU of Apple here; use 'cpu'"
+        ):
             call(device="mps")
-    with pytest.raises(ConfigError, match="device is 'gpu'; give cpu, cuda, a certain GPU such as cuda:1, or mps"):
+    with pytest.raises(
+        ConfigError, match="device is 'gpu'; give cpu, cuda, a certain GPU such as cuda:1, or mps"
+    ):
         call(device="gpu")
 
 
@@ -147,21 +174,27 @@ def test_a_gpu_of_a_number_that_is_not_there_is_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     check_device("cuda:1")
-    with pytest.raises(ConfigError, match=r"there is no cuda:2; PyTorch finds 2 NVIDIA GPU\(s\), from cuda:0 on"):
+    with pytest.raises(
+        ConfigError, match=r"there is no cuda:2; PyTorch finds 2 NVIDIA GPU\(s\), from cuda:0 on"
+    ):
         check_device("cuda:2")
 
 
 def test_initial_weights_follow_the_seed_and_nothing_else_notices() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    one, same, other = (toys.weights(Trainer(TrainerOptions(seed=seed)).build(toys.Net)) for seed in (1, 1, 2))
+    one, same, other = (
+        toys.weights(Trainer(TrainerOptions(seed=seed)).build(toys.Net)) for seed in (1, 1, 2)
+    )
     assert toys.equal(one, same)
     assert not toys.equal(one, other)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.slow
-def test_with_a_folder_the_callbacks_of_the_command_look_on_unless_there_are_to_be_none(tmp_path: Path) -> None:
+def test_with_a_folder_the_callbacks_of_the_command_look_on_unless_there_are_to_be_none(
+    tmp_path: Path,
+) -> None:
     data = toys.sequences()
     Trainer(TrainerOptions(num_epochs=1)).fit(toys.fresh(), data, folder=tmp_path / "all")
     Trainer(TrainerOptions(num_epochs=1), ()).fit(toys.fresh(), data, folder=tmp_path / "none")
@@ -176,11 +209,16 @@ class Idle(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(2)
-        self.body, self.kind, self.side, self.unused = (torch.nn.Linear(8, 8 if n == 0 else 3) for n in range(4))
+        self.body, self.kind, self.side, self.unused = (
+            torch.nn.Linear(8, 8 if n == 0 else 3) for n in range(4)
+        )
 
     def forward(self, batch: dict[str, Any]) -> Any:
         body = self.body(batch["x"]).tanh()
-        return {"kind": ClassificationOutput(self.kind(body), batch["label"]), "side": EmbeddingOutput(self.side(body))}
+        return {
+            "kind": ClassificationOutput(self.kind(body), batch["label"]),
+            "side": EmbeddingOutput(self.side(body)),
+        }
 
 
 class Seeing(Callback):

@@ -26,7 +26,10 @@ class Images(torch.nn.Module):
         super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            self.head, self.mask = torch.nn.Linear(16, 3), torch.nn.Conv2d(1, 2, (1, 3), padding=(0, 1))
+            self.head, self.mask = (
+                torch.nn.Linear(16, 3),
+                torch.nn.Conv2d(1, 2, (1, 3), padding=(0, 1)),
+            )
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
         images = batch["image"]
@@ -38,8 +41,11 @@ class Images(torch.nn.Module):
 
 def data() -> Any:
     random = np.random.default_rng(0)
-    arrays = {"image": random.random((21, 4, 4), np.float32), "label": random.integers(0, 3, 21),
-              "mask": random.integers(0, 2, (21, 4, 4))}  # fmt: skip
+    arrays = {
+        "image": random.random((21, 4, 4), np.float32),
+        "label": random.integers(0, 3, 21),
+        "mask": random.integers(0, 2, (21, 4, 4)),
+    }
     return {"d": {"test": toys.ArraySequence(arrays, 8, shuffle=False)}}
 
 
@@ -67,7 +73,9 @@ def test_views_that_cannot_be_averaged_are_refused() -> None:
     with pytest.raises(ConfigError, match="give at least one"):
         averaged(Images(), [])
     half = BatchView(lambda batch: {name: value[:4] for name, value in batch.items()})
-    with pytest.raises(ConfigError, match=r"a view makes the output 'kind' \(4, 3\), which is \(8, 3\)"):
+    with pytest.raises(
+        ConfigError, match=r"a view makes the output 'kind' \(4, 3\), which is \(8, 3\)"
+    ):
         Trainer().evaluate(averaged(Images(), [half]), data())
     with pytest.raises(ConfigError, match="BatchView: change takes a function"):
         BatchView("flip")  # type: ignore[arg-type]

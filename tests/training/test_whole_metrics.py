@@ -1,4 +1,6 @@
-"""Metrics of all samples: those of tasks and foreign objects, whatever the batches, processes and kills."""
+"""Metrics of all samples: those of tasks and foreign objects, whatever the batches, processes
+and kills.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -48,7 +50,11 @@ def classes(count: int, samples: int = 101) -> dict[str, Any]:
     rng = np.random.default_rng(count)
     label = rng.integers(0, count, samples)
     logits = rng.normal(size=(samples, count)) + np.eye(count)[label]
-    return {"x": logits.astype(np.float32), "label": label, "weight": rng.random(samples).astype(np.float32)}
+    return {
+        "x": logits.astype(np.float32),
+        "label": label,
+        "weight": rng.random(samples).astype(np.float32),
+    }
 
 
 AREAS = ["roc_auc", "pr_auc", "calibration_error"]
@@ -61,12 +67,19 @@ def test_metrics_of_classes_are_those_of_scikit_learn(size: int, weighted: bool)
     weights = arrays["weight"] if weighted else None
 
     def make(batch: dict[str, Any]) -> Any:
-        return ClassificationOutput(batch["x"], batch["label"], weights=batch["weight"] if weighted else None)
+        return ClassificationOutput(
+            batch["x"], batch["label"], weights=batch["weight"] if weighted else None
+        )
 
     found = evaluated(make, arrays, [*AREAS, "macro_f1", "accuracy"], size)
-    chances, one_hot = torch.from_numpy(arrays["x"]).double().softmax(1).numpy(), np.eye(20)[arrays["label"]]
+    chances, one_hot = (
+        torch.from_numpy(arrays["x"]).double().softmax(1).numpy(),
+        np.eye(20)[arrays["label"]],
+    )
     said = arrays["x"].argmax(1)
-    assert found["roc_auc"] == pytest.approx(sk.roc_auc_score(one_hot, chances, sample_weight=weights), abs=1e-6)
+    assert found["roc_auc"] == pytest.approx(
+        sk.roc_auc_score(one_hot, chances, sample_weight=weights), abs=1e-6
+    )
     expected = sk.average_precision_score(one_hot, chances, sample_weight=weights)
     assert found["pr_auc"] == pytest.approx(expected, abs=1e-6)
     expected = sk.f1_score(arrays["label"], said, average="macro", sample_weight=weights)
@@ -83,12 +96,17 @@ def test_metrics_of_binary_outputs_are_means_over_labels(labels: int) -> None:
     arrays = {"x": (rng.normal(size=shape) + truth).astype(np.float32), "label": truth}
     found = evaluated(lambda b: BinaryOutput(b["x"], b["label"]), arrays, AREAS, 16)
     assert found["roc_auc"] == pytest.approx(sk.roc_auc_score(truth, arrays["x"]), abs=1e-6)
-    assert found["pr_auc"] == pytest.approx(sk.average_precision_score(truth, arrays["x"]), abs=1e-6)
+    assert found["pr_auc"] == pytest.approx(
+        sk.average_precision_score(truth, arrays["x"]), abs=1e-6
+    )
 
 
 def test_the_metrics_of_other_tasks_are_theirs() -> None:
     rng = np.random.default_rng(0)
-    values = {"x": rng.normal(size=(33, 2)).astype(np.float32), "y": rng.normal(size=(33, 2)).astype(np.float32)}
+    values = {
+        "x": rng.normal(size=(33, 2)).astype(np.float32),
+        "y": rng.normal(size=(33, 2)).astype(np.float32),
+    }
     found = evaluated(lambda b: RegressionOutput(b["x"], b["y"]), values, ["r2", "mae", "rmse"], 8)
     assert found["rmse"] == pytest.approx(
         sk.root_mean_squared_error(values["y"].ravel(), values["x"].ravel()), abs=1e-6
@@ -97,9 +115,12 @@ def test_the_metrics_of_other_tasks_are_theirs() -> None:
         sk.r2_score(values["y"], values["x"], multioutput="variance_weighted"), abs=1e-6
     )
     masks = {
-        "x": rng.normal(size=(9, 3, 8, 8)).astype(np.float32), "y": rng.integers(0, 3, (9, 8, 8)),
-    }  # fmt: skip
-    found = evaluated(lambda b: SegmentationOutput(b["x"], b["y"], ignore=2), masks, ["mean_iou"], 4)
+        "x": rng.normal(size=(9, 3, 8, 8)).astype(np.float32),
+        "y": rng.integers(0, 3, (9, 8, 8)),
+    }
+    found = evaluated(
+        lambda b: SegmentationOutput(b["x"], b["y"], ignore=2), masks, ["mean_iou"], 4
+    )
     kept = masks["y"].ravel() != 2
     truth, said = masks["y"].ravel()[kept], masks["x"].argmax(1).ravel()[kept]
     jaccard = sk.jaccard_score(truth, said, labels=[0, 1], average="macro")
@@ -114,7 +135,9 @@ def test_a_trainings_metric_is_that_of_a_report() -> None:
     found = evaluated(lambda b: ClassificationOutput(b["x"], b["label"]), arrays, AREAS, 16)
     task, names = task_named("classification"), tuple("abcde")
     chances = torch.from_numpy(arrays["x"]).softmax(1).numpy()
-    judged = task.judge({"p": chances}, {"label": arrays["label"]}, DatasetSpec(task.name, (), (), names))
+    judged = task.judge(
+        {"p": chances}, {"label": arrays["label"]}, DatasetSpec(task.name, (), (), names)
+    )
     for name in AREAS:
         assert found[name] == pytest.approx(task.metric(name).of(judged), abs=1e-6), name
 
@@ -126,7 +149,9 @@ def test_the_metrics_of_each_output_agree_with_those_of_its_task() -> None:
     def make(batch: dict[str, Any], name: str = "") -> Any:
         return RegressionOutput(batch["y"], batch["z"], weights=batch["weight"])
 
-    plain, asked = (evaluated(make, arrays, metrics, 16) for metrics in ([], {"a": "mae", "b": "rmse"}))
+    plain, asked = (
+        evaluated(make, arrays, metrics, 16) for metrics in ([], {"a": "mae", "b": "rmse"})
+    )
     assert asked["a"] == pytest.approx(plain["mae"], rel=1e-6)
     assert asked["b"] == pytest.approx(plain["rmse"], rel=1e-6)
 
@@ -157,8 +182,12 @@ class Hits:
 
 def trained(folder: Path, *callbacks: Callback) -> Any:
     metrics = {"label": {"auc": "roc_auc", "hits": Hits()}}
-    options = TrainerOptions(num_epochs=2, checkpoint_every=3, monitor="blobs/test/label/auc", monitor_mode="max")
-    return Trainer(options, callbacks).fit(toys.fresh(), toys.sequences(), folder=folder, metrics=metrics)
+    options = TrainerOptions(
+        num_epochs=2, checkpoint_every=3, monitor="blobs/test/label/auc", monitor_mode="max"
+    )
+    return Trainer(options, callbacks).fit(
+        toys.fresh(), toys.sequences(), folder=folder, metrics=metrics
+    )
 
 
 def test_a_killed_training_ends_with_the_same_metrics(tmp_path: Path) -> None:
@@ -169,7 +198,9 @@ def test_a_killed_training_ends_with_the_same_metrics(tmp_path: Path) -> None:
     row = expected[-1]
     assert row["blobs/train/label/hits/share"] == row["blobs/train/label/accuracy"]
     assert sum(row[f"blobs/test/label/hits/said/{n}"] for n in range(3)) == 50
-    one, two = ((tmp_path / name / "checkpoints" / "last.state").read_bytes() for name in ("one", "two"))
+    one, two = (
+        (tmp_path / name / "checkpoints" / "last.state").read_bytes() for name in ("one", "two")
+    )
     assert one == two
 
 
@@ -177,10 +208,22 @@ def test_the_samples_of_several_processes_are_joined() -> None:
     arrays, wanted = classes(4), wanted_of({"out": AREAS})
     cut = [slice(0, 60, 2), slice(1, 60, 2), slice(60, 101)]
     whole, parts = WholeMetrics(wanted), []
-    whole.add({"out": ClassificationOutput(torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["label"]))})
+    whole.add(
+        {
+            "out": ClassificationOutput(
+                torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["label"])
+            )
+        }
+    )
     for own in cut:
         part = WholeMetrics(wanted)
-        part.add({"out": ClassificationOutput(*(torch.from_numpy(arrays[name][own]) for name in ("x", "label")))})
+        part.add(
+            {
+                "out": ClassificationOutput(
+                    *(torch.from_numpy(arrays[name][own]) for name in ("x", "label"))
+                )
+            }
+        )
         parts.append(part.state_dict())
     joined = WholeMetrics(wanted)
     joined.join(parts)
@@ -188,15 +231,21 @@ def test_the_samples_of_several_processes_are_joined() -> None:
 
 
 def test_objects_of_torchmetrics_are_metrics(tmp_path: Path) -> None:
-    of_classes = pytest.importorskip("torchmetrics.classification", reason="torchmetrics is not installed")
+    of_classes = pytest.importorskip(
+        "torchmetrics.classification", reason="torchmetrics is not installed"
+    )
     arrays = classes(4)
     given = {
         "auroc": of_classes.MulticlassAUROC(4),
         "error": of_classes.MulticlassCalibrationError(4, n_bins=15),
         "f1": of_classes.MulticlassF1Score(4, average=None),
     }
-    found = evaluated(lambda b: ClassificationOutput(b["x"], b["label"]), arrays, {**given, "own": "roc_auc",
-                      "ece": "calibration_error", "macro": "macro_f1"}, 16)  # fmt: skip
+    found = evaluated(
+        lambda b: ClassificationOutput(b["x"], b["label"]),
+        arrays,
+        {**given, "own": "roc_auc", "ece": "calibration_error", "macro": "macro_f1"},
+        16,
+    )
     assert found["auroc"] == pytest.approx(found["own"], abs=1e-6)
     assert found["error"] == pytest.approx(found["ece"], abs=1e-6)
     assert np.mean([found[f"f1/{n}"] for n in range(4)]) == pytest.approx(found["macro"], abs=1e-6)
@@ -208,7 +257,9 @@ def test_objects_of_torchmetrics_are_metrics(tmp_path: Path) -> None:
         options = TrainerOptions(num_epochs=2, checkpoint_every=3)
         try:
             model = toys.fresh()
-            history = Trainer(options, callbacks).fit(model, toys.sequences(), folder=folder, metrics=metrics)
+            history = Trainer(options, callbacks).fit(
+                model, toys.sequences(), folder=folder, metrics=metrics
+            )
             rows.append(list(history.rows()))
         except KeyboardInterrupt:
             continue
@@ -216,10 +267,16 @@ def test_objects_of_torchmetrics_are_metrics(tmp_path: Path) -> None:
 
 
 def objects_of_torchmetrics() -> dict[str, Any]:
-    """Return objects with states that are arrays of all samples, sums, and moments that are joined by a formula."""
+    """Return objects with states that are arrays of all samples, sums, and moments that are
+    joined by a formula.
+    """
     metrics = pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
     of_classes = metrics.classification
-    together = [of_classes.MulticlassF1Score(4), of_classes.MulticlassRecall(4), of_classes.MulticlassAUROC(4)]
+    together = [
+        of_classes.MulticlassF1Score(4),
+        of_classes.MulticlassRecall(4),
+        of_classes.MulticlassAUROC(4),
+    ]
     return {
         "auroc": of_classes.MulticlassAUROC(4),
         "binned": of_classes.MulticlassAUROC(4, thresholds=50),
@@ -232,21 +289,32 @@ def objects_of_torchmetrics() -> dict[str, Any]:
 
 @pytest.mark.parametrize("size", [1, 7, 101])
 def test_objects_do_not_depend_on_batches(size: int) -> None:
-    """torchmetrics takes logits for probabilities where all of a batch happen to lie between 0 and 1."""
-    metrics = pytest.importorskip("torchmetrics.classification", reason="torchmetrics is not installed")
+    """torchmetrics takes logits for probabilities where all of a batch happen to lie between 0
+    and 1.
+    """
+    metrics = pytest.importorskip(
+        "torchmetrics.classification", reason="torchmetrics is not installed"
+    )
     arrays = classes(3)
     arrays["x"] *= np.float32(0.7)
     found = evaluated(
-        lambda b: ClassificationOutput(b["x"], b["label"]), arrays, [metrics.MulticlassAUROC(3), "roc_auc"], size
+        lambda b: ClassificationOutput(b["x"], b["label"]),
+        arrays,
+        [metrics.MulticlassAUROC(3), "roc_auc"],
+        size,
     )
     assert found["MulticlassAUROC"] == pytest.approx(found["roc_auc"], abs=1e-6)
     yes = {"x": arrays["x"][:, 0], "label": np.float32(arrays["label"] == 0)}
-    found = evaluated(lambda b: BinaryOutput(b["x"], b["label"]), yes, [metrics.BinaryAUROC(), "roc_auc"], size)
+    found = evaluated(
+        lambda b: BinaryOutput(b["x"], b["label"]), yes, [metrics.BinaryAUROC(), "roc_auc"], size
+    )
     assert found["BinaryAUROC"] == pytest.approx(found["roc_auc"], abs=1e-6)
 
 
 def parts(wanted: Any, arrays: dict[str, Any], cut: list[slice]) -> list[WholeMetrics]:
-    """Return the metrics of each part of the samples; of a part without samples nothing is known."""
+    """Return the metrics of each part of the samples; of a part without samples nothing is
+    known.
+    """
     found = []
     for own in cut:
         found.append(WholeMetrics(wanted))
@@ -258,11 +326,18 @@ def parts(wanted: Any, arrays: dict[str, Any], cut: list[slice]) -> list[WholeMe
 
 @pytest.mark.parametrize(
     "cut",
-    [[slice(0, 60, 2), slice(1, 60, 2), slice(60, 101)], [slice(0, 0), slice(0, 101)], [slice(0, 101), slice(0, 0)]],
+    [
+        [slice(0, 60, 2), slice(1, 60, 2), slice(60, 101)],
+        [slice(0, 0), slice(0, 101)],
+        [slice(0, 101), slice(0, 0)],
+    ],
     ids=["uneven", "first-idle", "second-idle"],
 )
 def test_objects_of_several_processes_are_joined(cut: list[slice]) -> None:
-    wanted, arrays = wanted_of({"out": objects_of_torchmetrics(), "idle": objects_of_torchmetrics()}, 2), classes(4)
+    wanted, arrays = (
+        wanted_of({"out": objects_of_torchmetrics(), "idle": objects_of_torchmetrics()}, 2),
+        classes(4),
+    )
     (whole,) = parts(wanted, arrays, [slice(0, 101)])
     joined = WholeMetrics(wanted)
     joined.join([part.state_dict() for part in parts(wanted, arrays, cut)])
@@ -283,14 +358,22 @@ def test_moments_of_several_processes_are_joined() -> None:
         return found
 
     joined = WholeMetrics(wanted)
-    joined.join([of(slice(0, 20)).state_dict(), WholeMetrics(wanted).state_dict(), of(slice(20, 31)).state_dict()])
+    joined.join(
+        [
+            of(slice(0, 20)).state_dict(),
+            WholeMetrics(wanted).state_dict(),
+            of(slice(20, 31)).state_dict(),
+        ]
+    )
     expected = np.corrcoef(arrays["x"][:, 0], arrays["weight"])[0, 1]
     assert joined.figures() == pytest.approx({"out/PearsonCorrCoef": expected}, abs=1e-6)
 
 
 def test_an_object_that_cannot_be_joined_is_refused_in_several_processes() -> None:
     assert wanted_of({"out": [Hits()]})
-    with pytest.raises(ConfigError, match="a Hits, which does not say how the states of 2 processes are joined"):
+    with pytest.raises(
+        ConfigError, match="a Hits, which does not say how the states of 2 processes are joined"
+    ):
         wanted_of({"out": [Hits()]}, 2)
 
 
@@ -299,15 +382,24 @@ def test_an_object_that_cannot_be_joined_is_refused_in_several_processes() -> No
     [
         (["roc_auc"], "metrics is a list; give metrics by output"),
         ({"out": "roc_auc"}, r"metrics\['out'\] is a str; give a list"),
-        ({"out": [3]}, r"metrics\['out'\]\['int'\] is a int; give the name of a task's metric, a QualityMetric, or"),
+        (
+            {"out": [3]},
+            r"metrics\['out'\]\['int'\] is a int; give the name of a task's metric, a "
+            r"QualityMetric, or",
+        ),
         ({"out": [Hits(), Hits()]}, "two have one name"),
-        ({"out": ["rocauc"]}, "the task 'classification' has no metric 'rocauc'; it has accuracy, top_5_acc"),
+        (
+            {"out": ["rocauc"]},
+            "the task 'classification' has no metric 'rocauc'; it has accuracy, top_5_acc",
+        ),
     ],
 )
 def test_what_is_no_metric_is_refused(metrics: Any, message: str) -> None:
     data = {"d": {"test": toys.ArraySequence(classes(3), 16)}}
     with pytest.raises(ConfigError, match=message):
-        Trainer().evaluate(Fixed(lambda b: ClassificationOutput(b["x"], b["label"])), data, metrics=metrics)
+        Trainer().evaluate(
+            Fixed(lambda b: ClassificationOutput(b["x"], b["label"])), data, metrics=metrics
+        )
 
 
 def test_a_wrong_name_of_a_metric_or_an_output_is_an_error_before_the_first_step() -> None:
@@ -331,10 +423,14 @@ def test_an_output_of_a_step_of_ones_own_is_looked_for_after_an_epoch() -> None:
         return {"other": outputs["label"]}
 
     data = {"blobs": {"train": toys.sequences()["blobs"]["train"]}}
-    history = Trainer(TrainerOptions(num_epochs=1)).fit(toys.fresh(), data, step=step, metrics={"other": ["roc_auc"]})
+    history = Trainer(TrainerOptions(num_epochs=1)).fit(
+        toys.fresh(), data, step=step, metrics={"other": ["roc_auc"]}
+    )
     assert "blobs/train/other/roc_auc" in history.last
     with pytest.raises(ConfigError, match="no output is called 'otter'; there are other"):
-        Trainer(TrainerOptions(num_epochs=9)).fit(toys.fresh(), data, step=step, metrics={"otter": ["roc_auc"]})
+        Trainer(TrainerOptions(num_epochs=9)).fit(
+            toys.fresh(), data, step=step, metrics={"otter": ["roc_auc"]}
+        )
 
 
 def test_an_output_without_a_task_is_named() -> None:

@@ -1,4 +1,6 @@
-"""Small sequences and models for the trainer's tests; no pytest here, so that processes may import it."""
+"""Small sequences and models for the trainer's tests; no pytest here, so that processes may
+import it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from nnpipe.training.outputs.classification import ClassificationOutput
 class ArraySequence(Module):
     """Batches of arrays, in an order that follows from seed and epoch."""
 
-    def __init__(self, arrays: Mapping[str, Any], size: int, shuffle: bool = True, known_length: bool = True) -> None:
+    def __init__(
+        self, arrays: Mapping[str, Any], size: int, shuffle: bool = True, known_length: bool = True
+    ) -> None:
         self.arrays = {"sample_id": np.arange(len(next(iter(arrays.values())))), **arrays}
         self.size, self.shuffle, self.known_length = size, shuffle, known_length
         self.epoch = self.handed = self.closed = 0
@@ -37,7 +41,11 @@ class ArraySequence(Module):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         ids = self.arrays["sample_id"]
-        order = np.random.default_rng([5, self.epoch]).permutation(len(ids)) if self.shuffle else np.arange(len(ids))
+        order = (
+            np.random.default_rng([5, self.epoch]).permutation(len(ids))
+            if self.shuffle
+            else np.arange(len(ids))
+        )
         start, self.handed = self.handed, 0
         for at in range(start * self.size, len(ids), self.size):
             self.handed = at // self.size + 1
@@ -56,7 +64,9 @@ class ArraySequence(Module):
 
 
 class Net(torch.nn.Module):
-    """A small classifier with batch normalisation and dropout, so that random states and buffers matter."""
+    """A small classifier with batch normalisation and dropout, so that random states and buffers
+    matter.
+    """
 
     def __init__(self, features: int = 8, classes: int = 3, dropout: float = 0.2) -> None:
         super().__init__()
@@ -69,7 +79,11 @@ class Net(torch.nn.Module):
         )
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {"label": ClassificationOutput(self.layers(batch["x"]), batch["label"], weights=batch.get("weight"))}
+        return {
+            "label": ClassificationOutput(
+                self.layers(batch["x"]), batch["label"], weights=batch.get("weight")
+            )
+        }
 
 
 def fresh(seed: int = 1, dropout: float = 0.2) -> Net:
@@ -86,7 +100,9 @@ def blobs(count: int, seed: int = 0) -> dict[str, Any]:
     return {"x": (centres[label] + rng.normal(size=(count, 8))).astype(np.float32), "label": label}
 
 
-def sequences(train: int = 100, test: int = 50, size: int = 16) -> dict[str, dict[str, ArraySequence]]:
+def sequences(
+    train: int = 100, test: int = 50, size: int = 16
+) -> dict[str, dict[str, ArraySequence]]:
     return {
         "blobs": {
             "train": ArraySequence(blobs(train), size),
@@ -117,8 +133,14 @@ def equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def killed(
     kind: str, folders: Mapping[Path, list[list[Any]]], seconds: float, rendered: bool = True
 ) -> list[tuple[dict[str, Any], int]]:
-    """Train in processes that are killed at these points (``killing.py``); return each result and its kills."""
-    asked = {"kind": kind, "rendered": rendered, "folders": {str(folder): kills for folder, kills in folders.items()}}
+    """Train in processes that are killed at these points (``killing.py``); return each result
+    and its kills.
+    """
+    asked = {
+        "kind": kind,
+        "rendered": rendered,
+        "folders": {str(folder): kills for folder, kills in folders.items()},
+    }
     answer = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("killing.py"))],
         input=json.dumps(asked),
@@ -129,4 +151,7 @@ def killed(
     )
     assert answer.returncode == 0, answer.stderr
     times = json.loads(answer.stdout.splitlines()[-1])  # exporters print things, too
-    return [(read_state(path / "result.state", kind="result"), n) for path, n in zip(folders, times, strict=True)]
+    return [
+        (read_state(path / "result.state", kind="result"), n)
+        for path, n in zip(folders, times, strict=True)
+    ]

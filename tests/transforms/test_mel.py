@@ -43,20 +43,39 @@ def _samples(path: Path) -> np.ndarray:
         (
             1,
             MFCC(
-                **LIBROSA, fft_length=256, frame_length=200, frame_step=80, num_mels=24, num_coefficients=8, lifter=22,
-                lower_hz=50, upper_hz=3500,
+                **LIBROSA,
+                fft_length=256,
+                frame_length=200,
+                frame_step=80,
+                num_mels=24,
+                num_coefficients=8,
+                lifter=22,
+                lower_hz=50,
+                upper_hz=3500,
             ),
         ),
         (
             2,
             MFCC(
-                **LIBROSA, fft_length=512, frame_length=400, frame_step=160, num_mels=30, num_coefficients=20,
-                mel_scale="htk", mel_norm="none", padding="none",
+                **LIBROSA,
+                fft_length=512,
+                frame_length=400,
+                frame_step=160,
+                num_mels=30,
+                num_coefficients=20,
+                mel_scale="htk",
+                mel_norm="none",
+                padding="none",
             ),
         ),
-        (3, LogMel(**LIBROSA, frame_length=512, frame_step=200, num_mels=16, padding="reflect", power=1)),
+        (
+            3,
+            LogMel(
+                **LIBROSA, frame_length=512, frame_step=200, num_mels=16, padding="reflect", power=1
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_features_are_librosa_s(case, transform):
     """The file was computed by Librosa 0.11.0; the arguments are the same by other names."""
     with np.load(VECTORS / "librosa_features.npz") as said:
@@ -65,7 +84,9 @@ def test_features_are_librosa_s(case, transform):
 
 
 def librosa_mel(rate: int, length: int, bands: int) -> np.ndarray:
-    """Return Librosa's matrix of mel filters, (bands, length // 2 + 1), by its documented formulas."""
+    """Return Librosa's matrix of mel filters, (bands, length // 2 + 1), by its documented
+    formulas.
+    """
     bend = 15 + 27 * np.log(np.array([1000.0, rate / 2]) / 1000) / np.log(6.4)
     mels = np.linspace(0, bend[1], bands + 2)
     edges = np.where(mels < 15, 200 * mels / 3, 1000 * np.exp((mels - 15) * np.log(6.4) / 27))
@@ -76,7 +97,9 @@ def librosa_mel(rate: int, length: int, bands: int) -> np.ndarray:
     return np.maximum(0, np.minimum(lower, upper)) * (2 / (edges[2:] - edges[:-2]))[:, None]
 
 
-def librosa_power(sound: np.ndarray, rate: int = 22050, n_fft: int = 2048, hop: int = 512, bands: int = 128):
+def librosa_power(
+    sound: np.ndarray, rate: int = 22050, n_fft: int = 2048, hop: int = 512, bands: int = 128
+):
     padded = np.pad(sound.astype(np.float64), n_fft // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, n_fft)[::hop]
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n_fft) / n_fft)
@@ -88,7 +111,9 @@ def power_to_db(power: np.ndarray, reference: float) -> np.ndarray:
     return np.maximum(found, found.max() - 80)
 
 
-SOUND = (np.random.default_rng(4).standard_normal(9000) * np.linspace(0, 1, 9000)).astype(np.float32)
+SOUND = (np.random.default_rng(4).standard_normal(9000) * np.linspace(0, 1, 9000)).astype(
+    np.float32
+)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +122,10 @@ SOUND = (np.random.default_rng(4).standard_normal(9000) * np.linspace(0, 1, 9000
         ({}, {}),
         ({"fft_length": 500}, {"n_fft": 500}),
         ({"frame_length": 441}, {"n_fft": 441}),
-        ({"sample_rate": 8000, "frame_step": 200, "num_mels": 24}, {"rate": 8000, "hop": 200, "bands": 24}),
+        (
+            {"sample_rate": 8000, "frame_step": 200, "num_mels": 24},
+            {"rate": 8000, "hop": 200, "bands": 24},
+        ),
     ],
 )
 def test_defaults_and_lengths_are_librosa_s(arguments, formula):
@@ -145,7 +173,9 @@ def test_loudness_does_not_matter_where_clips_are_normalised(factor, seed):
     sound = np.random.default_rng(seed).standard_normal((1, 900))
     for how in ("maximum", "peak"):
         transform = MFCC(normalise=how)
-        np.testing.assert_allclose(transform.apply(factor * sound), transform.apply(sound), atol=1e-3)
+        np.testing.assert_allclose(
+            transform.apply(factor * sound), transform.apply(sound), atol=1e-3
+        )
 
 
 @given(st.integers(0, 40), st.integers(0, 99))

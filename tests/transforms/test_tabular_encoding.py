@@ -11,7 +11,10 @@ from nnpipe.testing.input_transform import InputTransformContract
 from nnpipe.transforms.tabular_encoding import TabularEncoding
 
 ENCODING = TabularEncoding(
-    fills=(3.0, 0.0, 0.0), means=(1.0, 0.0, 0.0), deviations=(2.0, 1.0, 1.0), categories=("1=a", "1=b=c", "2=x")
+    fills=(3.0, 0.0, 0.0),
+    means=(1.0, 0.0, 0.0),
+    deviations=(2.0, 1.0, 1.0),
+    categories=("1=a", "1=b=c", "2=x"),
 )
 ROWS = np.array(
     [
@@ -43,9 +46,15 @@ def test_ordinal_categories_are_places() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"fills": (1.0,)}, {"deviations": (1.0, 0.0, 1.0)}, {"categories": ("3=a",)}, {"categories": ("a",)},
-     {"categories": ("1=a", "1=a")}, {"means": (float("nan"), 0.0, 0.0)}],
-)  # fmt: skip
+    [
+        {"fills": (1.0,)},
+        {"deviations": (1.0, 0.0, 1.0)},
+        {"categories": ("3=a",)},
+        {"categories": ("a",)},
+        {"categories": ("1=a", "1=a")},
+        {"means": (float("nan"), 0.0, 0.0)},
+    ],
+)
 def test_what_does_not_fit_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as caught:
         TabularEncoding.from_json({**ENCODING.to_json(), **changes})

@@ -37,7 +37,9 @@ def test_random_parameters(seed):
     )
     sounds = random.standard_normal((3, 3000)).astype(np.float32)
     wanted = log_mel(sounds, transform)
-    plain = {name: value for name, value in transform.to_json().items() if name in LogMel().to_json()}
+    plain = {
+        name: value for name, value in transform.to_json().items() if name in LogMel().to_json()
+    }
     np.testing.assert_allclose(LogMel(**plain).apply(sounds), wanted, atol=1e-3)
     cepstrum = tf.signal.mfccs_from_log_mel_spectrograms(wanted)[..., :13]
     np.testing.assert_allclose(transform.apply(sounds), cepstrum, atol=2e-3)

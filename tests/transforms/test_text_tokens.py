@@ -28,7 +28,9 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "very", "film", "a"]
 def write_tokenizer(folder: Path) -> Path:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    made = Tokenizer(
+        models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     folder.mkdir(exist_ok=True)
@@ -73,21 +75,34 @@ def test_a_classifier_takes_texts_and_so_does_what_is_compiled_from_it(tmp_path:
     write_tokenizer(folder)
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=len(WORDS),
-        max_position_embeddings=8, num_labels=2, pad_token_id=0,
-    )  # fmt: skip
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        vocab_size=len(WORDS),
+        max_position_embeddings=8,
+        num_labels=2,
+        pad_token_id=0,
+    )
     source = transformers.BertForSequenceClassification(config).eval()
     source.save_pretrained(folder)
     path = tmp_path / "texts.jsonl"
-    rows = [{"text": f"a {'very ' * (n % 3)}{('bad', 'good')[n % 2]} film", "label": n % 2} for n in range(20)]
+    rows = [
+        {"text": f"a {'very ' * (n % 3)}{('bad', 'good')[n % 2]} film", "label": n % 2}
+        for n in range(20)
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     dataset = TextClassificationDataset(dataset_root=path, test_fraction=0.5)
     dataset.prepare()
     inputs, _ = dataset.read(dataset.split("test"))
-    wrapper = TransformersModel(model_folder=folder, sequence_length=8, tokenise=True).for_dataset(dataset.spec)
+    wrapper = TransformersModel(model_folder=folder, sequence_length=8, tokenise=True).for_dataset(
+        dataset.spec
+    )
     with wrapper.open() as model, model.session() as session, torch.no_grad():
         ids = wrapper.preprocess(inputs)["input_ids"]
-        expected = source(torch.from_numpy(ids), attention_mask=torch.from_numpy((ids != 0).astype(np.int64))).logits
+        expected = source(
+            torch.from_numpy(ids), attention_mask=torch.from_numpy((ids != 0).astype(np.int64))
+        ).logits
         found = session.infer({"input_ids": ids})["logits"]
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
     made = nnpipe.compile((wrapper, folder), "onnx", tmp_path / "bert.onnx", calibration=dataset)
@@ -95,6 +110,8 @@ def test_a_classifier_takes_texts_and_so_does_what_is_compiled_from_it(tmp_path:
     compiled = ONNXModel(model_path=made.path).for_dataset(dataset.spec)
     assert compiled.preprocess(inputs)["input_ids"].tolist() == ids.tolist()
     with compiled.open(made.path) as model, model.session() as session:
-        np.testing.assert_allclose(session.infer(compiled.preprocess(inputs))["logits"], expected.numpy(), atol=1e-4)
+        np.testing.assert_allclose(
+            session.infer(compiled.preprocess(inputs))["logits"], expected.numpy(), atol=1e-4
+        )
     with pytest.raises(ConfigError, match="takes texts, the data set gives int64"):
         compiled.for_dataset(dataclasses.replace(dataset.spec, inputs=wrapper.io.inputs))

@@ -1,4 +1,6 @@
-"""Makes the toy components and the helpers beside a test importable by name, in subprocesses too."""
+"""Makes the toy components and the helpers beside a test importable by name, in subprocesses
+too.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,14 @@ from nnpipe.testing.model_files import write_tflite_difference
 from nnpipe.testing.session import assert_one_line
 from nnpipe.workflows.ethos_u import VELA, estimate_ethos_u
 
-KEYWORDS = Path(__file__).parents[3] / "shared" / "data" / "models" / "mlperf_tiny_kws" / "kws_ref_model.tflite"
+KEYWORDS = (
+    Path(__file__).parents[3]
+    / "shared"
+    / "data"
+    / "models"
+    / "mlperf_tiny_kws"
+    / "kws_ref_model.tflite"
+)
 HEAD = (
     "system_config,memory_mode,core_clock,inference_time,sram_memory_used,dram_memory_used,on_chip_flash_memory_used,"
     "off_chip_flash_memory_used,cycles_total"
@@ -43,20 +50,32 @@ def vela(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_estimate_says_that_it_is_one(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    vela(tmp_path, written(ROW, "CPU operators = 1 (2.5%%)\\nNPU operators = 39 (97.5%%)\\n"), monkeypatch)
+    vela(
+        tmp_path,
+        written(ROW, "CPU operators = 1 (2.5%%)\\nNPU operators = 39 (97.5%%)\\n"),
+        monkeypatch,
+    )
     assert main([str(model), "--output", str(tmp_path / "out.json")]) == 0
     told = capsys.readouterr().out
     assert told.startswith("an estimate by Vela for ethos-u55-128")
     assert "89,900, 0.18 ms at 500 MHz" in told
     assert "not included" in told
     found = json.loads((tmp_path / "out.json").read_text())
-    assert (found["estimated_by"], found["sram_bytes"], found["flash_bytes"]) == ("vela", 22192, 31104)
+    assert (found["estimated_by"], found["sram_bytes"], found["flash_bytes"]) == (
+        "vela",
+        22192,
+        31104,
+    )
 
 
 def test_a_model_that_cannot_run_there_has_no_time(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vela(tmp_path, written(NONE, "CPU operators = 13 (100.0%%)\\nNPU operators = 0 (0.0%%)\\n"), monkeypatch)
+    vela(
+        tmp_path,
+        written(NONE, "CPU operators = 13 (100.0%%)\\nNPU operators = 0 (0.0%%)\\n"),
+        monkeypatch,
+    )
     found = estimate_ethos_u(model)
     assert (found.cycles, found.seconds) == (None, None)
     assert "none of its 13 operators runs on an Ethos-U" in str(found)
@@ -71,7 +90,12 @@ def test_a_model_that_cannot_run_there_has_no_time(
     ],
 )
 def test_what_goes_wrong_is_told_in_one_line(
-    script: str, error: type[Exception], said: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str,
+    error: type[Exception],
+    said: str,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     vela(tmp_path, script, monkeypatch)
     with pytest.raises(error, match=said) as caught:

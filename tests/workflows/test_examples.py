@@ -55,19 +55,34 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_onnx_classifier(Path("model.onnx"), IMAGES, LABELS)
     write_arrays(Path("data"), {"image": IMAGES}, LABELS)
     np.save("scans.npy", IMAGES)
-    for name, text in (("scans_plugin.py", PLUGIN), ("digits.yaml", PIPELINE), ("sweep.yaml", SWEEP)):
+    for name, text in (
+        ("scans_plugin.py", PLUGIN),
+        ("digits.yaml", PIPELINE),
+        ("sweep.yaml", SWEEP),
+    ):
         Path(name).write_text(text, "utf-8")
 
 
 def write_runs() -> None:
     """Write two results of one model that is as fast as before."""
     for number, path in enumerate(("baseline.json", "new.json")):
-        latency = (1e6 * np.exp(np.random.default_rng(number).normal(0, 0.05, 2000))).astype(np.int64)
-        columns = {"start_ns": np.cumsum(latency) - latency, "latency_ns": latency, "samples": np.ones(2000, np.int64)}
+        latency = (1e6 * np.exp(np.random.default_rng(number).normal(0, 0.05, 2000))).astype(
+            np.int64
+        )
+        columns = {
+            "start_ns": np.cumsum(latency) - latency,
+            "latency_ns": latency,
+            "samples": np.ones(2000, np.int64),
+        }
         nn.Run(
-            "digits", (), components={}, frameworks={}, host={"cpu": {"model": "Abacus"}}, timing={"batch_size": 1},
+            "digits",
+            (),
+            components={},
+            frameworks={},
+            host={"cpu": {"model": "Abacus"}},
+            timing={"batch_size": 1},
             series={"inference": Series(columns)},
-        ).write(path)  # fmt: skip
+        ).write(path)
 
 
 def write_vectors() -> None:
@@ -86,25 +101,54 @@ def write_vectors() -> None:
 
 
 SLOW = {
-    "compare", "compare_models", "compare_pipeline", "learn_kernels", "measure", "mix", "onnx_support", "predict",
-    "read_ceilings", "read_kernels", "roofline", "run_pipeline", "sweep", "verify",
-}  # fmt: skip
+    "compare",
+    "compare_models",
+    "compare_pipeline",
+    "learn_kernels",
+    "measure",
+    "mix",
+    "onnx_support",
+    "predict",
+    "read_ceilings",
+    "read_kernels",
+    "roofline",
+    "run_pipeline",
+    "sweep",
+    "verify",
+}
 """What other tests of the quick run call already, and takes long."""
 CALLS = [
-    ("benchmark",), ("compare", "ComparisonResult", "Choice"), ("compare_models",), ("compare_pipeline",),
-    ("compile",), ("conformance", "ConformanceResult"), ("explain", "ExplainResult"),
-    ("gate", "GateResult"), ("measure", "Measurement"), ("mix", "MixResult"),
-    ("learn_kernels", "KernelTable"), ("onnx_support", "ONNXSupport"), ("predict", "PredictResult"), ("read_kernels",),
-    ("read_ceilings",), ("read_sweep",),
-    ("roofline", "RooflineResult"), ("run_pipeline", "PipelineResult"),
-    ("sweep", "SweepResult"), ("testrun", "TestrunResult"), ("verify", "VerifyResult"),
-]  # fmt: skip
+    ("benchmark",),
+    ("compare", "ComparisonResult", "Choice"),
+    ("compare_models",),
+    ("compare_pipeline",),
+    ("compile",),
+    ("conformance", "ConformanceResult"),
+    ("explain", "ExplainResult"),
+    ("gate", "GateResult"),
+    ("measure", "Measurement"),
+    ("mix", "MixResult"),
+    ("learn_kernels", "KernelTable"),
+    ("onnx_support", "ONNXSupport"),
+    ("predict", "PredictResult"),
+    ("read_kernels",),
+    ("read_ceilings",),
+    ("read_sweep",),
+    ("roofline", "RooflineResult"),
+    ("run_pipeline", "PipelineResult"),
+    ("sweep", "SweepResult"),
+    ("testrun", "TestrunResult"),
+    ("verify", "VerifyResult"),
+]
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "names",
-    [pytest.param(each, id=each[0], marks=[pytest.mark.slow] if each[0] in SLOW else []) for each in CALLS],
+    [
+        pytest.param(each, id=each[0], marks=[pytest.mark.slow] if each[0] in SLOW else [])
+        for each in CALLS
+    ],
 )
 def test_the_example_of_a_call_and_that_of_its_result_run(names: tuple[str, ...]) -> None:
     if names[0] in ("gate", "conformance", "onnx_support"):
@@ -120,7 +164,9 @@ def test_the_example_of_a_call_and_that_of_its_result_run(names: tuple[str, ...]
         )
         assert tried
         assert not failed, "".join(told)
-        known |= {each: example.globs[each] for each in ("found", "result") if each in example.globs}
+        known |= {
+            each: example.globs[each] for each in ("found", "result") if each in example.globs
+        }
 
 
 def _sklearn() -> None:

@@ -26,7 +26,10 @@ def test_a_model_file_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_quantisation_is_told(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
-    assert main([str(shared_data / "models" / "mlperf_tiny_ic" / "pretrainedResnet_quant.tflite")]) == 0
+    assert (
+        main([str(shared_data / "models" / "mlperf_tiny_ic" / "pretrainedResnet_quant.tflite")])
+        == 0
+    )
     told = capsys.readouterr().out
     assert "input_1_int8  (?, 32, 32, 3) int8, quantised: number = 1 * (stored +128)" in told
     assert "operations  16: 9 CONV_2D" in told
@@ -56,7 +59,9 @@ def test_what_cannot_be_looked_into_is_one_line(
     assert cause in lines[0]
 
 
-def test_a_folder_is_answered_with_how_to_convert_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_is_answered_with_how_to_convert_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01\x12")
     assert main([str(tmp_path)]) == 2
     assert "tf2onnx.convert --saved-model" in capsys.readouterr().err
@@ -68,16 +73,23 @@ def test_weights_beside_a_file_count_with_it(
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    weights = onnx.TensorProto(name="w", data_type=kind, dims=(1024, 8192), data_location=onnx.TensorProto.EXTERNAL)
+    weights = onnx.TensorProto(
+        name="w", data_type=kind, dims=(1024, 8192), data_location=onnx.TensorProto.EXTERNAL
+    )
     weights.external_data.add(key="location", value="weights.bin")
     with open(tmp_path / "weights.bin", "wb") as file:
         file.truncate(1 << 25)
-    tensors = [helper.make_tensor_value_info(name, kind, [1, n]) for name, n in (("x", 1024), ("y", 8192))]
+    tensors = [
+        helper.make_tensor_value_info(name, kind, [1, n]) for name, n in (("x", 1024), ("y", 8192))
+    ]
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], "wide", tensors[:1], tensors[1:], [weights]
     )
     path = tmp_path / "wide.onnx"
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10),
+        str(path),
+    )
 
     def opened(*_: object) -> None:
         raise AssertionError("a large model was opened, which takes memory for all of its weights")
@@ -88,7 +100,9 @@ def test_weights_beside_a_file_count_with_it(
     assert f"bytes, {whole:,} with its weights)" in capsys.readouterr().out
 
 
-def test_a_file_that_cannot_be_run_is_not_to_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_run_is_not_to_be_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     for needed in ("onnx_ir", "onnxruntime"):
         pytest.importorskip(needed, reason=f"{needed} is not installed")

@@ -35,13 +35,17 @@ def test_a_pipeline_builds_measures_and_compares_them(tiny: Path, tmp_path: Path
 
     settings = {
         "output": str(tmp_path / "out"),
-        "dataset": {"class": "PromptsDataset", "arguments": {"dataset_root": str(write_prompts(tmp_path / "p.jsonl"))}},
+        "dataset": {
+            "class": "PromptsDataset",
+            "arguments": {"dataset_root": str(write_prompts(tmp_path / "p.jsonl"))},
+        },
         "model": {
-            "class": "TransformersGenerator", "arguments": {"model_folder": str(tiny), "max_new_tokens": 4},
+            "class": "TransformersGenerator",
+            "arguments": {"model_folder": str(tiny), "max_new_tokens": 4},
         },
         "measure": {"measure_seconds": 0.0, "warmup_runs": 1},
         "candidates": [{"title": "PyTorch"}, built("fp32"), built("int4")],
-    }  # fmt: skip
+    }
     found = run_pipeline(settings, progress=silent)
     assert not found.failures
     verdicts = [found.run_of(title).verification["verdict"] for title in ("fp32", "int4")]
@@ -61,23 +65,39 @@ def test_folders_are_compared_by_their_wrappers(tiny: Path, tmp_path: Path) -> N
     assert generator_of_folder(tmp_path) is None
     wrapper = TransformersGenerator(model_folder=tiny, max_new_tokens=2)
     found = compare_models(
-        [wrapper, wrapper], titles=["one", "other"],
+        [wrapper, wrapper],
+        titles=["one", "other"],
         data=PromptsDataset(dataset_root=write_prompts(tmp_path / "p.jsonl")),
-        plan=ComparisonPlan(max_seconds=1.0), options=MeasureOptions(warmup_runs=1), progress=silent,
-    )  # fmt: skip
+        plan=ComparisonPlan(max_seconds=1.0),
+        options=MeasureOptions(warmup_runs=1),
+        progress=silent,
+    )
     assert found.titles == ("one", "other")
-    assert found.figure("one", "perplexity").value == pytest.approx(found.figure("other", "perplexity").value)
+    assert found.figure("one", "perplexity").value == pytest.approx(
+        found.figure("other", "perplexity").value
+    )
 
 
-def test_a_testrun_shows_answers_side_by_side(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_testrun_shows_answers_side_by_side(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompts, out = write_prompts(tmp_path / "p.jsonl"), tmp_path / "out"
     options = ["--max-new-tokens", "3"]
-    assert try_models([str(tiny), str(prompts), str(out), *options, "--most", "2", "--beside", str(tiny)]) == 0
+    assert (
+        try_models(
+            [str(tiny), str(prompts), str(out), *options, "--most", "2", "--beside", str(tiny)]
+        )
+        == 0
+    )
     with open(out / "output" / "answers.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["prompt"] for row in rows] == ["The quick brown", "How many"]
     assert rows[1]["reference"].strip() == "letters are in"
-    assert all(row["answer (1)"] == row["answer (2)"] and int(row["tokens (1)"]) <= 3 for row in rows)
-    assert "2 prompts, 0 of which the models answer differently come first" in (out / "index.html").read_text("utf-8")
+    assert all(
+        row["answer (1)"] == row["answer (2)"] and int(row["tokens (1)"]) <= 3 for row in rows
+    )
+    assert "2 prompts, 0 of which the models answer differently come first" in (
+        out / "index.html"
+    ).read_text("utf-8")
     assert try_models(["TransformersGenerator", str(prompts), str(out), *options]) == 2
     assert "--model-folder is missing" in capsys.readouterr().err

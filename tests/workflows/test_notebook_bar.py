@@ -27,7 +27,8 @@ def test_a_notebook_keeps_one_line_for_a_loop() -> None:
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     cell = nbformat.v4.new_code_cell(
         "import time\nfrom nnpipe.workflows.progress import bar\n"
-        "seen = [time.sleep(0.25) or n for n in bar(range(4), 'epoch')]\nassert seen == [0, 1, 2, 3]"
+        "seen = [time.sleep(0.25) or n for n in bar(range(4), 'epoch')]\nassert seen == [0, 1, 2, "
+        "3]"
     )
     notebook = nbformat.v4.new_notebook(cells=[cell])
     nbclient.NotebookClient(notebook, timeout=120).execute()

@@ -36,7 +36,9 @@ def test_short_bars_write_no_line_each_but_one_every_ten_seconds(clock: Clock, c
     assert lines[0] == "epoch 2/20: 5 of 5 (100%)"
 
 
-def test_the_number_of_items_may_be_unknown_and_what_is_over_soon_says_nothing(clock: Clock, capsys: Any) -> None:
+def test_the_number_of_items_may_be_unknown_and_what_is_over_soon_says_nothing(
+    clock: Clock, capsys: Any
+) -> None:
     assert [*progress.bar(iter("abc"), "soon over")] == ["a", "b", "c"]
     assert capsys.readouterr().err == ""
     assert len([*progress.bar(iter(range(30)), "reading")]) == 30

@@ -32,12 +32,18 @@ def test_every_name_fits_a_model_of_pytorch_or_of_keras(name: str) -> None:
 
 
 def test_the_chain_that_fits_is_taken() -> None:
-    assert [type(each).__name__ for each in planned("tflite-int8", TORCH).compilers] == ["TorchToTFLite"]
-    assert [type(each).__name__ for each in planned("tflite-int8", KERAS).compilers] == ["TFLiteCompiler"]
+    assert [type(each).__name__ for each in planned("tflite-int8", TORCH).compilers] == [
+        "TorchToTFLite"
+    ]
+    assert [type(each).__name__ for each in planned("tflite-int8", KERAS).compilers] == [
+        "TFLiteCompiler"
+    ]
     assert planned(AS_IS, TORCH).runtime is None
 
 
-def test_an_onnx_file_becomes_a_program_only_if_it_cannot_be_described_as_layers(tmp_path: Path) -> None:
+def test_an_onnx_file_becomes_a_program_only_if_it_cannot_be_described_as_layers(
+    tmp_path: Path,
+) -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     pytest.importorskip("executorch", reason="ExecuTorch is not installed")
 
@@ -45,12 +51,19 @@ def test_an_onnx_file_becomes_a_program_only_if_it_cannot_be_described_as_layers
         node = onnx.helper.make_node(kind, ["x"], ["y"])
         ends = [onnx.helper.make_tensor_value_info(name, 1, ["n", 4]) for name in "xy"]
         path = tmp_path / f"{kind}.onnx"
-        onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "one", ends[:1], ends[1:])), path)
+        onnx.save(
+            onnx.helper.make_model(onnx.helper.make_graph([node], "one", ends[:1], ends[1:])), path
+        )
         return [(ONNXModel(model_path=path), path), (DeclaredModel(network=path), path)]
 
-    assert [type(each).__name__ for each in planned("executorch", models("Relu")).compilers] == ["ExecuTorchCompiler"]
+    assert [type(each).__name__ for each in planned("executorch", models("Relu")).compilers] == [
+        "ExecuTorchCompiler"
+    ]
     through = planned("executorch", models("Erf"))
-    assert [type(each).__name__ for each in through.compilers] == ["ONNXToTorch", "ExecuTorchCompiler"]
+    assert [type(each).__name__ for each in through.compilers] == [
+        "ONNXToTorch",
+        "ExecuTorchCompiler",
+    ]
 
 
 def test_compilers_are_told_the_batch_size() -> None:

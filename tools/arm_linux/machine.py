@@ -1,4 +1,6 @@
-"""A whole emulated machine: Debian's kernel, and a system in memory with Python and an SSH server."""
+"""A whole emulated machine: Debian's kernel, and a system in memory with Python and an SSH
+server.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,13 @@ dropbear -s -E -r /etc/dropbear/host -p 22 && echo "{READY}"
 while true; do sleep 1000; done
 """
 FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/usr/bin/sh\n", "etc/group": "root:x:0:\n", "etc/hostname": "board\n",
-    "etc/shells": "/usr/bin/sh\n", "etc/hosts": "127.0.0.1 localhost board\n",
+    "etc/passwd": "root:x:0:0:root:/root:/usr/bin/sh\n",
+    "etc/group": "root:x:0:\n",
+    "etc/hostname": "board\n",
+    "etc/shells": "/usr/bin/sh\n",
+    "etc/hosts": "127.0.0.1 localhost board\n",
     "etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm), a part of it"\nID=debian\n',
-}  # fmt: skip
+}
 
 
 def run(folder: Path, system: Path, key: str, port: int) -> int:
@@ -75,18 +80,41 @@ def run(folder: Path, system: Path, key: str, port: int) -> int:
         content |= {f"modules/{module}.ko": data for module, data in found.items()}
         image.write_bytes(gzip.compress(initramfs(system, content), 1, mtime=0))
         command = [
-            "qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a72", "-m", str(MEMORY), "-nodefaults",
-            "-display", "none", "-serial", "stdio", "-kernel", str(kernel), "-initrd", str(image),
-            "-append", "console=ttyAMA0 quiet panic=-1", "-no-reboot",
-            "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:22",
-            "-device", "virtio-net-device,netdev=net",
-        ]  # fmt: skip
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            "qemu-system-aarch64",
+            "-M",
+            "virt",
+            "-cpu",
+            "cortex-a72",
+            "-m",
+            str(MEMORY),
+            "-nodefaults",
+            "-display",
+            "none",
+            "-serial",
+            "stdio",
+            "-kernel",
+            str(kernel),
+            "-initrd",
+            str(image),
+            "-append",
+            "console=ttyAMA0 quiet panic=-1",
+            "-no-reboot",
+            "-netdev",
+            f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:22",
+            "-device",
+            "virtio-net-device,netdev=net",
+        ]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
         try:
             assert process.stdout is not None
             for line in process.stdout:
                 if READY in line:
-                    print(f"a machine with SSH is at root@127.0.0.1:{port}, its key is {shown}", flush=True)
+                    print(
+                        f"a machine with SSH is at root@127.0.0.1:{port}, its key is {shown}",
+                        flush=True,
+                    )
                 else:
                     print(line, end="", file=sys.stderr, flush=True)
             return process.wait()
@@ -101,8 +129,10 @@ def host_key(system: Path, folder: Path) -> tuple[bytes, str]:
     path = folder / "host"
     done = subprocess.run(
         ["qemu-aarch64", "-L", str(system), program, "-t", "ed25519", "-f", str(path)],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     public = next(line for line in done.stdout.splitlines() if line.startswith("ssh-"))
     return path.read_bytes(), " ".join(public.split()[:2])
 

@@ -1,4 +1,6 @@
-"""A server whose processor alone is emulated: a process of this machine, with Python and packages for aarch64."""
+"""A server whose processor alone is emulated: a process of this machine, with Python and
+packages for aarch64.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,29 @@ def packages(folder: Path, runtime: str) -> Path:
 
 
 def command(system: Path, packages: Path) -> list[str]:
-    """Return the call of Python in the emulator, with this nnpipe and not with the one beside the packages."""
+    """Return the call of Python in the emulator, with this nnpipe and not with the one beside
+    the packages.
+    """
     source = Path(nnpipe.__file__).parents[1]
     compiled = str(packages.with_name("compiled"))
-    told = {"PYTHONPATH": f"{source}:{packages}", "OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": compiled}
+    told = {
+        "PYTHONPATH": f"{source}:{packages}",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPYCACHEPREFIX": compiled,
+    }
     words = [word for name, value in told.items() for word in ("-E", f"{name}={value}")]
     return ["qemu-aarch64", "-L", str(system), *words, str(system / "usr/bin/python3.11"), "-s"]
 
 
 def serve(system: Path, packages: Path, runtime: str, port: int, words: Sequence[str]) -> int:
     """Become the server."""
-    own = ["-m", "nnpipe", "inference_server", "NetworkProtocol", find(runtime, Runtime).dotted_path()]
+    own = [
+        "-m",
+        "nnpipe",
+        "inference_server",
+        "NetworkProtocol",
+        find(runtime, Runtime).dotted_path(),
+    ]
     whole = [*command(system, packages), *own, "--port", str(port), *words]
     os.execvp(whole[0], whole)
     raise AssertionError("the process is the server now")

@@ -1,4 +1,6 @@
-"""Similarity of tensors of two models, by values, names and consumers: which may correspond to which."""
+"""Similarity of tensors of two models, by values, names and consumers: which may correspond to
+which.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,23 @@ import numpy.typing as npt
 
 from nnpipe.analysis.channel_errors import Array, arranged, arrangements, noise_to_signal, power
 
-_FACTOR = 0.9  # the weight of a similarity up to a factor, since a normalisation changes little more than that
+# the weight of a similarity up to a factor, since a normalisation changes little more than that
+_FACTOR = 0.9
 _ERRORS = 3  # standard errors from the part of a bias that is missing to its bounds
 _SEEN = 4096  # elements of a tensor that are compared to choose candidates
-_CARRIERS = ("quantize", "cast", "identity", "to_copy")  # kinds of operations that pass values on, rounded or not
-_MEASURING = "dynamicquantize"  # but this one passes on integers, whose scale is known only when it has run
+# kinds of operations that pass values on, rounded or not
+_CARRIERS = ("quantize", "cast", "identity", "to_copy")
+# but this one passes on integers, whose scale is known only when it has run
+_MEASURING = "dynamicquantize"
 
 Values = Mapping[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
 class ComputedTensor:
-    """A tensor with the operation that computes it; ``inputs`` are the names of that operation's input tensors."""
+    """A tensor with the operation that computes it; ``inputs`` are the names of that operation's
+    input tensors.
+    """
 
     tensor: str
     operation: str
@@ -40,7 +47,9 @@ def users(places: Sequence[ComputedTensor]) -> dict[str, list[ComputedTensor]]:
 
 
 def leading_to(outputs: Iterable[str], places: Sequence[ComputedTensor]) -> set[str]:
-    """Return outputs, and the computed tensors on which they depend; all tensors if no output is computed."""
+    """Return outputs, and the computed tensors on which they depend; all tensors if no output is
+    computed.
+    """
     by_name = {place.tensor: place for place in places}
     waiting = [name for name in outputs if name in by_name]
     found = set(waiting) or set(by_name)
@@ -52,7 +61,9 @@ def leading_to(outputs: Iterable[str], places: Sequence[ComputedTensor]) -> set[
 
 
 def handed_on(places: Sequence[ComputedTensor]) -> set[str]:
-    """Return tensors that are only rounded or cast, so that the model continues with the result of that."""
+    """Return tensors that are only rounded or cast, so that the model continues with the result
+    of that.
+    """
     found: set[str] = set()
     for tensor, takers in users(places).items():
         if all(map(is_rounding, takers)):
@@ -67,9 +78,15 @@ def is_rounding(place: ComputedTensor) -> bool:
 
 
 def counted(places: Sequence[ComputedTensor], values: Values) -> set[str]:
-    """Return tensors that are integers cast to floats: sums that have not been scaled to real numbers yet."""
+    """Return tensors that are integers cast to floats: sums that have not been scaled to real
+    numbers yet.
+    """
     integers = {name for name, array in values.items() if array.dtype.kind in "iu"}
-    return {place.tensor for place in places if "cast" in place.kind.lower() and integers & set(place.inputs)}
+    return {
+        place.tensor
+        for place in places
+        if "cast" in place.kind.lower() and integers & set(place.inputs)
+    }
 
 
 def comparable(array: npt.NDArray[np.generic]) -> bool:
@@ -79,11 +96,17 @@ def comparable(array: npt.NDArray[np.generic]) -> bool:
 
 def sampled(size: int) -> npt.NDArray[np.int64]:
     """Return the indices of some elements, the same for all tensors of equal size."""
-    return np.arange(size) if size <= _SEEN else np.random.default_rng(size).choice(size, _SEEN, replace=False)
+    return (
+        np.arange(size)
+        if size <= _SEEN
+        else np.random.default_rng(size).choice(size, _SEEN, replace=False)
+    )
 
 
 def likeness(expected: Array, found: Array, channels: npt.NDArray[np.int64]) -> float:
-    """Return the similarity of values: 1 if equal up to a constant per channel or one factor, 0 if unrelated."""
+    """Return the similarity of values: 1 if equal up to a constant per channel or one factor, 0
+    if unrelated.
+    """
     close = 1 - noise_to_signal(expected, found)
     shifted = 1 - noise_to_signal(_centred(expected, channels), _centred(found, channels))
     one, two = expected - expected.mean(), found - found.mean()
@@ -93,7 +116,9 @@ def likeness(expected: Array, found: Array, channels: npt.NDArray[np.int64]) -> 
 
 
 def share_of(change: Array, expected: Array, found: Array) -> tuple[float, float]:
-    """Return how many times a change of the expected values is in the found ones, and the standard error of that."""
+    """Return how many times a change of the expected values is in the found ones, and the
+    standard error of that.
+    """
     with np.errstate(all="ignore"):  # masks of attention add the lowest float
         square, difference = float(np.sum(np.square(change))), found - expected
         if not 0 < square < np.inf:
@@ -109,13 +134,22 @@ def _centred(values: Array, channels: npt.NDArray[np.int64]) -> Array:
 
 
 def named_alike(source: ComputedTensor, other: ComputedTensor) -> bool:
-    """Return whether a part of a fused name is the name of the source's tensor, operation or layer."""
+    """Return whether a part of a fused name is the name of the source's tensor, operation or
+    layer.
+    """
     own = {text for text in (source.tensor, source.operation, source.layer) if text}
-    parts = {part for text in (other.tensor, other.operation) for whole in text.split(";") for part in whole.split("/")}
+    parts = {
+        part
+        for text in (other.tensor, other.operation)
+        for whole in text.split(";")
+        for part in whole.split("/")
+    }
     return bool(own & ({other.tensor, other.operation} | parts))
 
 
-def following(tensor: str, users: Mapping[str, Sequence[ComputedTensor]], steps: int | None = None) -> set[str]:
+def following(
+    tensor: str, users: Mapping[str, Sequence[ComputedTensor]], steps: int | None = None
+) -> set[str]:
     """Return the tensors that are computed from one, all or those of a few operations."""
     found: set[str] = set()
     last = {tensor}
@@ -135,7 +169,9 @@ def channels_of(array: npt.NDArray[np.generic], axis: int) -> npt.NDArray[np.int
 
 
 def missing_bias(
-    array: npt.NDArray[np.generic], bias: npt.NDArray[np.generic] | None, found: npt.NDArray[np.float64]
+    array: npt.NDArray[np.generic],
+    bias: npt.NDArray[np.generic] | None,
+    found: npt.NDArray[np.float64],
 ) -> tuple[float, float]:
     """Return the bounds of the part of a bias that values lack; infinite if nothing tells."""
     expected = np.asarray(array, np.float64)
@@ -177,12 +213,18 @@ class OtherTensors:
             place.tensor: np.asarray(values[name]).reshape(self.values[place.tensor].shape)
             for place in places
             for name in place.inputs
-            if place.tensor in self.values and name in carried & values.keys() and is_rounding(place)
+            if place.tensor in self.values
+            and name in carried & values.keys()
+            and is_rounding(place)
             if comparable(values[name]) and values[name].size == self.values[place.tensor].size
         }
 
-    def before_rounding(self, name: str, order: tuple[int, ...] | None, shape: tuple[int, ...]) -> Array | None:
-        """Return the elements that :meth:`candidates` yields, as they were before a tensor was rounded, if it was."""
+    def before_rounding(
+        self, name: str, order: tuple[int, ...] | None, shape: tuple[int, ...]
+    ) -> Array | None:
+        """Return the elements that :meth:`candidates` yields, as they were before a tensor was
+        rounded, if it was.
+        """
         if name not in self.unrounded:
             return None
         array = self.unrounded[name]
@@ -190,7 +232,8 @@ class OtherTensors:
         return found
 
     def as_read(self, name: str, sure: float) -> Array:
-        """Return a tensor as the operations after it read it: it may be reshaped first, and rounded only then.
+        """Return a tensor as the operations after it read it: it may be reshaped first, and rounded
+        only then.
 
         Differences above the noise-to-signal ratio ``sure`` are no rounding, and remain visible.
         """
@@ -209,7 +252,8 @@ class OtherTensors:
     def candidates(
         self, array: npt.NDArray[np.generic], least: int
     ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
-        """Yield the tensors that may be ``array``: the name, the order of axes, and some elements of both.
+        """Yield the tensors that may be ``array``: the name, the order of axes, and some elements
+        of both.
 
         The first ``least`` tensors are left out.
         """
@@ -225,14 +269,17 @@ class OtherTensors:
     def intermediate(self, sure: set[str]) -> set[str]:
         """Return the other model's tensors that only lead to certain ones.
 
-        Converters move factors and constants from one operation to the next, so these need no counterpart.  A fault in
-        them is visible in the result, unless averaging has removed the noise; a product with a smaller matrix does not.
+        Converters move factors and constants from one operation to the next, so these need no
+        counterpart.  A fault in them is visible in the result, unless averaging has removed the
+        noise; a product with a smaller matrix does not.
         """
         found: set[str] = set()
         for place in reversed(self.places):
             size, takers = self.sizes.get(place.tensor, 0), self.users.get(place.tensor, ())
             for user in takers:
-                kept = self.sizes.get(user.tensor, 0) >= size or any(word in user.kind.lower() for word in _PRODUCTS)
+                kept = self.sizes.get(user.tensor, 0) >= size or any(
+                    word in user.kind.lower() for word in _PRODUCTS
+                )
                 if user.tensor in sure | found and kept:
                     found.add(place.tensor)
         return found
@@ -269,7 +316,9 @@ class NearestTensor:
     def __init__(self, other: OtherTensors, sure: float, at_rest: Values) -> None:
         self._other, self._sure, self._at_rest = other, sure, at_rest
 
-    def of(self, place: ComputedTensor, array: npt.NDArray[np.generic], least: int) -> Candidate | None:
+    def of(
+        self, place: ComputedTensor, array: npt.NDArray[np.generic], least: int
+    ) -> Candidate | None:
         """Return the candidate for a tensor of the source; ``None`` if none is near enough.
 
         Parameters
@@ -285,30 +334,52 @@ class NearestTensor:
             if (level := self._level(name, order, expected, found, array.shape)) < self._sure
         ]
         best = min((level for level, _, _ in levels), default=0.0)
-        # Where rounding hides a small bias, values do not tell a tensor from the one after it, but names may.
+        # Where rounding hides a small bias, values do not tell a tensor from the one after it, but
+        # names may.
         named = [
-            each for each in levels if each[0] <= SHARED * best and named_alike(place, self._other.by_name[each[1]])
+            each
+            for each in levels
+            if each[0] <= SHARED * best and named_alike(place, self._other.by_name[each[1]])
         ]
         nearest = min(named or levels, key=lambda each: each[0], default=None)
         if nearest is None or self._missing_bias(place, array, nearest)[0] < _HALF:
             return nearest
         behind = following(nearest[1], self._other.users, _BEHIND)
-        added = [each for each in levels if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF]
+        added = [
+            each
+            for each in levels
+            if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF
+        ]
         return min(added, key=lambda each: each[0], default=nearest)
 
     def _level(
-        self, name: str, order: tuple[int, ...] | None, expected: Array, found: Array, shape: tuple[int, ...]
+        self,
+        name: str,
+        order: tuple[int, ...] | None,
+        expected: Array,
+        found: Array,
+        shape: tuple[int, ...],
     ) -> float:
-        """Return the noise of a candidate, without that of its own rounding, which the tensor before it lacks."""
+        """Return the noise of a candidate, without that of its own rounding, which the tensor
+        before it lacks.
+        """
         before = self._other.before_rounding(name, order, shape)
         level = noise_to_signal(expected, found)
-        return level if before is None or level >= self._sure else min(level, noise_to_signal(expected, before))
+        return (
+            level
+            if before is None or level >= self._sure
+            else min(level, noise_to_signal(expected, before))
+        )
 
     def _missing_bias(
         self, place: ComputedTensor, array: npt.NDArray[np.generic], candidate: Candidate
     ) -> tuple[float, float]:
-        """Return the bounds of the part of the source's bias that a candidate lacks; infinite if nothing tells."""
+        """Return the bounds of the part of the source's bias that a candidate lacks; infinite if
+        nothing tells.
+        """
         _, name, order = candidate
         return missing_bias(
-            array, self._at_rest.get(place.tensor), arranged(self._other.values[name], order, array.shape)
+            array,
+            self._at_rest.get(place.tensor),
+            arranged(self._other.values[name], order, array.shape),
         )

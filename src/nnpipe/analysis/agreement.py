@@ -74,7 +74,9 @@ class TensorAgreement:
     relative_quantiles: Mapping[float, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the errors in their JSON form, with infinite errors as the string ``"infinite"``."""
+        """Return the errors in their JSON form, with infinite errors as the string
+        ``"infinite"``.
+        """
 
         def number(value: float) -> float | str:
             return value if np.isfinite(value) else "infinite"
@@ -122,7 +124,9 @@ class TensorErrors:
         self.largest_relative: list[npt.NDArray[np.float64]] = []
 
     def add(self, ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> None:
-        """Compare two tensors of equal shape, whose first axis counts samples; strings are equal or not."""
+        """Compare two tensors of equal shape, whose first axis counts samples; strings are equal
+        or not.
+        """
         rows = len(ours) if ours.ndim else 1
         if not ours.size:
             return
@@ -170,7 +174,9 @@ def _errors_of(
         finite = np.where(np.isfinite(a), np.abs(a), 0.0)
         largest = finite.max(1, keepdims=True)
         # Divided first, so that squares neither overflow nor underflow.
-        level = largest * np.sqrt(np.mean(np.square(finite / np.where(largest > 0, largest, 1)), axis=1, keepdims=True))
+        level = largest * np.sqrt(
+            np.mean(np.square(finite / np.where(largest > 0, largest, 1)), axis=1, keepdims=True)
+        )
         floor = np.maximum(np.maximum(finite, level), np.finfo(np.float64).tiny)
         relative = np.where(absolute == 0.0, 0.0, absolute / floor)
     return absolute, relative
@@ -193,7 +199,8 @@ CLOSE: dict[Claim, float] = {
 }
 """The largest mean relative error of a close output, by the claim of the conversion."""
 
-_RARE = 0.005  # probability of a verdict "different" for a model that changes just as many classes as it may
+# probability of a verdict "different" for a model that changes just as many classes as it may
+_RARE = 0.005
 
 
 class Tolerances(Component):
@@ -206,23 +213,29 @@ class Tolerances(Component):
     """
 
     same_tolerance: float = argument(
-        1e-4, help="outputs are the same if no relative error is above this: rounding, and nothing else", minimum=0.0
+        1e-4,
+        help="outputs are the same if no relative error is above this: rounding, and nothing else",
+        minimum=0.0,
     )
     close_tolerance: float | None = argument(
         None,
-        help="outputs are close if the mean relative error of each is not above this (default: what the conversion "
+        help="outputs are close if the mean relative error of each is not above this (default: "
+        "what the conversion "
         f"claims: {', '.join(f'{bound:g} {claim}' for claim, bound in CLOSE.items())})",
         minimum=0.0,
     )
     close_class_agreement: float = argument(
         0.95,
-        help="and, where outputs are scores of classes, nothing speaks against this part of all samples getting the "
-        "same class",
-        minimum=0.0, maximum=1.0,
-    )  # fmt: skip
+        help="and, where outputs are scores of classes, nothing speaks against this part of all "
+        "samples getting the same class",
+        minimum=0.0,
+        maximum=1.0,
+    )
 
     def validate(self) -> None:
-        """Raise :class:`ConfigError` if a tolerance is not finite, or the one for "same" is above that for "close"."""
+        """Raise :class:`ConfigError` if a tolerance is not finite, or the one for "same" is
+        above that for "close".
+        """
         bound = max(CLOSE.values()) if self.close_tolerance is None else self.close_tolerance
         if not self.same_tolerance <= bound < np.inf:
             raise ConfigError(
@@ -231,7 +244,9 @@ class Tolerances(Component):
             )
 
     def close_for(self, claims: Iterable[Claim]) -> float:
-        """Return the largest mean relative error with which outputs of a conversion count as close."""
+        """Return the largest mean relative error with which outputs of a conversion count as
+        close.
+        """
         if self.close_tolerance is not None:
             return self.close_tolerance
         return max(self.same_tolerance, CLOSE[numbers_of(claims)])
@@ -251,7 +266,8 @@ class Agreement:
         The number of samples for which both models give the largest score of the
         first output to the same class; None if that output has no scores.
     not_finite
-        The number of samples for which one of the models, or both, give NaN or infinity; they get no class.
+        The number of samples for which one of the models, or both, give NaN or infinity; they get
+        no class.
     """
 
     samples: int
@@ -274,23 +290,34 @@ class Agreement:
         """The largest mean relative error of any output."""
         return max((tensor.mean_relative for tensor in self.tensors), default=0.0)
 
-    def verdict(self, tolerances: Tolerances, claims: Iterable[Claim] = ("float",)) -> tuple[Verdict, str]:
-        """Return whether the two are the same, close, different, or changed on purpose, and the reason."""
+    def verdict(
+        self, tolerances: Tolerances, claims: Iterable[Claim] = ("float",)
+    ) -> tuple[Verdict, str]:
+        """Return whether the two are the same, close, different, or changed on purpose, and the
+        reason.
+        """
         verdict, reason = self._verdict(tolerances, tuple(claims))
         if self.not_finite:
-            reason += f"; outputs for {self.not_finite:,} of {self.samples:,} samples are NaN or infinite"
+            reason += (
+                f"; outputs for {self.not_finite:,} of {self.samples:,} samples are NaN or infinite"
+            )
         return verdict, reason
 
     def _verdict(self, tolerances: Tolerances, claims: tuple[Claim, ...]) -> tuple[Verdict, str]:
         for tensor in self.tensors:
             if not np.isfinite(tensor.max_absolute):
-                return "different", f"{tensor.name!r} is not finite where the other side is, or the other way round"
+                return (
+                    "different",
+                    f"{tensor.name!r} is not finite where the other side is, or the other way "
+                    f"round",
+                )
         if self.max_relative <= tolerances.same_tolerance:
             return "same", f"no relative error is above {tolerances.same_tolerance:g}"
         worst = max(self.tensors, key=lambda tensor: tensor.mean_relative)
         if changes := changes_of(claims):
             return "changed on purpose", (
-                f"it claims to be {' and '.join(changes)}; the mean relative error is {worst.mean_relative:.3g}"
+                f"it claims to be {' and '.join(changes)}; the mean relative error is "
+                f"{worst.mean_relative:.3g}"
             )
         bound = tolerances.close_for(claims)
         if worst.mean_relative > bound:
@@ -298,20 +325,29 @@ class Agreement:
                 f"the mean relative error of {worst.name!r} is {worst.mean_relative:.3g}, "
                 f"above {bound:g} for {numbers_of(claims)}"
             )
-        told = f"the mean relative error is {worst.mean_relative:.3g}, the largest {self.max_relative:.3g}"
+        told = (
+            f"the mean relative error is {worst.mean_relative:.3g}, the largest "
+            f"{self.max_relative:.3g}"
+        )
         wanted, judged = tolerances.close_class_agreement, self.samples - self.not_finite
         if self.same_class is None or self.same_class >= wanted * judged:
             return "close", told
         same = f"{self.same_class} of {judged} samples get the same class"
-        # With few samples, the share alone is unreliable: so few by chance must be rare if the limit were kept.
+        # With few samples, the share alone is unreliable: so few by chance must be rare if the
+        # limit were kept.
         if probability_of_at_most(self.same_class, judged, wanted) < _RARE:
             return "different", f"{same}, and surely fewer than {wanted:.4g} of all would"
         return "close", f"{told}; {same}, too few samples to tell whether {wanted:.4g} of all would"
 
-    def to_json(self, tolerances: Tolerances | None = None, claims: Iterable[Claim] = ("float",)) -> dict[str, Any]:
+    def to_json(
+        self, tolerances: Tolerances | None = None, claims: Iterable[Claim] = ("float",)
+    ) -> dict[str, Any]:
         """Return the comparison in its JSON form, with the verdict if ``tolerances`` are given."""
         claims = tuple(claims)
-        found: dict[str, Any] = {"samples": self.samples, "tensors": [tensor.to_json() for tensor in self.tensors]}
+        found: dict[str, Any] = {
+            "samples": self.samples,
+            "tensors": [tensor.to_json() for tensor in self.tensors],
+        }
         if self.same_class is not None:
             found["same_class"] = self.same_class
             found["class_agreement"] = self.class_agreement
@@ -321,7 +357,13 @@ class Agreement:
         if tolerances is not None:
             verdict, reason = self.verdict(tolerances, claims)
             said = {**tolerances.to_json(), "close_tolerance": tolerances.close_for(claims)}
-            found = {"verdict": verdict, "reason": reason, "claims": list(claims), **found, "tolerances": said}
+            found = {
+                "verdict": verdict,
+                "reason": reason,
+                "claims": list(claims),
+                **found,
+                "tolerances": said,
+            }
         return found
 
     @classmethod
@@ -365,7 +407,9 @@ class AgreementAccumulator:
             If names or shapes differ.
         """
         if set(source) != set(other):
-            raise SpecMismatch(f"outputs {', '.join(source)} cannot be compared with {', '.join(other)}")
+            raise SpecMismatch(
+                f"outputs {', '.join(source)} cannot be compared with {', '.join(other)}"
+            )
         for name, ours in source.items():
             theirs = other[name]
             if ours.shape != theirs.shape:
@@ -374,7 +418,9 @@ class AgreementAccumulator:
                     f"{show_shape(theirs.shape)} in the other"
                 )
             if (ours.dtype.kind in "OUST") != (theirs.dtype.kind in "OUST"):
-                raise SpecMismatch(f"output {name!r} has {ours.dtype} in the source, {theirs.dtype} in the other")
+                raise SpecMismatch(
+                    f"output {name!r} has {ours.dtype} in the source, {theirs.dtype} in the other"
+                )
         for position, (name, ours) in enumerate(source.items()):
             self._tensors.setdefault(name, TensorErrors()).add(ours, other[name])
             if position == 0:
@@ -385,11 +431,20 @@ class AgreementAccumulator:
                 self._count_classes(ours, other[name], count, ~lost)
 
     def _count_classes(
-        self, ours: npt.NDArray[Any], theirs: npt.NDArray[Any], samples: int, finite: npt.NDArray[np.bool_]
+        self,
+        ours: npt.NDArray[Any],
+        theirs: npt.NDArray[Any],
+        samples: int,
+        finite: npt.NDArray[np.bool_],
     ) -> None:
         # A row of scores for each sample; there may be further axes of length 1.
         long = [length for length in ours.shape[1:] if length != 1]
-        scores = len(long) == 1 and long[0] > 1 and len(ours) == samples and ours.dtype.kind not in "OUSTb"
+        scores = (
+            len(long) == 1
+            and long[0] > 1
+            and len(ours) == samples
+            and ours.dtype.kind not in "OUSTb"
+        )
         if self._same_class is None or not self.classes or not scores:
             self._same_class = None
             return

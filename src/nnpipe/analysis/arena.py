@@ -1,4 +1,6 @@
-"""Where in one block of memory (an arena) to put buffers that are not all needed at the same time."""
+"""Where in one block of memory (an arena) to put buffers that are not all needed at the same
+time.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,16 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.messages import one_line
 
 ORDERS = ("WAT", "TAW", "TWA", "ATW")
-"""Orders of buffers by T, the fullest section that one is in, A, its area, and W, how long it lives."""
+"""Orders of buffers by T, the fullest section that one is in, A, its area, and W, how long it
+lives.
+"""
 
 
 class Sections:
     """Lifetimes and sizes of buffers, in sections of time.
 
-    A section in which no more buffers are alive than in one beside it says nothing new and is left out.
+    A section in which no more buffers are alive than in one beside it says nothing new and is left
+    out.
 
     Attributes
     ----------
@@ -40,7 +45,8 @@ class Sections:
         self.lengths = [upper - lower for lower, upper in lifetimes]
         begins = sorted({lower for lower, _ in lifetimes})
         ends = sorted({upper for _, upper in lifetimes})
-        # A section with most buffers ends where one begins to die: between a birth and the next death.
+        # A section with most buffers ends where one begins to die: between a birth and the next
+        # death.
         moments, death = [], 0
         for number, begin in enumerate(begins):
             while death < len(ends) and ends[death] <= begin:
@@ -76,8 +82,11 @@ class Sections:
         yield sorted(range(len(self.size)), key=self.size.__getitem__, reverse=True)
 
     def first_fit(self, order: Sequence[int]) -> list[int]:
-        """Return offsets after placing the buffers in an order, each in the lowest gap that holds it."""
-        held: list[list[tuple[int, int]]] = [[] for _ in range(self.count)]  # by section: placed from where to where
+        """Return offsets after placing the buffers in an order, each in the lowest gap that
+        holds it.
+        """
+        # by section: placed from where to where
+        held: list[list[tuple[int, int]]] = [[] for _ in range(self.count)]
         offsets = [0] * len(self.size)
         for number in order:
             span = range(self.first[number], self.after[number])
@@ -98,7 +107,9 @@ MOST_BUFFERS = 2000
 
 @dataclass(frozen=True)
 class Answer:
-    """What a search found: offsets, or that there are none, or neither in its time, which is in seconds."""
+    """What a search found: offsets, or that there are none, or neither in its time, which is in
+    seconds.
+    """
 
     offsets: list[int] | None
     impossible: bool
@@ -116,18 +127,28 @@ def searched(sections: Sections, capacity: int, seconds: int) -> Answer:
     compiler = C.check("the search for the smallest arena")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "arena_search")
-        built = subprocess.run([compiler, "-O2", "-o", program, SOURCE], capture_output=True, text=True, check=False)
+        built = subprocess.run(
+            [compiler, "-O2", "-o", program, SOURCE], capture_output=True, text=True, check=False
+        )
         if built.returncode:
-            raise NNPipeError(f"{compiler} cannot compile {SOURCE.name}: {one_line(built.stderr, 200)}")
+            raise NNPipeError(
+                f"{compiler} cannot compile {SOURCE.name}: {one_line(built.stderr, 200)}"
+            )
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         given = " ".join(map(str, _numbers(sections, capacity, seconds)))
-        done = subprocess.run([program, *ORDERS], input=given, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [program, *ORDERS], input=given, capture_output=True, text=True, check=False
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise NNPipeError(f"the search for the smallest arena ended with status {done.returncode}")
     answer, *offsets = done.stdout.split()
     took = after.ru_utime - before.ru_utime
-    return Answer([int(at) for at in offsets] if answer == "fits" else None, answer == "impossible", int(took) + 1)
+    return Answer(
+        [int(at) for at in offsets] if answer == "fits" else None,
+        answer == "impossible",
+        int(took) + 1,
+    )
 
 
 def _numbers(sections: Sections, capacity: int, seconds: int) -> Iterator[int]:
@@ -156,7 +177,9 @@ class Buffer:
     def __post_init__(self) -> None:
         check_call(Buffer, vars(self))
         if self.lower >= self.upper or self.size < 0:
-            raise ConfigError(f"a buffer of {self.size} bytes from step {self.lower} to {self.upper}")
+            raise ConfigError(
+                f"a buffer of {self.size} bytes from step {self.lower} to {self.upper}"
+            )
 
 
 @dataclass(frozen=True)
@@ -170,7 +193,8 @@ class ArenaPlan:
     size
         Bytes of the arena.
     lower_bound
-        No arena can be smaller: the greatest sum of buffers at one step, or more where a search has proven it.
+        No arena can be smaller: the greatest sum of buffers at one step, or more where a search has
+        proven it.
     """
 
     offsets: tuple[int, ...]
@@ -188,9 +212,10 @@ def plan_arena(
 ) -> ArenaPlan:
     """Return a plan of an arena that is as small as possible.
 
-    Buffers are first put, in a few orders, at the lowest offset that is free.  If a smaller arena is conceivable, all
-    placements are searched by a program in C, which is compiled where a C compiler is installed.  Without one, or when
-    the time is up, the plan is the best that was found; ``ArenaPlan.least`` tells whether it is known to be the best.
+    Buffers are first put, in a few orders, at the lowest offset that is free.  If a smaller arena
+    is conceivable, all placements are searched by a program in C, which is compiled where a C
+    compiler is installed.  Without one, or when the time is up, the plan is the best that was
+    found; ``ArenaPlan.least`` tells whether it is known to be the best.
 
     Parameters
     ----------
@@ -227,9 +252,19 @@ def plan_arena(
     return replace(best, offsets=tuple(places.get(number, 0) for number in range(len(buffers))))
 
 
-def _narrowed(sections: Sections, best: ArenaPlan, enough: int, step: int, seconds: int) -> ArenaPlan:
-    """Return a better plan, by trying capacities between the bound and the plan: first the bound, then the middle."""
-    bound, size, offsets, low, tried = best.lower_bound, best.size, best.offsets, best.lower_bound, enough
+def _narrowed(
+    sections: Sections, best: ArenaPlan, enough: int, step: int, seconds: int
+) -> ArenaPlan:
+    """Return a better plan, by trying capacities between the bound and the plan: first the
+    bound, then the middle.
+    """
+    bound, size, offsets, low, tried = (
+        best.lower_bound,
+        best.size,
+        best.offsets,
+        best.lower_bound,
+        enough,
+    )
     while size > enough and low < size and seconds >= 1:
         answer = searched(sections, tried, seconds)
         seconds -= answer.seconds

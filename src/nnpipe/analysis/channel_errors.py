@@ -18,7 +18,9 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 FAINT = 0.01
-"""The least signal power of a channel, relative to the mean power of channels; weaker channels count as this."""
+"""The least signal power of a channel, relative to the mean power of channels; weaker channels
+count as this.
+"""
 
 _MOST = 200.0  # decibels; larger ratios, also those without noise, are limited to this
 _MOST_AXES = 5  # with more axes, other orders are not tried
@@ -44,7 +46,9 @@ def power(values: Array) -> Array:
 
 
 def noise_to_signal(expected: Array, found: Array) -> float:
-    """Return the power of the difference divided by that of the expected values, for all values together."""
+    """Return the power of the difference divided by that of the expected values, for all values
+    together.
+    """
     signal, noise = float(power(expected.ravel())), float(power((found - expected).ravel()))
     if noise == 0:
         return 0.0
@@ -64,7 +68,8 @@ def bounded(signal: npt.ArrayLike, noise: npt.ArrayLike) -> Array:
 
 
 def step_of(values: npt.NDArray[np.generic]) -> float:
-    """Return the quantisation step of values that have at most as many levels as 8 bits; otherwise 0.
+    """Return the quantisation step of values that have at most as many levels as 8 bits; otherwise
+    0.
 
     Quantised tensors are recognised by their values alone, for any framework.
     """
@@ -74,13 +79,19 @@ def step_of(values: npt.NDArray[np.generic]) -> float:
         return 0.0
     gaps = np.diff(levels)
     step = float(gaps.min())
-    # Distances of quantised levels are multiples of the step; those of values that repeat by chance are not.
-    even = np.abs(gaps / step - np.rint(gaps / step)) < 0.02 * np.maximum(1, gaps / step) if step > 0 else np.array([])
+    # Distances of quantised levels are multiples of the step; those of values that repeat by chance
+    # are not.
+    even = (
+        np.abs(gaps / step - np.rint(gaps / step)) < 0.02 * np.maximum(1, gaps / step)
+        if step > 0
+        else np.array([])
+    )
     return step if even.size and even.all() else 0.0
 
 
 def within_range(expected: Array, found: Array) -> Array:
-    """Return the expected values, clipped to the range of the found ones if only few values lie outside.
+    """Return the expected values, clipped to the range of the found ones if only few values lie
+    outside.
 
     The range of a quantised tensor is that of the calibration samples.  Values of
     other samples may exceed it even if the conversion is correct.
@@ -90,16 +101,22 @@ def within_range(expected: Array, found: Array) -> Array:
     cut = np.clip(expected, found.min(), found.max())
     usual = _CUT * cut.size
     # Of few values, some more may lie outside by chance.
-    return cut if np.count_nonzero(cut != expected) <= usual + _CHANCE * np.sqrt(usual) else expected
+    return (
+        cut if np.count_nonzero(cut != expected) <= usual + _CHANCE * np.sqrt(usual) else expected
+    )
 
 
 def round_to_8_bits(values: Array) -> Array:
-    """Return values rounded to the 256 steps of a range that has all of them and 0, as of dynamic quantisation."""
+    """Return values rounded to the 256 steps of a range that has all of them and 0, as of
+    dynamic quantisation.
+    """
     step = (max(float(values.max()), 0.0) - min(float(values.min()), 0.0)) / (_MOST_LEVELS - 1)
     return np.rint(values / step) * step if step > 0 and np.isfinite(step) else values
 
 
-def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
+def arrangements(
+    shape: tuple[int, ...], wanted: tuple[int, ...]
+) -> Iterator[tuple[int, ...] | None]:
     """Yield the orders of axes that convert a tensor of one shape to another.
 
     ``None`` stands for reshaping, if the shapes differ only by axes of length 1.
@@ -118,14 +135,18 @@ def arrangements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tu
         yield None
 
 
-def arranged(array: npt.NDArray[np.generic], order: tuple[int, ...] | None, shape: tuple[int, ...]) -> Array:
+def arranged(
+    array: npt.NDArray[np.generic], order: tuple[int, ...] | None, shape: tuple[int, ...]
+) -> Array:
     """Convert a tensor to another shape, by one of its :func:`arrangements`."""
     turned = np.asarray(array, np.float64)
     return turned.reshape(shape) if order is None else turned.transpose(order)
 
 
 COARSE = 15.0
-"""The median ratio of channels in decibels below which a tensor loses so much that few channels keep their values."""
+"""The median ratio of channels in decibels below which a tensor loses so much that few channels
+keep their values.
+"""
 COARSE_CHANNEL = 20.0
 """The ratio of a single channel below which it is lost."""
 _QUIET = 0.1  # of the usual signal: rounding alone takes a channel with less by 10 decibels
@@ -145,12 +166,13 @@ class TensorError:
     source, kind
         The operation of the source that it is compared with, and its kind in the framework's word.
     median, lowest, whole
-        The median and the lowest ratio of the channels that carry a signal, and that of all values together.  The last
-        one does not see channels that are small beside others.
+        The median and the lowest ratio of the channels that carry a signal, and that of all values
+        together.  The last one does not see channels that are small beside others.
     channels
         The ratio of each channel.
     within
-        The operations with weights of the source whose error it is: those between it and the tensors before it.
+        The operations with weights of the source whose error it is: those between it and the
+        tensors before it.
     """
 
     operation: str
@@ -166,7 +188,9 @@ class TensorError:
     @property
     def worst_channels(self) -> tuple[int, ...]:
         """Return the numbers of the channels with the lowest ratios, the worst first."""
-        return tuple(int(place) for place in np.argsort(self.channels, kind="stable")[:_NAMED_CHANNELS])
+        return tuple(
+            int(place) for place in np.argsort(self.channels, kind="stable")[:_NAMED_CHANNELS]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the error as JSON can hold it."""
@@ -195,11 +219,13 @@ class ErrorSums:
         self._signal = signal if self._signal is None else self._signal + signal
         self._noise = noise if self._noise is None else self._noise + noise
 
-    def error(self, operation: str, tensor: str, source: str, kind: str, within: tuple[str, ...] = ()) -> TensorError:
+    def error(
+        self, operation: str, tensor: str, source: str, kind: str, within: tuple[str, ...] = ()
+    ) -> TensorError:
         """Return the ratios.
 
-        Channels with less than a hundredth of the usual signal do not count to the median, nor those with less than a
-        tenth to the lowest.
+        Channels with less than a hundredth of the usual signal do not count to the median, nor
+        those with less than a tenth to the lowest.
         """
         if self._signal is None or self._noise is None:
             raise ValueError("nothing was added")
@@ -226,17 +252,23 @@ class ErrorSums:
 
 
 def outlying(errors: tuple[TensorError, ...]) -> tuple[TensorError, ...]:
-    """Return the tensors that lose far more than the others of the model, the worst first; none of a sound model.
+    """Return the tensors that lose far more than the others of the model, the worst first; none of
+    a sound model.
 
-    A tensor is judged by the median of its channels, and if that is as usual, by its worst channel.  The results of a
-    softmax are left out: all but the greatest may become 0, which changes no decision.
+    A tensor is judged by the median of its channels, and if that is as usual, by its worst channel.
+    The results of a softmax are left out: all but the greatest may become 0, which changes no
+    decision.
     """
     judged = [each for each in errors if "softmax" not in each.kind.lower()]
     if not judged:
         return ()
     usual = float(np.median([each.median for each in judged]))
     whole = [each for each in judged if each.median < min(COARSE, usual - _APART)]
-    single = [each for each in judged if each not in whole and each.lowest < min(COARSE_CHANNEL, each.median - _ALONE)]
+    single = [
+        each
+        for each in judged
+        if each not in whole and each.lowest < min(COARSE_CHANNEL, each.median - _ALONE)
+    ]
     whole.sort(key=lambda each: each.median)
     return (*whole, *sorted(single, key=lambda each: each.lowest))
 
@@ -257,7 +289,8 @@ _STEPS = 255
 class RoundingNoise:
     """The noise that rounding to 8 bits would add to the tensors of a network.
 
-    First give all samples to :meth:`observe`, which finds the ranges of the tensors, and then again to :meth:`add`.
+    First give all samples to :meth:`observe`, which finds the ranges of the tensors, and then again
+    to :meth:`add`.
 
     Parameters
     ----------
@@ -289,7 +322,9 @@ class RoundingNoise:
             self._ranges[name] = min(least, float(array.min())), max(most, float(array.max()))
 
     def add(self, values: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Add the signal and the noise of samples; tensors that have not been observed are left out."""
+        """Add the signal and the noise of samples; tensors that have not been observed are left
+        out.
+        """
         for name, array in values.items():
             low, high = self._ranges.get(name, (0.0, 0.0))
             step = (high - low) / _STEPS
@@ -326,7 +361,9 @@ def what_is_wrong(expected: Array, found: Array) -> str:
     """Describe how values, of shape ``(channels, values)``, differ from the expected ones."""
     signal, noise = power(expected), power(found - expected)
     if not np.isfinite(noise).all():
-        return f"{int(np.count_nonzero(~np.isfinite(noise)))} of {len(noise)} channels are not finite"
+        return (
+            f"{int(np.count_nonzero(~np.isfinite(noise)))} of {len(noise)} channels are not finite"
+        )
     heard = np.maximum(signal, FAINT * float(np.mean(signal)))
     levels = bounded(heard, noise)
     wrong = np.flatnonzero(levels < levels.min() + 15.0)
@@ -336,14 +373,26 @@ def what_is_wrong(expected: Array, found: Array) -> str:
         return f"{listed(silent)} no longer {_depends(silent)} on the input ({told})"
     if 1 < len(wrong) <= _MANY:
         others = _which(expected, found, wrong)
-        if others and all(source != channel for channel, source in others.items()) and len(others) == len(wrong):
-            return f"{listed(list(others))} hold what belongs into {listed(list(others.values()))} ({told})"
-    return f"{_shape_of_error(expected[wrong], found[wrong])} in {_some(wrong, len(expected))} ({told})"
+        if (
+            others
+            and all(source != channel for channel, source in others.items())
+            and len(others) == len(wrong)
+        ):
+            return (
+                f"{listed(list(others))} hold what belongs into {listed(list(others.values()))} "
+                f"({told})"
+            )
+    return (
+        f"{_shape_of_error(expected[wrong], found[wrong])} in {_some(wrong, len(expected))} "
+        f"({told})"
+    )
 
 
 def _shape_of_error(expected: Array, found: Array) -> str:
     difference = found - expected
-    factor = float(np.sum(expected * found) / np.sum(np.square(expected))) if np.any(expected) else 1.0
+    factor = (
+        float(np.sum(expected * found) / np.sum(np.square(expected))) if np.any(expected) else 1.0
+    )
     rest = float(np.mean(np.square(found - factor * expected)))
     all_of_it = float(np.mean(np.square(difference)))
     if abs(factor - 1) > 0.02 and rest < 0.05 * all_of_it:
@@ -352,7 +401,9 @@ def _shape_of_error(expected: Array, found: Array) -> str:
     if float(np.mean(np.square(difference - constant))) < 0.2 * all_of_it:
         same = np.ptp(constant) < 0.1 * float(np.max(np.abs(constant)))
         return (
-            f"values are off by {float(constant[0, 0]):.3g}" if same else "values are off by a constant of each channel"
+            f"values are off by {float(constant[0, 0]):.3g}"
+            if same
+            else "values are off by a constant of each channel"
         )
     highest, lowest = found.max(), found.min()
     beyond = (expected > highest) | (expected < lowest)
@@ -392,4 +443,6 @@ def _depends(numbers: list[int]) -> str:
 def _some(wrong: Any, count: int) -> str:
     if count == 1:
         return "it"
-    return listed([int(c) for c in wrong]) if len(wrong) <= 4 else f"{len(wrong)} of {count} channels"
+    return (
+        listed([int(c) for c in wrong]) if len(wrong) <= 4 else f"{len(wrong)} of {count} channels"
+    )

@@ -44,7 +44,8 @@ __all__ = [
 
 
 def checked_labels(name: str, labels: npt.ArrayLike, num_classes: int) -> npt.NDArray[Any]:
-    """Return ``labels`` as an array of shape ``(samples,)`` after checking that each is from 0 to ``num_classes - 1``.
+    """Return ``labels`` as an array of shape ``(samples,)`` after checking that each is from 0 to
+    ``num_classes - 1``.
 
     Raises
     ------
@@ -54,15 +55,20 @@ def checked_labels(name: str, labels: npt.ArrayLike, num_classes: int) -> npt.ND
     """
     array = np.asarray(labels)
     if array.ndim != 1:
-        raise SpecMismatch(f"{name} must have one class number per sample, but its shape is {array.shape}")
+        raise SpecMismatch(
+            f"{name} must have one class number per sample, but its shape is {array.shape}"
+        )
     if array.size == 0:
         return array.astype(np.intp)
     if array.dtype.kind not in "iu":
-        raise SpecMismatch(f"{name} must hold integer class numbers, but is {array.dtype}; convert it with astype")
+        raise SpecMismatch(
+            f"{name} must hold integer class numbers, but is {array.dtype}; convert it with astype"
+        )
     if array.min() < 0 or array.max() >= num_classes:
         first = int(np.argmax((array < 0) | (array >= num_classes)))
         raise SpecMismatch(
-            f"{name}[{first}] is {array[first]}, but with {num_classes} classes labels go from 0 to {num_classes - 1}"
+            f"{name}[{first}] is {array[first]}, but with {num_classes} classes labels go from 0 "
+            f"to {num_classes - 1}"
         )
     return array
 
@@ -162,14 +168,18 @@ def top_k_accuracy(rank: npt.ArrayLike, k: int) -> float:
     k = checked_k(k)
     ranks = np.asarray(rank)
     if ranks.ndim != 1 or (ranks.size and ranks.dtype.kind not in "iu"):
-        raise SpecMismatch(f"rank must be a vector of integers, but is {ranks.dtype} of shape {ranks.shape}")
+        raise SpecMismatch(
+            f"rank must be a vector of integers, but is {ranks.dtype} of shape {ranks.shape}"
+        )
     if not ranks.size:
         raise ConfigError("there is no accuracy of no samples; evaluate at least one")
     return float(np.count_nonzero(ranks < k) / ranks.size)
 
 
 def checked_k(k: int) -> int:
-    """Return ``k`` of a top-k accuracy, or raise :class:`ConfigError` if it is not a whole number above 0."""
+    """Return ``k`` of a top-k accuracy, or raise :class:`ConfigError` if it is not a whole
+    number above 0.
+    """
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise ConfigError(f"top-k accuracy needs a whole number k of at least 1, not {k!r}")
     return int(k)
@@ -184,7 +194,8 @@ def _chunk_rank(
     lost = np.isnan(own[:, 0])
 
     np.equal(scores, own, out=inside)
-    # One equal score per row is the true class itself; further ones are ties, rare in floats and common in int8.
+    # One equal score per row is the true class itself; further ones are ties, rare in floats and
+    # common in int8.
     tied = np.count_nonzero(mask) > rows - np.count_nonzero(lost)
     if tied:
         inside &= np.arange(classes) < labels[:, np.newaxis]
@@ -206,7 +217,9 @@ def _row_counts(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     return counts
 
 
-def confusion_matrix(truth: npt.ArrayLike, predicted: npt.ArrayLike, num_classes: int) -> npt.NDArray[np.int64]:
+def confusion_matrix(
+    truth: npt.ArrayLike, predicted: npt.ArrayLike, num_classes: int
+) -> npt.NDArray[np.int64]:
     """Count how often each class was predicted for each true class.
 
     Parameters
@@ -262,7 +275,9 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tu
         is not between 0 and 1.
     """
     if not 0 <= successes <= trials or trials < 1:
-        raise ConfigError(f"{successes} successes out of {trials} trials have no confidence interval")
+        raise ConfigError(
+            f"{successes} successes out of {trials} trials have no confidence interval"
+        )
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence must be between 0 and 1, not {confidence!r}")
     z = NormalDist().inv_cdf((1 + confidence) / 2)
@@ -275,10 +290,12 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tu
 
 
 def probability_of_at_most(successes: int, trials: int, share: float) -> float:
-    """Return how often ``trials`` have at most so many successes if ``share`` of all succeed (binomial distribution).
+    """Return how often ``trials`` have at most so many successes if ``share`` of all succeed
+    (binomial distribution).
 
-    Near shares of 0 and 1, Wilson's interval excludes the true share several times as often as it says, see
-    L. D. Brown, T. T. Cai, A. DasGupta, "Interval Estimation for a Binomial Proportion", Statistical Science 16 (2001).
+    Near shares of 0 and 1, Wilson's interval excludes the true share several times as often as it
+    says, see L. D. Brown, T. T. Cai, A. DasGupta, "Interval Estimation for a Binomial Proportion",
+    Statistical Science 16 (2001).
     """
     if successes >= trials or share <= 0:
         return 1.0
@@ -378,7 +395,9 @@ class ClassificationMetrics:
         if rank is not None:
             ranks = checked_labels("rank", rank, len(names))
             if len(ranks) != samples:
-                raise SpecMismatch(f"rank has {len(ranks):,} entries, but there are {samples:,} predictions")
+                raise SpecMismatch(
+                    f"rank has {len(ranks):,} entries, but there are {samples:,} predictions"
+                )
             share = top_k_accuracy(ranks, k)
             top = share if k < len(names) else None
 
@@ -386,9 +405,15 @@ class ClassificationMetrics:
 
     @classmethod
     def from_confusions(
-        cls, matrix: npt.NDArray[np.int64], class_names: Sequence[str], *, k: int = 5, top: float | None = None
+        cls,
+        matrix: npt.NDArray[np.int64],
+        class_names: Sequence[str],
+        *,
+        k: int = 5,
+        top: float | None = None,
     ) -> ClassificationMetrics:
-        """Compute all metrics from a confusion matrix, int64 ``(classes, classes)`` with the truth in rows.
+        """Compute all metrics from a confusion matrix, int64 ``(classes, classes)`` with the truth
+        in rows.
 
         ``top`` is the top-k accuracy, which does not follow from the matrix.
         """

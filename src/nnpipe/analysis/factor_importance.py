@@ -1,4 +1,6 @@
-"""How much each factor of an experiment matters: for a measured value, and for reaching its best values."""
+"""How much each factor of an experiment matters: for a measured value, and for reaching its best
+values.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +51,14 @@ class Factor:
     name
         Its name.
     positions
-        Shape (samples,), floats: where the value lies among all of the factor's values, from 0 to 1, or with
-        ``categories`` the number of the category; NaN where the factor does not exist.
+        Shape (samples,), floats: where the value lies among all of the factor's values, from 0 to
+        1, or with ``categories`` the number of the category; NaN where the factor does not exist.
     categories
-        The number of categories, for a factor whose values have no order; ``None`` for one with an order.
+        The number of categories, for a factor whose values have no order; ``None`` for one with an
+        order.
     values
-        The number of values of a factor with an order; ``None`` if they are real numbers, or not counted.
+        The number of values of a factor with an order; ``None`` if they are real numbers, or not
+        counted.
     """
 
     name: str
@@ -82,9 +86,9 @@ class MainEffects:
     effects
         One for each factor.
     explained
-        Share of the variance of samples that were not fitted which the sum of the effects explains (10-fold
-        cross-validation); the rest are joint effects of several factors, and noise.  At most 1, and negative where
-        the model is worse than the mean.
+        Share of the variance of samples that were not fitted which the sum of the effects explains
+        (10-fold cross-validation); the rest are joint effects of several factors, and noise.  At
+        most 1, and negative where the model is worse than the mean.
     """
 
     effects: tuple[MainEffect, ...]
@@ -117,9 +121,13 @@ def main_effects(factors: Sequence[Factor], values: npt.ArrayLike) -> MainEffect
         raise SpecMismatch("values must be finite and have the shape (samples,)")
     for factor in factors:
         if factor.positions.shape != target.shape:
-            raise SpecMismatch(f"{factor.name}: {factor.positions.shape} positions for {target.shape} values")
+            raise SpecMismatch(
+                f"{factor.name}: {factor.positions.shape} positions for {target.shape} values"
+            )
     if sum(factor.categories or _KNOTS for factor in factors) > _MOST_FEATURES:
-        raise SpecMismatch(f"{len(factors)} factors with all their categories are too many for one model")
+        raise SpecMismatch(
+            f"{len(factors)} factors with all their categories are too many for one model"
+        )
     effects = [effect for effect in map(_Effect.of, factors) if effect is not None]
     blocks = min(_BLOCKS, len(target) // _LEAST_PER_BLOCK)
     scale = float(np.std(target)) if len(target) else 0.0
@@ -130,12 +138,17 @@ def main_effects(factors: Sequence[Factor], values: npt.ArrayLike) -> MainEffect
     left = 1.0 - max(explained, 0.0)
     shares = model.shares(model.solve(np.ones(blocks), penalty), left)
     random = np.random.default_rng(0)
-    draws = [random.multinomial(blocks, np.full(blocks, 1 / blocks)).astype(np.float64) for _ in range(_RESAMPLES)]
+    draws = [
+        random.multinomial(blocks, np.full(blocks, 1 / blocks)).astype(np.float64)
+        for _ in range(_RESAMPLES)
+    ]
     resampled = np.array([model.shares(model.solve(weights, penalty), left) for weights in draws])
     low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
     found = {
         effect.name: MainEffect(effect.name, *(float(part) for part in row))
-        for effect, *row in zip(effects, shares, np.minimum(low, shares), np.maximum(high, shares), strict=True)
+        for effect, *row in zip(
+            effects, shares, np.minimum(low, shares), np.maximum(high, shares), strict=True
+        )
     }
     rows = [found.get(factor.name, MainEffect(factor.name, 0.0, 0.0, 0.0)) for factor in factors]
     return MainEffects(tuple(sorted(rows, key=lambda row: -row.share)), explained)
@@ -166,7 +179,10 @@ class _Effect:
         known = np.where(absent, 0.0, positions)
         if factor.categories is None:
             knots = _KNOTS
-            columns, points = _hats(known, knots), _hats((np.arange(_POINTS) + 0.5) / _POINTS, knots)
+            columns, points = (
+                _hats(known, knots),
+                _hats((np.arange(_POINTS) + 0.5) / _POINTS, knots),
+            )
             bends = np.diff(np.eye(knots), n=2, axis=0)
             penalty = bends.T @ bends * knots
         else:
@@ -176,8 +192,11 @@ class _Effect:
         columns = np.where(absent[:, np.newaxis], 0.0, columns)
         if not absent.any():
             return cls(factor.name, columns, penalty, points)
-        # Where the factor does not exist, the effect is a level of its own, weighted by how often that is so.
-        share = max(1, round(len(points) * float(absent.mean()) / max(1.0 - float(absent.mean()), 1e-6)))
+        # Where the factor does not exist, the effect is a level of its own, weighted by how often
+        # that is so.
+        share = max(
+            1, round(len(points) * float(absent.mean()) / max(1.0 - float(absent.mean()), 1e-6))
+        )
         share = min(share, 50 * len(points))
         wide = np.zeros((knots + 1, knots + 1))
         wide[:knots, :knots] = penalty
@@ -190,15 +209,20 @@ class _Effect:
 
 
 class _Model:
-    """The sums of products of all columns, block by block, from which any weighting of the blocks is solved."""
+    """The sums of products of all columns, block by block, from which any weighting of the
+    blocks is solved.
+    """
 
     def __init__(self, effects: Sequence[_Effect], target: Floats, blocks: int) -> None:
         self.effects = effects
         ends = np.cumsum([effect.width for effect in effects])
-        self.places = [slice(end - effect.width, end) for effect, end in zip(effects, ends, strict=True)]
+        self.places = [
+            slice(end - effect.width, end) for effect, end in zip(effects, ends, strict=True)
+        ]
         table = np.column_stack([effect.columns for effect in effects])
         table = np.column_stack([table, np.ones(len(table)), target])
-        # Neighbouring samples of an adaptive search are alike: a block has samples from all of its time.
+        # Neighbouring samples of an adaptive search are alike: a block has samples from all of its
+        # time.
         parts = [table[first::blocks] for first in range(blocks)]
         self.products = np.array([part.T @ part for part in parts])
         self.counts = np.array([len(part) for part in parts], dtype=np.float64)
@@ -214,13 +238,20 @@ class _Model:
         total = np.tensordot(weights, self.products, axes=1)
         width = len(self.smooth)
         normal = total[:width, :width] + penalty * self.smooth + self.ridge
-        return np.asarray(np.linalg.lstsq(normal, total[:width, width], rcond=None)[0], dtype=np.float64)
+        return np.asarray(
+            np.linalg.lstsq(normal, total[:width, width], rcond=None)[0], dtype=np.float64
+        )
 
     def best_penalty(self) -> tuple[float, float]:
-        """Return the penalty with the least error on blocks that were left out, and the share that it explains."""
+        """Return the penalty with the least error on blocks that were left out, and the share
+        that it explains.
+        """
         blocks = len(self.counts)
         folds = np.arange(blocks) % min(10, blocks)
-        errors = [sum(self._error(folds == fold, penalty) for fold in range(folds.max() + 1)) for penalty in _PENALTIES]
+        errors = [
+            sum(self._error(folds == fold, penalty) for fold in range(folds.max() + 1))
+            for penalty in _PENALTIES
+        ]
         best = int(np.argmin(errors))
         spread = float(self.products[:, -1, -1].sum())
         return _PENALTIES[best], min(1.0 - errors[best] / spread, 1.0)
@@ -231,16 +262,20 @@ class _Model:
 
     def shares(self, coefficients: Floats, unexplained: float) -> Floats:
         """Return each effect's share of the sum of their variances and the unexplained one."""
-        variances = np.array([
-            float(np.var(effect.points @ coefficients[place]))
-            for place, effect in zip(self.places, self.effects, strict=True)
-        ])  # fmt: skip
+        variances = np.array(
+            [
+                float(np.var(effect.points @ coefficients[place]))
+                for place, effect in zip(self.places, self.effects, strict=True)
+            ]
+        )
         total = float(variances.sum()) + unexplained
         return variances / total if total > 0 and math.isfinite(total) else np.zeros(len(variances))
 
 
 def _hats(positions: Floats, knots: int) -> Floats:
-    """Return piecewise linear functions, each 1 at its knot and 0 at the others, at some positions."""
+    """Return piecewise linear functions, each 1 at its knot and 0 at the others, at some
+    positions.
+    """
     distance = np.abs(positions[:, np.newaxis] * (knots - 1) - np.arange(knots))
     return np.maximum(1.0 - distance, 0.0)
 
@@ -278,7 +313,8 @@ class BestShare:
 
 
 def ped_anova(factors: Sequence[Factor], losses: npt.ArrayLike) -> tuple[BestShare, ...]:
-    """Return how much the best tenth of samples differs from all samples in each factor, greatest share first.
+    """Return how much the best tenth of samples differs from all samples in each factor, greatest
+    share first.
 
     Parameters
     ----------
@@ -303,7 +339,9 @@ def ped_anova(factors: Sequence[Factor], losses: npt.ArrayLike) -> tuple[BestSha
         raise SpecMismatch("losses must be finite and have the shape (samples,)")
     for factor in factors:
         if factor.positions.shape != values.shape:
-            raise SpecMismatch(f"{factor.name}: {factor.positions.shape} positions for {values.shape} losses")
+            raise SpecMismatch(
+                f"{factor.name}: {factor.positions.shape} positions for {values.shape} losses"
+            )
     if len(values) < _FEWEST:
         return tuple(BestShare(factor.name, 0.0, 0.0, 0.0) for factor in factors)
     best = values <= np.sort(values)[math.ceil(BEST * len(values)) - 1]
@@ -311,7 +349,9 @@ def ped_anova(factors: Sequence[Factor], losses: npt.ArrayLike) -> tuple[BestSha
     random = np.random.default_rng(0)
     drawn = random.multinomial(blocks, np.full(blocks, 1 / blocks), _BLOCK_RESAMPLES)
     weights = np.concatenate([np.ones((1, blocks)), drawn.astype(np.float64)])
-    found = np.array([_divergences(factor, best, weights) for factor in factors]).reshape(len(factors), len(weights))
+    found = np.array([_divergences(factor, best, weights) for factor in factors]).reshape(
+        len(factors), len(weights)
+    )
     totals = found.sum(axis=0)
     shares = np.divide(found, totals, out=np.zeros_like(found), where=totals > 0)
     low, high = np.quantile(shares[:, 1:], (0.025, 0.975), axis=1)
@@ -323,19 +363,24 @@ def ped_anova(factors: Sequence[Factor], losses: npt.ArrayLike) -> tuple[BestSha
 
 
 def _divergences(factor: Factor, best: npt.NDArray[np.bool_], weights: Floats) -> Floats:
-    """Return the importance of a factor, before it is divided by the sum of all, for each row of weights of blocks."""
+    """Return the importance of a factor, before it is divided by the sum of all, for each row of
+    weights of blocks.
+    """
     known = ~np.isnan(factor.positions)
     if factor.categories is not None:
         points = factor.categories
         places = np.where(known, factor.positions, 0).astype(np.int64)
     else:
         points = min(factor.values or _GRID_POINTS, _GRID_POINTS)
-        nearest = np.ceil(np.where(known, factor.positions, 0.0) * (points - 1) - 0.5).astype(np.int64)
+        nearest = np.ceil(np.where(known, factor.positions, 0.0) * (points - 1) - 0.5).astype(
+            np.int64
+        )
         places = np.clip(nearest, 0, points - 1)
     if points < 2:
         return np.zeros(len(weights))
     among_all, among_best = (
-        weights @ _counts(places, chosen, points, weights.shape[1]) for chosen in (known, known & best)
+        weights @ _counts(places, chosen, points, weights.shape[1])
+        for chosen in (known, known & best)
     )
     density = _listed if factor.categories is not None else _smooth
     of_all, of_best = density(among_all) + _TINY, density(among_best) + _TINY
@@ -350,7 +395,9 @@ def _divergences(factor: Factor, best: npt.NDArray[np.bool_], weights: Floats) -
     return found
 
 
-def _counts(places: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_], points: int, blocks: int) -> Floats:
+def _counts(
+    places: npt.NDArray[np.int64], chosen: npt.NDArray[np.bool_], points: int, blocks: int
+) -> Floats:
     """Return how often each point of the grid occurs in each block, (blocks, points)."""
     block = np.arange(len(places)) % blocks
     flat = np.bincount((block * points + places)[chosen], minlength=blocks * points)
@@ -369,12 +416,16 @@ def _listed(counts: Floats) -> Floats:
     # An observation of a category says a little about the others, too.
     spread = (1.0 / kinds) / (1.0 + points / kinds)
     total = counts.sum(axis=1, keepdims=True)
-    found: Floats = (counts * (1.0 / (1.0 + points / kinds)) + spread * total + 1.0 / points) / (total + 1.0)
+    found: Floats = (counts * (1.0 / (1.0 + points / kinds)) + spread * total + 1.0 / points) / (
+        total + 1.0
+    )
     return found
 
 
 def _smooth(counts: Floats) -> Floats:
-    """Return the density over a grid in order, (rows, points), with one very wide observation in the middle added."""
+    """Return the density over a grid in order, (rows, points), with one very wide observation in
+    the middle added.
+    """
     points = counts.shape[1]
     grid = np.arange(points, dtype=np.float64)
     table = _cumulative(points, _widths(counts))
@@ -384,18 +435,24 @@ def _smooth(counts: Floats) -> Floats:
     whole = table[:, 2 * points - 1 - steps] - table[:, points - 1 - steps]
     observed = np.einsum("rm,rmk->rk", counts / np.maximum(whole, _TINY), inside)
     middle, width = (points - 1) / 2, float(points)
-    prior = np.array([_normal((x + 0.5 - middle) / width) - _normal((x - 0.5 - middle) / width) for x in grid])
+    prior = np.array(
+        [_normal((x + 0.5 - middle) / width) - _normal((x - 0.5 - middle) / width) for x in grid]
+    )
     found: Floats = (observed + prior / prior.sum()) / (counts.sum(axis=1, keepdims=True) + 1.0)
     return found
 
 
 def _widths(counts: Floats) -> Floats:
-    """Return the standard deviation of each row's normal distributions, (rows,), by Scott's rule."""
+    """Return the standard deviation of each row's normal distributions, (rows,), by Scott's
+    rule.
+    """
     points = counts.shape[1]
     grid = np.arange(points)
     total = counts.sum(axis=1)
     mean = counts @ grid / np.maximum(total, 1.0)
-    spread = np.sqrt(np.sum(counts * (grid - mean[:, np.newaxis]) ** 2, axis=1) / np.maximum(total - 1.0, 1.0))
+    spread = np.sqrt(
+        np.sum(counts * (grid - mean[:, np.newaxis]) ** 2, axis=1) / np.maximum(total - 1.0, 1.0)
+    )
     below = np.cumsum(counts, axis=1)
     lower = np.argmax((below >= np.maximum(total // 4, 1.0)[:, np.newaxis]) & (below > 0), axis=1)
     beyond = below > (3 * total // 4)[:, np.newaxis]
@@ -407,7 +464,9 @@ def _widths(counts: Floats) -> Floats:
 
 
 def _cumulative(points: int, widths: Floats) -> Floats:
-    """Return the normal distribution function at d + 1/2 for each whole d from -points to points - 1, by width."""
+    """Return the normal distribution function at d + 1/2 for each whole d from -points to points
+    - 1, by width.
+    """
     ends = (np.arange(-points, points) + 0.5) / widths[:, np.newaxis]
     found: Floats = np.vectorize(_normal, otypes=[np.float64])(ends)
     return found

@@ -1,7 +1,8 @@
-"""The kernels that were measured in a runtime on a machine, and how long networks take that were not.
+"""The kernels that were measured in a runtime on a machine, and how long networks take that were
+not.
 
-What estimates the times of other kernels is fitted anew from a table, so that a file holds numbers and no code.
-Networks that were measured as a whole tell what a call adds and how far off sums are.
+What estimates the times of other kernels is fitted anew from a table, so that a file holds numbers
+and no code. Networks that were measured as a whole tell what a call adds and how far off sums are.
 """
 
 from __future__ import annotations
@@ -37,11 +38,19 @@ PER_MAC = 0.02
 _PER_BYTE, _EACH = 0.02, 500.0
 _TREES, _FEW, _BEYOND = 300, 3, 1.5
 _LEAST_NS = 50.0
-_BOUNDED = tuple(SIZES.index(name) for name in ("macs", "read", "written", "positions", "inside", "outside", "window"))
+_BOUNDED = tuple(
+    SIZES.index(name)
+    for name in ("macs", "read", "written", "positions", "inside", "outside", "window")
+)
 _WORDS = {
-    "macs": "multiply-accumulates", "read": "bytes read", "written": "bytes written", "positions": "positions",
-    "inside": "channels in", "outside": "channels out", "window": "values in a window",
-}  # fmt: skip
+    "macs": "multiply-accumulates",
+    "read": "bytes read",
+    "written": "bytes written",
+    "positions": "positions",
+    "inside": "channels in",
+    "outside": "channels out",
+    "window": "values in a window",
+}
 
 
 class KernelRegression:
@@ -102,12 +111,17 @@ class KernelRegression:
             from sklearn.ensemble import ExtraTreesRegressor
         except ImportError as error:
             raise MissingDependency(
-                f"predicting times needs scikit-learn, which cannot be imported ({error}): pip install 'nnpipe[data]'"
+                f"predicting times needs scikit-learn, which cannot be imported ({error}): pip "
+                f"install 'nnpipe[data]'"
             ) from None
         ns = np.maximum(self._ns, _LEAST_NS)
         trees = ExtraTreesRegressor(_TREES, max_features=0.5, random_state=0)
         # What takes long matters to a network; by the square root, nothing short is forgotten.
-        return trees.fit(self._described(self._kernels), np.log(ns) - rough(self._kernels), sample_weight=np.sqrt(ns))
+        return trees.fit(
+            self._described(self._kernels),
+            np.log(ns) - rough(self._kernels),
+            sample_weight=np.sqrt(ns),
+        )
 
     @cached_property
     def _seen(self) -> Mapping[str, tuple[Floats, Floats, int]]:
@@ -120,7 +134,9 @@ class KernelRegression:
 
 def rough(kernels: Sequence[FusedKernel]) -> Floats:
     """Return the logarithm of a rough time of each kernel in nanoseconds."""
-    macs, traffic = (np.array([getattr(each, name) for each in kernels]) for name in ("macs", "traffic"))
+    macs, traffic = (
+        np.array([getattr(each, name) for each in kernels]) for name in ("macs", "traffic")
+    )
     found: Floats = np.log(PER_MAC * macs + _PER_BYTE * traffic + _EACH)
     return found
 
@@ -142,7 +158,8 @@ class MeasuredNetwork:
     ns
         The time of a run in nanoseconds.
     error
-        The logarithm of that time relative to what was predicted by the kernels of other networks alone.
+        The logarithm of that time relative to what was predicted by the kernels of other networks
+        alone.
     """
 
     kernels: tuple[int, ...]
@@ -179,8 +196,8 @@ class KernelTable:
     networks
         The networks that had the kernels.
     kernel_errors
-        By kind, and under ``""`` for all kinds, the 5 % and 95 % quantiles of the logarithm of a kernel's time relative
-        to what was predicted by the kernels of other networks alone.
+        By kind, and under ``""`` for all kinds, the 5 % and 95 % quantiles of the logarithm of a
+        kernel's time relative to what was predicted by the kernels of other networks alone.
     doubts
         Reasons why the times may be wrong.
 
@@ -210,7 +227,11 @@ class KernelTable:
     def title(self) -> str:
         """Return what it is about."""
         threads = f"{self.threads or 'all'} thread{'' if self.threads == 1 else 's'}"
-        return f"{self.runtime} {self.version} on {self.machine}, {threads}, {self.precision}".replace("  ", " ")
+        return (
+            f"{self.runtime} {self.version} on {self.machine}, {threads}, {self.precision}".replace(
+                "  ", " "
+            )
+        )
 
     def times(self, kernels: Sequence[FusedKernel]) -> Floats:
         """Return how long each kernel takes, in nanoseconds, ``(n,)``.
@@ -224,17 +245,21 @@ class KernelTable:
 
     @cached_property
     def scale(self) -> float:
-        """Return by how much sums of kernels should be multiplied: what a network takes beside them, as conversions."""
+        """Return by how much sums of kernels should be multiplied: what a network takes beside
+        them, as conversions.
+        """
         errors = [each.error for each in self.networks]
         return math.exp(float(np.median(errors))) if errors else 1.0
 
     def network_interval(self, ns: npt.ArrayLike, confidence: float = 0.9) -> tuple[float, float]:
-        """Return factors of a predicted time between which the real one lies, by the networks that were measured.
+        """Return factors of a predicted time between which the real one lies, by the networks that
+        were measured.
 
-        Errors of different kernels partly cancel, so they matter less the more kernels share the time; those of equal
-        ones do not.  By how much the interval is wider than that tells is a quantile over the networks, each predicted
-        without its own kernels: it covers a further network of the same sorts (split conformal prediction: J. Lei and
-        others, Journal of the American Statistical Association 113 (2018), 1094-1111).
+        Errors of different kernels partly cancel, so they matter less the more kernels share the
+        time; those of equal ones do not.  By how much the interval is wider than that tells is a
+        quantile over the networks, each predicted without its own kernels: it covers a further
+        network of the same sorts (split conformal prediction: J. Lei and others, Journal of the
+        American Statistical Association 113 (2018), 1094-1111).
 
         Parameters
         ----------
@@ -261,12 +286,18 @@ class KernelTable:
 
     @property
     def usual_errors(self) -> tuple[float, float]:
-        """Return between which factors the times of nine in ten networks lay, without their own kernels."""
+        """Return between which factors the times of nine in ten networks lay, without their own
+        kernels.
+        """
         errors = [each.error - math.log(self.scale) for each in self.networks] or [0.0]
-        return math.exp(float(np.quantile(errors, 0.05))), math.exp(float(np.quantile(errors, 0.95)))
+        return math.exp(float(np.quantile(errors, 0.05))), math.exp(
+            float(np.quantile(errors, 0.95))
+        )
 
     def kernel_interval(self, kind: str) -> tuple[float, float]:
-        """Return the factors of a predicted time between which that of a kernel of a kind lies, nine times in ten."""
+        """Return the factors of a predicted time between which that of a kernel of a kind lies,
+        nine times in ten.
+        """
         low, high = self.kernel_errors.get(kind, self.kernel_errors.get("", (-0.7, 0.7)))
         return math.exp(min(low, 0.0)), math.exp(max(high, 0.0))
 
@@ -275,11 +306,14 @@ class KernelTable:
         return self._regression.outside(kernel)
 
     def macs_alone(self, macs: float) -> float:
-        """Return what a network takes in nanoseconds if its multiply-accumulates alone are known: a straight line."""
+        """Return what a network takes in nanoseconds if its multiply-accumulates alone are
+        known: a straight line.
+        """
         fixed, each = self._line
         return fixed + each * macs
 
-    # -- files --------------------------------------------------------------------------------------
+    # -- files
+    # --------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
@@ -294,7 +328,9 @@ class KernelTable:
             "created": self.created,
             "call_ns": self.call_ns,
             "sizes": list(SIZES),
-            "kernels": [[*each.to_json(), ns] for each, ns in zip(self.kernels, self.ns, strict=True)],
+            "kernels": [
+                [*each.to_json(), ns] for each, ns in zip(self.kernels, self.ns, strict=True)
+            ],
             "patterns": [each.to_json() for each in self.patterns],
             "networks": [[list(each.kernels), each.ns, each.error] for each in self.networks],
             "kernel_errors": {kind: list(pair) for kind, pair in self.kernel_errors.items()},
@@ -321,16 +357,27 @@ class KernelTable:
         ArtifactError
             If it is malformed.
         """
-        if not isinstance(data, Mapping) or data.get("kind") != _KIND or data.get("schema") != _SCHEMA:
+        if (
+            not isinstance(data, Mapping)
+            or data.get("kind") != _KIND
+            or data.get("schema") != _SCHEMA
+        ):
             raise ArtifactError("not a file of measured kernels, or one of another version")
         try:
-            for name, most in (("kernels", MOST_KERNELS), ("networks", MOST_NETWORKS), ("patterns", MOST_PATTERNS)):
+            for name, most in (
+                ("kernels", MOST_KERNELS),
+                ("networks", MOST_NETWORKS),
+                ("patterns", MOST_PATTERNS),
+            ):
                 if not isinstance(data[name], list) or len(data[name]) > most:
                     raise ArtifactError(f"more than {most:,} {name}")
             if data["sizes"] != list(SIZES) or len(data["kernels"]) < 2:
                 raise ArtifactError("its kernels are described by other numbers, or there are none")
             count = len(data["kernels"])
-            errors = {str(kind): (_number(pair[0]), _number(pair[1])) for kind, pair in data["kernel_errors"].items()}
+            errors = {
+                str(kind): (_number(pair[0]), _number(pair[1]))
+                for kind, pair in data["kernel_errors"].items()
+            }
             return cls(
                 str(data["machine"])[:200],
                 str(data["runtime"])[:200],
@@ -346,10 +393,18 @@ class KernelTable:
                 errors,
                 tuple(str(each)[:300] for each in data["doubts"])[:20],
             )
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+        ) as error:
             raise ArtifactError(f"not a table of kernels: {type(error).__name__} in it") from None
 
-    # -- fitting ------------------------------------------------------------------------------------
+    # -- fitting
+    # ------------------------------------------------------------------------------------
 
     @cached_property
     def _regression(self) -> KernelRegression:
@@ -357,16 +412,22 @@ class KernelTable:
 
     @cached_property
     def _line(self) -> tuple[float, float]:
-        macs = np.array([sum(self.kernels[place].macs for place in each.kernels) for each in self.networks])
+        macs = np.array(
+            [sum(self.kernels[place].macs for place in each.kernels) for each in self.networks]
+        )
         ns = np.array([each.ns for each in self.networks])
         if len(ns) < 2:
             return self.call_ns, PER_MAC
-        fixed, slope = np.linalg.lstsq(np.stack([1 / ns, macs / ns], axis=1), np.ones(len(ns)), rcond=None)[0]
+        fixed, slope = np.linalg.lstsq(
+            np.stack([1 / ns, macs / ns], axis=1), np.ones(len(ns)), rcond=None
+        )[0]
         return float(max(fixed, 0.0)), float(slope)
 
 
 def _uncertainty(ns: Floats) -> float:
-    """Return what the error of a sum is about proportional to: the root of the squared shares, and a common part."""
+    """Return what the error of a sum is about proportional to: the root of the squared shares,
+    and a common part.
+    """
     shares = ns / ns.sum() if len(ns) and ns.sum() > 0 else np.ones(1)
     return math.sqrt(float((shares**2).sum()) + _COMMON**2)
 

@@ -1,4 +1,6 @@
-"""The kernels of a network: what a runtime computes in one step, in numbers that tell how long that takes."""
+"""The kernels of a network: what a runtime computes in one step, in numbers that tell how long
+that takes.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class FusedCost:
 
 
 def importance(cost: OperationCost) -> tuple[int, bool, int]:
-    """Return what orders the operations of a step: the greatest says what the step mainly computes."""
+    """Return what orders the operations of a step: the greatest says what the step mainly
+    computes.
+    """
     known = cost.arithmetic
     computes = cost.primitive not in _MOVING  # a sum with quantised inputs is a sum
     return (0 if known is None else known.macs, computes, 0 if known is None else known.others)
@@ -85,7 +89,10 @@ def fused_cost(operations: Sequence[OperationCost], stored: StoredValues) -> Fus
     written = _sum([each.bytes_written for each in operations])
     live = [each.live_bytes for each in operations if each.live_bytes is not None]
     results = [
-        spec for each in computing or operations for spec in each.outputs if stored.origin(spec.name) not in inner
+        spec
+        for each in computing or operations
+        for spec in each.outputs
+        if stored.origin(spec.name) not in inner
     ]
     return FusedCost(
         _sum([None if each.arithmetic is None else each.arithmetic.macs for each in operations]),
@@ -115,12 +122,26 @@ def _sum(values: Sequence[int | None]) -> int | None:
 # another graph is taken as fused there, too.
 
 LONGEST = 16
-"""Patterns of more operations are not kept: they are sequences of chains whose origin the runtime did not tell."""
+"""Patterns of more operations are not kept: they are sequences of chains whose origin the
+runtime did not tell.
+"""
 _SAME = {
-    "relu6": "clip", "hardtanh": "clip", "relu_n1_to_1": "clip", "hard_swish": "hardswish", "silu": "swish",
-    "logistic": "sigmoid", "leaky_relu": "leakyrelu", "hard_sigmoid": "hardsigmoid", "concatenation": "concat",
-    "cat": "concat", "permute": "transpose", "addv2": "add", "sum": "add", "truediv": "div", "identity": "view",
-}  # fmt: skip
+    "relu6": "clip",
+    "hardtanh": "clip",
+    "relu_n1_to_1": "clip",
+    "hard_swish": "hardswish",
+    "silu": "swish",
+    "logistic": "sigmoid",
+    "leaky_relu": "leakyrelu",
+    "hard_sigmoid": "hardsigmoid",
+    "concatenation": "concat",
+    "cat": "concat",
+    "permute": "transpose",
+    "addv2": "add",
+    "sum": "add",
+    "truediv": "div",
+    "identity": "view",
+}
 
 
 @dataclass(frozen=True)
@@ -150,11 +171,15 @@ class FusionPattern:
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> FusionPattern:
         """Make the object from the output of :meth:`to_json`."""
-        return cls(tuple(str(word) for word, _ in data), tuple(tuple(map(int, read)) for _, read in data))
+        return cls(
+            tuple(str(word) for word, _ in data), tuple(tuple(map(int, read)) for _, read in data)
+        )
 
 
 def word_of(operation: Operation) -> str:
-    """Return what an operation computes, in a word that is alike for all frameworks; empty if it is not known."""
+    """Return what an operation computes, in a word that is alike for all frameworks; empty if it
+    is not known.
+    """
     found = []
     for each in operation.primitives:
         word = each.kind
@@ -162,12 +187,17 @@ def word_of(operation: Operation) -> str:
             word = _SAME.get(each.function.lower(), each.function.lower()) or each.kind
         elif isinstance(each, PoolingPrimitive):
             word = f"{each.function} {'pooling' if each.kernel else 'over all'}"
-        found.append("convolution" if word in ("pointwise convolution", "depthwise convolution") else word)
+        found.append(
+            "convolution" if word in ("pointwise convolution", "depthwise convolution") else word
+        )
     return " + ".join(found)
 
 
-def grouped(graph: Graph, patterns: Sequence[FusionPattern], folded: Iterable[str] = ()) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the operations of each step, as far as the patterns tell; the others are steps alone.
+def grouped(
+    graph: Graph, patterns: Sequence[FusionPattern], folded: Iterable[str] = ()
+) -> tuple[tuple[str, ...], ...]:
+    """Return the names of the operations of each step, as far as the patterns tell; the others are
+    steps alone.
 
     Parameters
     ----------
@@ -206,10 +236,14 @@ def fusion_patterns(
     Parameters
     ----------
     seen
-        Graphs, each with the names of the operations of every step that was recorded, and of folded operations.
+        Graphs, each with the names of the operations of every step that was recorded, and of folded
+        operations.
     """
     views = [_View(graph, folded) for graph, _, folded in seen]
-    chains = [[view.chain(names) for names in steps] for view, (_, steps, _) in zip(views, seen, strict=True)]
+    chains = [
+        [view.chain(names) for names in steps]
+        for view, (_, steps, _) in zip(views, seen, strict=True)
+    ]
     patterns = {
         pattern
         for view, found in zip(views, chains, strict=True)
@@ -221,7 +255,8 @@ def fusion_patterns(
         places = fused = 0
         for view, found in zip(views, chains, strict=True):
             owner = {name: set(names) for names in found for name in names}
-            # Either of two convolutions may be fused with their sum, so places are told apart by their ends.
+            # Either of two convolutions may be fused with their sum, so places are told apart by
+            # their ends.
             ends: dict[str, bool] = {}
             inside: set[str] = set()
             for operation in view.operations:
@@ -248,7 +283,8 @@ class _View:
         self._by_name = {each.name: each for each in self.operations}
         maker = {tensor: each.name for each in self.operations for tensor in each.outputs}
         self._reads: Mapping[str, set[str]] = {
-            each.name: {maker[tensor] for tensor in each.inputs if tensor in maker} for each in self.operations
+            each.name: {maker[tensor] for tensor in each.inputs if tensor in maker}
+            for each in self.operations
         }
         self._users: dict[str, list[str]] = {each.name: [] for each in self.operations}
         for name, read in self._reads.items():
@@ -258,24 +294,32 @@ class _View:
 
     @staticmethod
     def _word(graph: Graph, operation: Operation) -> str:
-        """Return the word of an operation; products of matrices with an axis of samples are fused with less."""
+        """Return the word of an operation; products of matrices with an axis of samples are
+        fused with less.
+        """
         word = word_of(operation)
         flat = len(graph.tensors[operation.outputs[0]].shape) < 3 if operation.outputs else False
         return f"{word} of two axes" if word == "matrix product" and flat else word
 
     def chain(self, names: Sequence[str]) -> list[str]:
-        """Return the operations of a step in the order of the graph, without views if it computes anything."""
+        """Return the operations of a step in the order of the graph, without views if it
+        computes anything.
+        """
         inside = set(names)
         ordered = [each.name for each in self.operations if each.name in inside]
         return [name for name in ordered if self.words[name] != "view"] or ordered
 
     def pattern(self, names: Sequence[str]) -> FusionPattern | None:
-        """Return the pattern of some operations; ``None`` unless they are one chain whose last result alone leaves."""
+        """Return the pattern of some operations; ``None`` unless they are one chain whose last
+        result alone leaves.
+        """
         inside, ordered = set(names), list(names)
         if not 1 < len(ordered) <= LONGEST or not all(self.words[name] for name in ordered):
             return None
         place = {name: number for number, name in enumerate(ordered)}
-        reads = tuple(tuple(sorted(place[each] for each in self._reads[name] & inside)) for name in ordered)
+        reads = tuple(
+            tuple(sorted(place[each] for each in self._reads[name] & inside)) for name in ordered
+        )
         if not all(reads[1:]) or not self._is_closed(ordered):
             return None
         return FusionPattern(tuple(self.words[name] for name in ordered), reads)
@@ -290,9 +334,11 @@ class _View:
             fitting = (
                 each
                 for each in self._users[chain[read[0]]]
-                if self.words[each] == word and each not in chain and each not in taken
+                if self.words[each] == word
+                and each not in chain
+                and each not in taken
                 and self._reads[each] & set(chain) == needed
-            )  # fmt: skip
+            )
             found = next(fitting, None)
             if found is None:
                 return []
@@ -302,7 +348,9 @@ class _View:
     def _is_closed(self, chain: Sequence[str]) -> bool:
         """Return whether nothing but the last operation is read from outside."""
         inside = set(chain)
-        return all(set(self._users[name]) <= inside and name not in self._ends for name in chain[:-1])
+        return all(
+            set(self._users[name]) <= inside and name not in self._ends for name in chain[:-1]
+        )
 
 
 SIZES = (
@@ -325,12 +373,14 @@ class FusedKernel:
     fused
         The words of what is computed with it.
     sizes
-        By :data:`SIZES`: multiply-accumulates and other operations; bytes read and written; parameters; values that it
-        computes; of convolutions and products also the positions (rows), the channels that each reads (depth) and
-        computes (columns), the area of the window, the product of the strides, the groups (batch), and the greatest
-        dilation; the number of operations; the greatest powers of two, 64 at most, that divide the channels that each
-        group reads and computes, and those of all groups, on which layouts depend; and the bytes that all operations of
-        the network read, which decide what is still in the caches.  Zeros where a number does not apply.
+        By :data:`SIZES`: multiply-accumulates and other operations; bytes read and written;
+        parameters; values that it computes; of convolutions and products also the positions (rows),
+        the channels that each reads (depth) and computes (columns), the area of the window, the
+        product of the strides, the groups (batch), and the greatest dilation; the number of
+        operations; the greatest powers of two, 64 at most, that divide the channels that each group
+        reads and computes, and those of all groups, on which layouts depend; and the bytes that all
+        operations of the network read, which decide what is still in the caches.  Zeros where a
+        number does not apply.
     operations
         Names of its operations, the one that matters most first.
     """
@@ -370,7 +420,9 @@ class FusedKernel:
         return cls(str(kind), tuple(map(str, fused)), numbers)
 
 
-def kernels_of(graph: Graph, cost: GraphCost, steps: Sequence[Sequence[str]]) -> tuple[FusedKernel, ...]:
+def kernels_of(
+    graph: Graph, cost: GraphCost, steps: Sequence[Sequence[str]]
+) -> tuple[FusedKernel, ...]:
     """Return the kernels of a graph.
 
     Parameters
@@ -387,21 +439,37 @@ def kernels_of(graph: Graph, cost: GraphCost, steps: Sequence[Sequence[str]]) ->
     for names in steps:
         members = sorted((costs[name] for name in names), key=importance, reverse=True)
         main, figures = operations[members[0].name], fused_cost(members, cost.stored)
-        known = None not in (figures.macs, figures.others, figures.bytes_read, figures.bytes_written)
+        known = None not in (
+            figures.macs,
+            figures.others,
+            figures.bytes_read,
+            figures.bytes_written,
+        )
         shape = _shape(main)
         words = tuple(filter(None, (word_of(operations[each.name]) for each in members[1:])))
         sizes = (
-            figures.macs or 0, figures.others or 0, figures.bytes_read or 0, figures.bytes_written or 0,
-            figures.parameters, figures.values or 0, *shape, len(members), *_even(shape), around,
-        )  # fmt: skip
+            figures.macs or 0,
+            figures.others or 0,
+            figures.bytes_read or 0,
+            figures.bytes_written or 0,
+            figures.parameters,
+            figures.values or 0,
+            *shape,
+            len(members),
+            *_even(shape),
+            around,
+        )
         kind = kind_of(main) if known else ""
-        numbers = (0.0,) * len(sizes) if kind == "view" else tuple(map(float, sizes))  # views of any size are alike
+        # views of any size are alike
+        numbers = (0.0,) * len(sizes) if kind == "view" else tuple(map(float, sizes))
         found.append(FusedKernel(kind, words, numbers, tuple([each.name for each in members])))
     return tuple(found)
 
 
 def kind_of(operation: Operation) -> str:
-    """Return the kind of a kernel by what it mainly computes; convolutions of one, several and all channels differ."""
+    """Return the kind of a kernel by what it mainly computes; convolutions of one, several and
+    all channels differ.
+    """
     first = operation.primitives[0] if operation.primitives else None
     if isinstance(first, ConvolutionPrimitive):
         return f"{first.kind} 1d" if len(first.kernel) == 1 else first.kind
@@ -419,15 +487,28 @@ def _shape(operation: Operation) -> tuple[float, ...]:
     first: Primitive | None = operation.primitives[0] if operation.primitives else None
     if isinstance(first, ConvolutionPrimitive):
         return (
-            first.positions or 0, first.in_channels // first.groups, first.out_channels, math.prod(first.kernel),
-            math.prod(first.strides), first.groups, max(first.dilations, default=1),
-        )  # fmt: skip
+            first.positions or 0,
+            first.in_channels // first.groups,
+            first.out_channels,
+            math.prod(first.kernel),
+            math.prod(first.strides),
+            first.groups,
+            max(first.dilations, default=1),
+        )
     if isinstance(first, MatrixProduct):
         return first.rows or 0, first.depth or 0, first.columns or 0, 1, 1, first.batch or 0, 1
     if isinstance(first, AttentionPrimitive):
         return first.queries or 0, first.depth or 0, first.keys or 0, 1, 1, first.batch or 0, 1
     if isinstance(first, RecurrentPrimitive):
-        return (first.batch or 0) * (first.steps or 0), first.inputs or 0, first.units or 0, 1, 1, first.directions, 1
+        return (
+            (first.batch or 0) * (first.steps or 0),
+            first.inputs or 0,
+            first.units or 0,
+            1,
+            1,
+            first.directions,
+            1,
+        )
     if isinstance(first, PoolingPrimitive):
         return 0, 0, 0, math.prod(first.kernel), math.prod(first.strides), 1, 1
     return 0, 0, 0, 1, 1, 1, 1

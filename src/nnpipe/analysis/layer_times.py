@@ -1,4 +1,6 @@
-"""The times of a network's layers in a runtime: what each step computes, how long it takes, and how."""
+"""The times of a network's layers in a runtime: what each step computes, how long it takes, and
+how.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 
 ADDED, CONVERSION, FURTHER = "added by the runtime", "conversion", "further steps"
-"""The kinds of steps that compute no operation of the model (conversions of a type or a layout, and others), and of a
-row with the sums of many steps."""
+"""The kinds of steps that compute no operation of the model (conversions of a type or a layout, and
+others), and of a row with the sums of many steps.
+"""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class LayerTime:
     step
         The runtime's name of the step.
     kind
-        The kind of what it mainly computes, in the words of the cost tables; :data:`CONVERSION` or :data:`ADDED`.
+        The kind of what it mainly computes, in the words of the cost tables; :data:`CONVERSION` or
+        :data:`ADDED`.
     operations
         The operations of the model; several if they are fused.
     converts
@@ -69,7 +73,9 @@ class LayerTime:
 
     @property
     def name(self) -> str:
-        """Return the operation that matters most in it, or the step if it computes none of the model's."""
+        """Return the operation that matters most in it, or the step if it computes none of the
+        model's.
+        """
         return self.operations[0] if self.operations else self.step
 
     @property
@@ -121,7 +127,9 @@ class LayerTimes:
 
     @property
     def mapped(self) -> float:
-        """Return the share of the attributed time whose steps compute operations of the model, or convert for them."""
+        """Return the share of the attributed time whose steps compute operations of the model,
+        or convert for them.
+        """
         whole = sum(each.time_ns for each in self.layers)
         known = sum(each.time_ns for each in self.layers if each.operations or each.converts)
         return known / whole if whole else 1.0
@@ -176,10 +184,11 @@ class PairedLayers:
 
 
 def side_by_side(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, ...]:
-    """Return the times of the same operations, in the order of the first run, and then what belongs to none.
+    """Return the times of the same operations, in the order of the first run, and then what belongs
+    to none.
 
-    Steps that share an operation are put together, so that each operation counts once and the times add up to both
-    runs.
+    Steps that share an operation are put together, so that each operation counts once and the times
+    add up to both runs.
 
     Raises
     ------
@@ -190,7 +199,9 @@ def side_by_side(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, .
     if not {name for each in sides[0] for name in each.operations} & {
         name for each in sides[1] for name in each.operations
     }:
-        raise ConfigError("the two runs have no operation in common: explain both by the graph of one network")
+        raise ConfigError(
+            "the two runs have no operation in common: explain both by the graph of one network"
+        )
     leader: dict[str, str] = {}
     for layers in sides:
         for each in layers:
@@ -202,7 +213,11 @@ def side_by_side(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, .
                 groups.setdefault(_leader(leader, each.operations[0]), ([], []))[side].append(each)
     found = [_pair(*members) for members in groups.values()]
     rest = [
-        [each for each in times.rows if not each.operations and each.step != times.unattributed.step]
+        [
+            each
+            for each in times.rows
+            if not each.operations and each.step != times.unattributed.step
+        ]
         for times in (first, second)
     ]
     found.append(_named("conversions and others", *(_sum(each) for each in rest)))
@@ -212,10 +227,18 @@ def side_by_side(first: LayerTimes, second: LayerTimes) -> tuple[PairedLayers, .
 
 def _pair(first: Sequence[LayerTime], second: Sequence[LayerTime]) -> PairedLayers:
     main = max((*first, *second), key=lambda each: (each.macs or 0, each.time_ns))
-    operations = tuple(dict.fromkeys(name for each in (*first, *second) for name in each.operations))
+    operations = tuple(
+        dict.fromkeys(name for each in (*first, *second) for name in each.operations)
+    )
     return PairedLayers(
-        main.name, main.kind, operations, _sum(first), _sum(second), _types(first), _types(second),
-    )  # fmt: skip
+        main.name,
+        main.kind,
+        operations,
+        _sum(first),
+        _sum(second),
+        _types(first),
+        _types(second),
+    )
 
 
 def _named(name: str, first_ns: float, second_ns: float) -> PairedLayers:

@@ -1,7 +1,7 @@
 """What each operation of a graph costs: arithmetic, memory traffic, parameters and live memory.
 
-Everything follows from the graph alone, so one network has the same figures in every framework.  What has no rule, or
-an axis of unknown length, has no figures (``None``); it is never taken as 0.
+Everything follows from the graph alone, so one network has the same figures in every framework.
+What has no rule, or an axis of unknown length, has no figures (``None``); it is never taken as 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from nnpipe.core.tensors import TensorSpec
 # operation.
 
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
-# Operations besides the products, for each unit and step: activations, products with gates, and sums.
+# Operations besides the products, for each unit and step: activations, products with gates, and
+# sums.
 _CELL_OPERATIONS = {"lstm": 9, "gru": 8, "rnn": 1}
 _SOFTMAX = 4  # maximum, difference and exponential, sum, quotient
 _NORMALISATION = {"batch": 2, "rms": 4, "l2": 3, "local response": 6}
@@ -71,7 +72,9 @@ class Arithmetic:
         return Arithmetic(self.macs + other.macs, self.others + other.others)
 
 
-def arithmetic_of(primitive: Primitive, inputs: tuple[Length, ...], outputs: tuple[Length, ...]) -> Arithmetic | None:
+def arithmetic_of(
+    primitive: Primitive, inputs: tuple[Length, ...], outputs: tuple[Length, ...]
+) -> Arithmetic | None:
     """Return the arithmetic of a primitive; ``None`` if it has no rule, or a length is not known.
 
     Parameters
@@ -90,13 +93,19 @@ def arithmetic_of(primitive: Primitive, inputs: tuple[Length, ...], outputs: tup
         macs = product((primitive.batch, primitive.rows, primitive.depth, primitive.columns))
     elif isinstance(primitive, AttentionPrimitive):
         scores = product((primitive.batch, primitive.queries, primitive.keys))
-        widths = None if primitive.depth is None or primitive.value_depth is None else (
-            primitive.depth + primitive.value_depth
-        )  # fmt: skip
+        widths = (
+            None
+            if primitive.depth is None or primitive.value_depth is None
+            else (primitive.depth + primitive.value_depth)
+        )
         macs, others = product((scores, widths)), product((scores, _SOFTMAX + 1))
     elif isinstance(primitive, RecurrentPrimitive):
         cells = product((primitive.batch, primitive.steps, primitive.directions, primitive.units))
-        width = None if primitive.inputs is None or primitive.units is None else primitive.inputs + primitive.units
+        width = (
+            None
+            if primitive.inputs is None or primitive.units is None
+            else primitive.inputs + primitive.units
+        )
         macs = product((cells, _GATES[primitive.cell], width))
         others = product((cells, _CELL_OPERATIONS[primitive.cell]))
     elif isinstance(primitive, PoolingPrimitive):
@@ -110,7 +119,9 @@ def arithmetic_of(primitive: Primitive, inputs: tuple[Length, ...], outputs: tup
     return None if macs is None or others is None else Arithmetic(macs, others)
 
 
-def _plain(primitive: PlainPrimitive, inputs: tuple[Length, ...], outputs: tuple[Length, ...]) -> Length:
+def _plain(
+    primitive: PlainPrimitive, inputs: tuple[Length, ...], outputs: tuple[Length, ...]
+) -> Length:
     written = outputs[0] if outputs else 0
     read = inputs[0] if inputs else 0
     if primitive.plain == "elementwise":
@@ -126,22 +137,30 @@ def _plain(primitive: PlainPrimitive, inputs: tuple[Length, ...], outputs: tuple
     if primitive.plain == "resize":
         neighbours = _NEIGHBOURS.get(primitive.function)
         # Without a known number of axes, pictures are resized along two.
-        return 0 if neighbours is None else product((written, 2 * math.prod([neighbours] * (len(primitive.axes) or 2))))
+        return (
+            0
+            if neighbours is None
+            else product((written, 2 * math.prod([neighbours] * (len(primitive.axes) or 2))))
+        )
     return 0  # gather, movement and view compute nothing
 
 
-def live_memory(graph: Graph, constants: GraphConstants, stored: StoredValues) -> Mapping[str, int | None]:
-    """Return the bytes of all inputs and computed values that exist while each operation runs, by its name.
+def live_memory(
+    graph: Graph, constants: GraphConstants, stored: StoredValues
+) -> Mapping[str, int | None]:
+    """Return the bytes of all inputs and computed values that exist while each operation runs, by
+    its name.
 
-    Operations run in the order of the graph.  A value exists from the operation that computes it (an input of the
-    graph from the start) to the last one that reads it; outputs of the graph exist to the end.  Views share the memory
-    of what they show.  Nothing is fused or computed in place, and weights are not included.
+    Operations run in the order of the graph.  A value exists from the operation that computes it
+    (an input of the graph from the start) to the last one that reads it; outputs of the graph exist
+    to the end.  Views share the memory of what they show.  Nothing is fused or computed in place,
+    and weights are not included.
 
     Parameters
     ----------
     graph, constants
-        The graph, with all lengths known, and its constants; an operation has ``None`` while a value of unknown size
-        exists.
+        The graph, with all lengths known, and its constants; an operation has ``None`` while a
+        value of unknown size exists.
     stored
         Its values as they are in memory.
     """
@@ -187,20 +206,23 @@ class OperationCost:
     name, kind, layer
         Those of the operation; ``kind`` is the framework's.
     primitive
-        The kind of what it mainly computes, in common words; :data:`UNKNOWN_KIND` if that is not known.
+        The kind of what it mainly computes, in common words; :data:`UNKNOWN_KIND` if that is not
+        known.
     inputs, outputs
         The tensors that it reads, without constants, and those that it writes.
     arithmetic
         Multiply-accumulates and other operations.
     bytes_read, bytes_written
-        The memory traffic if every value is read and written once: values, weights and results, in the types in which
-        they are in memory.
+        The memory traffic if every value is read and written once: values, weights and results, in
+        the types in which they are in memory.
     parameters
         The numbers that are stored with the model and that it uses.
     live_bytes
-        All values that exist while it runs, see :func:`~nnpipe.analysis.operation_costs.live_memory`.
+        All values that exist while it runs, see
+        :func:`~nnpipe.analysis.operation_costs.live_memory`.
     computes
-        The primitives: what it mainly computes, and what is fused to it; empty if that is not known.
+        The primitives: what it mainly computes, and what is fused to it; empty if that is not
+        known.
     """
 
     name: str
@@ -218,7 +240,9 @@ class OperationCost:
 
     @property
     def details(self) -> str:
-        """Return the window, strides, groups or sizes of what it mainly computes; empty if that is not known."""
+        """Return the window, strides, groups or sizes of what it mainly computes; empty if that
+        is not known.
+        """
         return self.computes[0].details if self.computes else ""
 
     @property
@@ -229,8 +253,12 @@ class OperationCost:
 
     @property
     def intensity(self) -> float | None:
-        """Return the operations for each byte of traffic (arithmetic intensity); ``None`` without traffic."""
-        return self.arithmetic.operations / self.traffic if self.arithmetic and self.traffic else None
+        """Return the operations for each byte of traffic (arithmetic intensity); ``None``
+        without traffic.
+        """
+        return (
+            self.arithmetic.operations / self.traffic if self.arithmetic and self.traffic else None
+        )
 
 
 @dataclass(frozen=True)
@@ -257,11 +285,16 @@ class GraphCost:
     @property
     def arithmetic(self) -> Arithmetic:
         """Return the sum over all operations that have a rule."""
-        return sum((each.arithmetic for each in self.operations if each.arithmetic is not None), Arithmetic())
+        return sum(
+            (each.arithmetic for each in self.operations if each.arithmetic is not None),
+            Arithmetic(),
+        )
 
     @property
     def unknown(self) -> tuple[OperationCost, ...]:
-        """Return the operations that have no rule, or tensors of unknown size: totals do not include them."""
+        """Return the operations that have no rule, or tensors of unknown size: totals do not
+        include them.
+        """
         return tuple(each for each in self.operations if each.arithmetic is None)
 
     @property
@@ -272,20 +305,25 @@ class GraphCost:
 
     @property
     def peak(self) -> OperationCost | None:
-        """Return the operation with the most live memory; ``None`` if a size is not known, or there is none."""
-        return max(self.operations, key=lambda each: each.live_bytes or 0) if self.live_bytes else None
+        """Return the operation with the most live memory; ``None`` if a size is not known, or
+        there is none.
+        """
+        return (
+            max(self.operations, key=lambda each: each.live_bytes or 0) if self.live_bytes else None
+        )
 
 
 def graph_cost(graph: Graph, apart: Collection[str] = ()) -> GraphCost:
-    """Return the costs of a graph whose lengths are known (:meth:`~nnpipe.LiveModel.get_sized_graph`).
+    """Return the costs of a graph whose lengths are known
+    (:meth:`~nnpipe.LiveModel.get_sized_graph`).
 
     Parameters
     ----------
     graph
         The graph.
     apart
-        Names of conversions to and from 8 bits that a runtime does not fuse with other operations; by default it fuses
-        all that it can (:mod:`nnpipe.analysis.stored_values`).
+        Names of conversions to and from 8 bits that a runtime does not fuse with other operations;
+        by default it fuses all that it can (:mod:`nnpipe.analysis.stored_values`).
     """
     constants = constants_of(graph)
     stored = stored_values(graph, constants, apart)
@@ -299,7 +337,9 @@ def graph_cost(graph: Graph, apart: Collection[str] = ()) -> GraphCost:
         used |= parameters
         own = sum(counts[name] or 0 for name in parameters)
         found.append(_cost(operation, graph, constants, stored, counts, own, live[operation.name]))
-    folded = tuple(operation.name for operation in graph.operations if operation.name in constants.folded)
+    folded = tuple(
+        operation.name for operation in graph.operations if operation.name in constants.folded
+    )
     return GraphCost(tuple(found), folded, sum(counts[name] or 0 for name in used), stored)
 
 
@@ -316,7 +356,9 @@ def _cost(
     read: int | None = 0
     written: int | None = 0
     if operation.name not in stored.passing:
-        moved = [stored.sizes[name] for name in values] + _stored_sizes(operation, stored, constants)
+        moved = [stored.sizes[name] for name in values] + _stored_sizes(
+            operation, stored, constants
+        )
         read = None if None in moved else sum(filter(None, moved))
         written = _sum(stored.sizes[name] for name in operation.outputs)
     bytes_read, bytes_written = _traffic(operation, read, written)
@@ -336,7 +378,9 @@ def _cost(
     )
 
 
-def _arithmetic(operation: Operation, constants: GraphConstants, counts: Mapping[str, Length]) -> Arithmetic | None:
+def _arithmetic(
+    operation: Operation, constants: GraphConstants, counts: Mapping[str, Length]
+) -> Arithmetic | None:
     """Return the sum over the operation's primitives; ``None`` if one has no rule."""
     # A constant may be larger than what is computed from it, but a rule starts from the values.
     ordered = sorted(operation.inputs, key=constants.stored.__contains__)
@@ -349,7 +393,9 @@ def _arithmetic(operation: Operation, constants: GraphConstants, counts: Mapping
     return sum(known, Arithmetic()) if found and len(known) == len(found) else None
 
 
-def _traffic(operation: Operation, read: int | None, written: int | None) -> tuple[int | None, int | None]:
+def _traffic(
+    operation: Operation, read: int | None, written: int | None
+) -> tuple[int | None, int | None]:
     if operation.unlisted or not operation.primitives:
         return None, None
     kinds = {each.kind for each in operation.primitives}
@@ -360,8 +406,12 @@ def _traffic(operation: Operation, read: int | None, written: int | None) -> tup
     return read, written
 
 
-def _stored_sizes(operation: Operation, stored: StoredValues, constants: GraphConstants) -> list[int | None]:
-    """Return the bytes of each constant of an operation, in the type in which the file stores it if that is smaller."""
+def _stored_sizes(
+    operation: Operation, stored: StoredValues, constants: GraphConstants
+) -> list[int | None]:
+    """Return the bytes of each constant of an operation, in the type in which the file stores it
+    if that is smaller.
+    """
     found: list[int | None] = []
     for name in operation.inputs:
         if name in constants.stored:
@@ -383,9 +433,16 @@ def _parameters(operation: Operation, graph: Graph, constants: GraphConstants) -
     if kinds <= {"elementwise", "gather"}:
         roots = {root for root in roots if _is_weight(graph.tensors[root])}
     specs = [graph.tensors[root] for root in roots]
-    if any(_is_byte(spec) and len(spec.shape) > 1 and spec.name in operation.inputs for spec in specs):
-        # Beside weights that are taken as integers, real numbers are scales, and short lists of 8 bits zero points.
-        specs = [spec for spec in specs if spec.dtype == "int32" or (_is_byte(spec) and len(spec.shape) > 1)]
+    if any(
+        _is_byte(spec) and len(spec.shape) > 1 and spec.name in operation.inputs for spec in specs
+    ):
+        # Beside weights that are taken as integers, real numbers are scales, and short lists of 8
+        # bits zero points.
+        specs = [
+            spec
+            for spec in specs
+            if spec.dtype == "int32" or (_is_byte(spec) and len(spec.shape) > 1)
+        ]
     return {spec.name for spec in specs if spec.dtype not in ("int64", "bool", "string")}
 
 
@@ -394,7 +451,9 @@ def _is_byte(spec: TensorSpec) -> bool:
 
 
 def _is_weight(spec: TensorSpec) -> bool:
-    """Return whether a constant of arithmetic is a parameter: an array of real numbers, no single number or index."""
+    """Return whether a constant of arithmetic is a parameter: an array of real numbers, no
+    single number or index.
+    """
     real = spec.dtype.startswith(("float", "bfloat")) or spec.quantised or _is_byte(spec)
     return real and math.prod(length or 0 for length in spec.shape) > 1
 

@@ -1,8 +1,9 @@
 """Intervals of quality metrics and of their differences between two models on the same samples.
 
-Shares of samples that are right have intervals of their own (Wilson; Agresti and Min for pairs).  For all other metrics
-see :mod:`nnpipe.analysis.quality_intervals`: the values of samples, or what the metric would be without each of them,
-tell how far it may be off.  Many of these values are often equal, since two models mostly differ on a few samples only.
+Shares of samples that are right have intervals of their own (Wilson; Agresti and Min for pairs).
+For all other metrics see :mod:`nnpipe.analysis.quality_intervals`: the values of samples, or what
+the metric would be without each of them, tell how far it may be off.  Many of these values are
+often equal, since two models mostly differ on a few samples only.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ def mcnemar(gained: int, lost: int) -> float:
     number, fewer = gained + lost, min(gained, lost)
     if not number:
         return 1.0
-    log_last = math.lgamma(number + 1) - math.lgamma(fewer + 1) - math.lgamma(number - fewer + 1) - number * math.log(2)
+    log_last = (
+        math.lgamma(number + 1)
+        - math.lgamma(fewer + 1)
+        - math.lgamma(number - fewer + 1)
+        - number * math.log(2)
+    )
     # From the greatest term down, each follows from the one above it.
     place = np.arange(fewer, 0, -1)
     tail = math.exp(log_last) * (1 + math.fsum(np.cumprod(place / (number + 1 - place))))
@@ -99,10 +105,14 @@ _FEWEST = 2  # values
 _LEAST_FREEDOM = 2  # since two values are added
 _ROUNDING, _ROUNDING_OF_RANGE = 1e-12, 1e-9
 _SEED = 20_011
-_KNOWN: MutableMapping[Evaluation, dict[tuple[QualityMetric, bool], tuple[Floats, np.ndarray | None]]]
+_KNOWN: MutableMapping[
+    Evaluation, dict[tuple[QualityMetric, bool], tuple[Floats, np.ndarray | None]]
+]
 _KNOWN = WeakKeyDictionary()
-"""Contributions to metrics that are computed anew without each part, as long as the evaluation is in use: those of
-each part; or those of each kind of samples, and the kind of each sample, which take an eighth of the memory."""
+"""Contributions to metrics that are computed anew without each part, as long as the evaluation is
+in use: those of each part; or those of each kind of samples, and the kind of each sample, which
+take an eighth of the memory.
+"""
 
 
 def mean_interval(
@@ -119,8 +129,9 @@ def mean_interval(
     confidence
         The confidence of the interval.
     beside
-        If the values are differences of two samples of values, the mean of both, ``(n,)``: it tells whether few of the
-        values are all that matters, and how large a difference may be where none was seen.
+        If the values are differences of two samples of values, the mean of both, ``(n,)``: it tells
+        whether few of the values are all that matters, and how large a difference may be where none
+        was seen.
 
     Returns
     -------
@@ -139,7 +150,9 @@ def mean_interval(
         if carried is not None and (here := np.where(apart != 0, carried, 0.0)).any():
             slope = float(apart**2 @ here) / float(here @ here)
             reach = max(reach, math.sqrt(slope * float(carried @ carried) / float(carried.sum())))
-            freedom = min(freedom, _freedom(carried / carried.max(), np.count_nonzero(apart) / len(apart)))
+            freedom = min(
+                freedom, _freedom(carried / carried.max(), np.count_nonzero(apart) / len(apart))
+            )
     else:
         reach, freedom = 0.0 if beside is None else float(np.std(beside)), math.inf
     if reach == 0:
@@ -148,16 +161,21 @@ def mean_interval(
     count = len(extended)
     deviation = float(np.std(extended, ddof=1))
     around = extended - extended.mean()
-    skewness = float(np.mean(around * around * around)) / deviation**3  # numpy's power takes ten times as long
+    # numpy's power takes ten times as long
+    skewness = float(np.mean(around * around * around)) / deviation**3
     quantile = student_quantile((1 + confidence) / 2, min(freedom, count - 1))
     middle = centre + float(extended.mean() - apart.mean())
-    ends = (middle - _transformed(sign * quantile, skewness, count) * deviation / math.sqrt(count) for sign in (1, -1))
+    ends = (
+        middle - _transformed(sign * quantile, skewness, count) * deviation / math.sqrt(count)
+        for sign in (1, -1)
+    )
     low, high = sorted(ends)
     return low, high
 
 
 def paired_contributions(metric: QualityMetric, evaluations: Sequence[Evaluation]) -> Floats:
-    """Return the :func:`contributions` to a metric of evaluations of the same samples, by the same parts.
+    """Return the :func:`contributions` to a metric of evaluations of the same samples, by the same
+    parts.
 
     Returns
     -------
@@ -165,17 +183,21 @@ def paired_contributions(metric: QualityMetric, evaluations: Sequence[Evaluation
         Float64 ``(evaluations, parts)``.
     """
     found = [contributions(metric, each) for each in evaluations]
-    if len({len(each) for each in found}) > 1:  # only some have so few kinds of samples that each kind is a part
+    # only some have so few kinds of samples that each kind is a part
+    if len({len(each) for each in found}) > 1:
         found = [contributions(metric, each, by_kind=False) for each in evaluations]
     return np.array(found)
 
 
 def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: bool = True) -> Floats:
-    """Return values whose mean is the metric, and which vary as its parts do: one for each independent part.
+    """Return values whose mean is the metric, and which vary as its parts do: one for each
+    independent part.
 
-    These are the values of samples where the metric is their mean.  Otherwise they are the pseudo-values of the
-    jackknife: J. Tukey, "Bias and confidence in not quite large samples", Annals of Mathematical Statistics 29 (1958),
-    614.  Many samples are left out in groups, unless they are of few kinds, of which one sample each is left out
+    These are the values of samples where the metric is their mean.  Otherwise they are the
+    pseudo-values of the jackknife: J. Tukey, "Bias and confidence in not quite large samples",
+    Annals of Mathematical Statistics 29 (1958),
+    614.  Many samples are left out in groups, unless they are of few kinds, of which one sample
+          each is left out
     (``by_kind``).
 
     Returns
@@ -183,13 +205,19 @@ def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: boo
     ndarray
         Float64 ``(parts,)``; NaN where the metric is not defined without a part.
     """
-    clusters = None if metric.clusters is None else np.unique(metric.clusters(evaluation), return_inverse=True)[1]
+    clusters = (
+        None
+        if metric.clusters is None
+        else np.unique(metric.clusters(evaluation), return_inverse=True)[1]
+    )
     if metric.values is None:
         known = _KNOWN.setdefault(evaluation, {})
         by_kind = by_kind and metric.alike is not None and clusters is None
         if (metric, by_kind) not in known:
             made = _left_out_by_kind(metric, evaluation) if by_kind else None
-            known[metric, by_kind] = (_left_out(metric, evaluation, clusters), None) if made is None else made
+            known[metric, by_kind] = (
+                (_left_out(metric, evaluation, clusters), None) if made is None else made
+            )
         found, kinds = known[metric, by_kind]
         each: Floats = found.copy() if kinds is None else found[kinds]
         return each
@@ -207,13 +235,17 @@ def contributions(metric: QualityMetric, evaluation: Evaluation, *, by_kind: boo
     return np.asarray(mean + len(sums) * (sums - mean * counted) / counted.sum())
 
 
-def _left_out_by_kind(metric: QualityMetric, evaluation: Evaluation) -> tuple[Floats, np.ndarray] | None:
+def _left_out_by_kind(
+    metric: QualityMetric, evaluation: Evaluation
+) -> tuple[Floats, np.ndarray] | None:
     kinds, of_kinds = metric.by_kind(evaluation)
     counts = np.bincount(kinds).astype(np.float64)
     if len(counts) > _GROUPS:
         return None
     less = np.array([of_kinds(counts - one) for one in np.eye(len(counts))])
-    return _pseudo_values(of_kinds(counts), less, counts), kinds.astype(np.min_scalar_type(len(counts)))
+    return _pseudo_values(of_kinds(counts), less, counts), kinds.astype(
+        np.min_scalar_type(len(counts))
+    )
 
 
 def _left_out(metric: QualityMetric, evaluation: Evaluation, parts: np.ndarray | None) -> Floats:
@@ -229,14 +261,17 @@ def _left_out(metric: QualityMetric, evaluation: Evaluation, parts: np.ndarray |
 
 
 def _pseudo_values(whole: float, without: Floats, counts: Floats) -> Floats:
-    """Return the jackknife's values of parts of which there are ``counts``, shifted so that their mean is the whole."""
+    """Return the jackknife's values of parts of which there are ``counts``, shifted so that
+    their mean is the whole.
+    """
     number = counts.sum()
     found = number * whole - (number - 1) * without
     return np.asarray(found - found @ counts / number + whole)
 
 
 def _apart(values: Floats) -> Floats:
-    """Return how far values are from the one that more than half of them have, or else from their mean.
+    """Return how far values are from the one that more than half of them have, or else from their
+    mean.
 
     Values that would be equal without rounding have 0.
     """
@@ -249,11 +284,12 @@ def _apart(values: Floats) -> Floats:
 
 
 def _freedom(squares: Floats, share: float = 1.0) -> float:
-    """Return the degrees of freedom of a variance whose relative variance is as large as that of these values.
+    """Return the degrees of freedom of a variance whose relative variance is as large as that of
+    these values.
 
-    They are those of the chi-squared distribution with the same mean and variance; of normally distributed values, one
-    less than there are, as usual.  If only a ``share`` of the values counts, whichever, and the others are 0, the
-    kurtosis is greater by as much.
+    They are those of the chi-squared distribution with the same mean and variance; of normally
+    distributed values, one less than there are, as usual.  If only a ``share`` of the values
+    counts, whichever, and the others are 0, the kurtosis is greater by as much.
     """
     count = len(squares)
     kurtosis = count * float((squares**2).sum()) / float(squares.sum()) ** 2 / share
@@ -262,7 +298,9 @@ def _freedom(squares: Floats, share: float = 1.0) -> float:
 
 
 def _transformed(quantile: float, skewness: float, count: int) -> float:
-    """Return a quantile of the studentised mean of skewed values, by the inverse of Hall's cubic transformation."""
+    """Return a quantile of the studentised mean of skewed values, by the inverse of Hall's cubic
+    transformation.
+    """
     bend = skewness / math.sqrt(count)
     if abs(bend) < _ROUNDING:
         return quantile
@@ -281,7 +319,8 @@ class QualityEstimate:
     value
         The metric of the samples at hand; NaN if it is not defined for them.
     low, high
-        The ends of the interval; infinite if there is none, or samples without a finite answer count as the worst.
+        The ends of the interval; infinite if there is none, or samples without a finite answer
+        count as the worst.
     samples
         The number of samples.
     """
@@ -292,7 +331,9 @@ class QualityEstimate:
     samples: int
 
 
-def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: float = 0.95) -> QualityEstimate:
+def quality_estimate(
+    metric: QualityMetric, evaluation: Evaluation, confidence: float = 0.95
+) -> QualityEstimate:
     """Return a metric of an evaluation with its confidence interval."""
     check_call(quality_estimate, locals())
     count = len(evaluation)
@@ -306,8 +347,13 @@ def quality_estimate(metric: QualityMetric, evaluation: Evaluation, confidence: 
     value = metric.of(evaluation)
     parts = contributions(metric, evaluation)
     low, high = mean_interval(parts, value, confidence)
-    if metric.kind == "share" and len(parts) and np.ptp(parts) == 0:  # all samples are alike: others may not be
-        counted = count if metric.values is None else int(np.isfinite(metric.sample_values(evaluation)).sum())
+    # all samples are alike: others may not be
+    if metric.kind == "share" and len(parts) and np.ptp(parts) == 0:
+        counted = (
+            count
+            if metric.values is None
+            else int(np.isfinite(metric.sample_values(evaluation)).sum())
+        )
         low, high = wilson_interval(round(value * counted), counted, confidence)
     least, greatest = metric.limits
     low, high = max(low, least), min(high, greatest)
@@ -321,11 +367,11 @@ class QualityDifference(QualityEstimate):
     Attributes
     ----------
     gained, lost
-        The numbers of samples on which the second model does better, and on which the first does; -1 if samples have
-        no values.
+        The numbers of samples on which the second model does better, and on which the first does;
+        -1 if samples have no values.
     p_value
-        The p-value of McNemar's exact test of the hypothesis that a sample that only one gets right is as likely to be
-        right for either; NaN unless each sample is right or wrong.
+        The p-value of McNemar's exact test of the hypothesis that a sample that only one gets right
+        is as likely to be right for either; NaN unless each sample is right or wrong.
     """
 
     gained: int = -1
@@ -336,7 +382,9 @@ class QualityDifference(QualityEstimate):
 def quality_difference(
     metric: QualityMetric, one: Evaluation, other: Evaluation, confidence: float = 0.95
 ) -> QualityDifference:
-    """Return the metric of ``other`` less that of ``one`` on the same samples, with its confidence interval."""
+    """Return the metric of ``other`` less that of ``one`` on the same samples, with its
+    confidence interval.
+    """
     check_call(quality_difference, locals())
     if one.not_finite.any() or other.not_finite.any():
         value = metric.of(other) - metric.of(one)
@@ -370,15 +418,19 @@ def _moved(metric: QualityMetric, one: Evaluation, other: Evaluation) -> tuple[i
     return (fewer, more) if metric.less_is_better else (more, fewer)
 
 
-def drawn_metrics(metric: QualityMetric, evaluations: Sequence[Evaluation], count: int, seed: int = _SEED) -> Floats:
+def drawn_metrics(
+    metric: QualityMetric, evaluations: Sequence[Evaluation], count: int, seed: int = _SEED
+) -> Floats:
     """Return a metric of evaluations of the same samples, as if other samples had been drawn.
 
-    Every draw is the same for all evaluations, so samples that are hard for all do not matter in differences.
+    Every draw is the same for all evaluations, so samples that are hard for all do not matter in
+    differences.
 
     Returns
     -------
     ndarray
-        Float64 ``(count, evaluations)``; NaN where a metric is not defined, or if there is only one cluster.
+        Float64 ``(count, evaluations)``; NaN where a metric is not defined, or if there is only one
+        cluster.
     """
     if metric.values is None or any(each.not_finite.any() for each in evaluations):
         computed = [metric.prepared(each) for each in evaluations]
@@ -404,10 +456,16 @@ def drawn_metrics(metric: QualityMetric, evaluations: Sequence[Evaluation], coun
     return drawn if len(drawn) else np.full((count, len(evaluations)), np.nan)
 
 
-def _weights(metric: QualityMetric, evaluation: Evaluation, count: int, seed: int) -> Iterator[Floats]:
-    """Yield how often each sample was drawn, ``(some draws, samples)``, until there are ``count`` draws."""
+def _weights(
+    metric: QualityMetric, evaluation: Evaluation, count: int, seed: int
+) -> Iterator[Floats]:
+    """Yield how often each sample was drawn, ``(some draws, samples)``, until there are
+    ``count`` draws.
+    """
     random = np.random.default_rng((seed, len(evaluation)))
-    groups: npt.NDArray[np.integer] | None = None if metric.clusters is None else metric.clusters(evaluation)
+    groups: npt.NDArray[np.integer] | None = (
+        None if metric.clusters is None else metric.clusters(evaluation)
+    )
     if groups is not None:
         _, groups = np.unique(groups, return_inverse=True)
     units = len(evaluation) if groups is None else int(groups.max(initial=-1)) + 1
@@ -416,17 +474,25 @@ def _weights(metric: QualityMetric, evaluation: Evaluation, count: int, seed: in
     step = max(1, _AT_ONCE // max(1, len(evaluation)))
     for begin in range(0, count, step):
         draws = min(step, count - begin)
-        times = np.stack([np.bincount(random.integers(0, units, units), minlength=units) for _ in range(draws)])
+        times = np.stack(
+            [np.bincount(random.integers(0, units, units), minlength=units) for _ in range(draws)]
+        )
         yield times.astype(np.float64) if groups is None else times.astype(np.float64)[:, groups]
 
 
 def _binary(
     metric: QualityMetric, evaluation: Evaluation
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None:
-    """Return the values of the samples that count, and which do, if each is 0 or 1 and no sample depends on another."""
+    """Return the values of the samples that count, and which do, if each is 0 or 1 and no sample
+    depends on another.
+    """
     if metric.values is None or metric.clusters is not None:
         return None
     values = metric.sample_values(evaluation)
     counted = ~np.isnan(values)
     values = values[counted]
-    return (values.astype(bool), counted) if len(values) and bool(((values == 0) | (values == 1)).all()) else None
+    return (
+        (values.astype(bool), counted)
+        if len(values) and bool(((values == 0) | (values == 1)).all())
+        else None
+    )

@@ -1,9 +1,9 @@
 """How close an operation comes to what its machine can do: the roofline model.
 
-An operation cannot take less time than its arithmetic takes at the machine's greatest rate, nor less than its memory
-traffic takes at the greatest bandwidth of the memory that holds its data; the longer of the two is its least time, and
-the least time by the measured one is its share of the roof (S. Williams, A. Waterman, D. Patterson, Communications of
-the ACM 52 (2009), 65-76).
+An operation cannot take less time than its arithmetic takes at the machine's greatest rate, nor
+less than its memory traffic takes at the greatest bandwidth of the memory that holds its data; the
+longer of the two is its least time, and the least time by the measured one is its share of the roof
+(S. Williams, A. Waterman, D. Patterson, Communications of the ACM 52 (2009), 65-76).
 """
 
 from __future__ import annotations
@@ -46,17 +46,26 @@ class Ceiling:
 
     @property
     def spread(self) -> float:
-        """Return the difference between the greatest and the least repeat, as a share of the greatest."""
+        """Return the difference between the greatest and the least repeat, as a share of the
+        greatest.
+        """
         return 1 - min(self.repeats) / max(self.repeats)
 
     @property
     def value(self) -> float | None:
-        """Return the greatest rate; ``None`` if the repeats differ by more than :data:`MOST_SPREAD`."""
+        """Return the greatest rate; ``None`` if the repeats differ by more than
+        :data:`MOST_SPREAD`.
+        """
         return max(self.repeats) if self.spread <= MOST_SPREAD else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the repeats as JSON can hold them."""
-        return {"repeats": list(self.repeats), "how": self.how, "value": self.value, "spread": self.spread}
+        return {
+            "repeats": list(self.repeats),
+            "how": self.how,
+            "value": self.value,
+            "spread": self.spread,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Ceiling:
@@ -91,7 +100,8 @@ class Ceilings:
     threads
         The threads that worked.
     compute
-        Operations a second by type of number: ``"float32"``, ``"bfloat16"``, ``"int8"``.  A multiply-accumulate is two.
+        Operations a second by type of number: ``"float32"``, ``"bfloat16"``, ``"int8"``.  A
+        multiply-accumulate is two.
     memory
         The levels of memory, the smallest first.
     reasons
@@ -109,7 +119,11 @@ class Ceilings:
 
     def level_of(self, data_bytes: float) -> MemoryLevel | None:
         """Return the smallest level that holds so much data."""
-        fitting = (level for level in self.memory if level.up_to_bytes is None or data_bytes <= level.up_to_bytes)
+        fitting = (
+            level
+            for level in self.memory
+            if level.up_to_bytes is None or data_bytes <= level.up_to_bytes
+        )
         return next(fitting, None)
 
     def to_json(self) -> dict[str, Any]:
@@ -121,7 +135,10 @@ class Ceilings:
             "threads": self.threads,
             "created": self.created,
             "compute": {name: each.to_json() for name, each in self.compute.items()},
-            "memory": [{"up_to_bytes": each.up_to_bytes, **each.bandwidth.to_json()} for each in self.memory],
+            "memory": [
+                {"up_to_bytes": each.up_to_bytes, **each.bandwidth.to_json()}
+                for each in self.memory
+            ],
             "reasons": dict(self.reasons),
         }
 
@@ -134,11 +151,18 @@ class Ceilings:
         ArtifactError
             If it is malformed.
         """
-        if not isinstance(data, Mapping) or data.get("kind") != _KIND or data.get("schema") != _SCHEMA:
+        if (
+            not isinstance(data, Mapping)
+            or data.get("kind") != _KIND
+            or data.get("schema") != _SCHEMA
+        ):
             raise ArtifactError("not a file of ceilings")
         try:
             levels = [
-                MemoryLevel(None if each["up_to_bytes"] is None else int(each["up_to_bytes"]), Ceiling.from_json(each))
+                MemoryLevel(
+                    None if each["up_to_bytes"] is None else int(each["up_to_bytes"]),
+                    Ceiling.from_json(each),
+                )
                 for each in data["memory"][:_LEVELS]
             ]
             return cls(
@@ -173,7 +197,11 @@ class RoofShare:
 
 
 def share_of_roof(
-    operations: float | None, traffic: float | None, seconds: float, ceilings: Ceilings, precision: str = "float32"
+    operations: float | None,
+    traffic: float | None,
+    seconds: float,
+    ceilings: Ceilings,
+    precision: str = "float32",
 ) -> RoofShare | None:
     """Return how close an operation comes to the roof; ``None`` if that is not known.
 
@@ -182,7 +210,8 @@ def share_of_roof(
     operations
         Operations on numbers, two for each multiply-accumulate.
     traffic
-        Bytes read and written if every value moves once; the level of memory is the smallest that holds them.
+        Bytes read and written if every value moves once; the level of memory is the smallest that
+        holds them.
     seconds
         The measured time.
     ceilings
@@ -216,8 +245,9 @@ def share_of_roof(
 def borders(sizes: Sequence[int], rates: Sequence[float], fall: float = 0.25) -> list[int]:
     """Return the places at which a bandwidth falls from one level of memory to the next.
 
-    A new level begins where the rates of the following sizes, in the median, are less than those of the level so far by
-    more than ``fall``.  Where rates fall over several sizes, the border is where they begin to.
+    A new level begins where the rates of the following sizes, in the median, are less than those of
+    the level so far by more than ``fall``.  Where rates fall over several sizes, the border is
+    where they begin to.
 
     Parameters
     ----------
@@ -249,5 +279,10 @@ def _doubt(share: float, limit: str) -> str:
     if share <= DOUBTFUL:
         return ""
     if limit == "memory":
-        return "above the roof: its data were in a faster memory than their size tells, or not all of them moved"
-    return "above the roof: the ceiling was measured too low, or less was computed than the model says"
+        return (
+            "above the roof: its data were in a faster memory than their size tells, or not all of "
+            "them moved"
+        )
+    return (
+        "above the roof: the ceiling was measured too low, or less was computed than the model says"
+    )

@@ -1,8 +1,9 @@
-"""In what form the values of a graph are in memory: views show the values of others, and quantised ones are integers.
+"""In what form the values of a graph are in memory: views show the values of others, and quantised
+ones are integers.
 
-Networks in 8 bits are often written in floats: each value is quantised and dequantised at once (``QuantizeLinear``,
-``DequantizeLinear``; the QDQ form), so that no other operation sees the integers.  Runtimes fuse the pairs with the
-operations around them, and what moves are the integers.
+Networks in 8 bits are often written in floats: each value is quantised and dequantised at once
+(``QuantizeLinear``, ``DequantizeLinear``; the QDQ form), so that no other operation sees the
+integers.  Runtimes fuse the pairs with the operations around them, and what moves are the integers.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ class GraphConstants:
     Attributes
     ----------
     stored
-        For each constant tensor the tensors in the file from which it follows: itself, or the integers that a
-        dequantisation turns into weights.
+        For each constant tensor the tensors in the file from which it follows: itself, or the
+        integers that a dequantisation turns into weights.
     folded
-        The names of operations on constants alone, which runtimes compute once, when they load the model.
+        The names of operations on constants alone, which runtimes compute once, when they load the
+        model.
     """
 
     stored: Mapping[str, tuple[str, ...]]
@@ -53,27 +55,38 @@ def constants_of(graph: Graph) -> GraphConstants:
         if all(name in stored for name in operation.inputs) and _is_fixed(operation):
             folded.append(operation.name)
             # Of a quantised tensor only the values count, not its scales and zero points.
-            used = operation.inputs[:1] if operation.primitives[0].kind == "quantisation" else operation.inputs
+            used = (
+                operation.inputs[:1]
+                if operation.primitives[0].kind == "quantisation"
+                else operation.inputs
+            )
             origin = tuple(dict.fromkeys(root for name in used for root in stored[name]))
             stored |= dict.fromkeys(operation.outputs, origin)
     return GraphConstants(stored, frozenset(folded))
 
 
 def _is_fixed(operation: Operation) -> bool:
-    """Return whether an operation gives the same at each call with the same values, and is known."""
+    """Return whether an operation gives the same at each call with the same values, and is
+    known.
+    """
     return bool(operation.primitives) and not any(
-        isinstance(each, PlainPrimitive) and each.function == "random" for each in operation.primitives
+        isinstance(each, PlainPrimitive) and each.function == "random"
+        for each in operation.primitives
     )
 
 
 _PRODUCTS = (AttentionPrimitive, ConvolutionPrimitive, MatrixProduct, RecurrentPrimitive)
 _BYTES = ("int8", "uint8")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
-_SIZES = {"bfloat16": 2} | {name: np.dtype(name).itemsize for name in DTYPES - {"bfloat16", "string"}}
+_SIZES = {"bfloat16": 2} | {
+    name: np.dtype(name).itemsize for name in DTYPES - {"bfloat16", "string"}
+}
 
 
 def bytes_of(spec: TensorSpec) -> int | None:
-    """Return the size of a tensor in bytes; ``None`` if an axis is free or its elements are texts."""
+    """Return the size of a tensor in bytes; ``None`` if an axis is free or its elements are
+    texts.
+    """
     if None in spec.shape or spec.dtype == "string":
         return None
     return _SIZES[spec.dtype] * (product(spec.shape) or 0)
@@ -86,13 +99,17 @@ class StoredValues:
     Parameters
     ----------
     origins
-        For each tensor that only shows another one, or has its values in floats, the tensor that is in memory.
+        For each tensor that only shows another one, or has its values in floats, the tensor that is
+        in memory.
     sizes
-        The bytes of each tensor, or of the one that is in memory in its place; ``None`` if they are not known.
+        The bytes of each tensor, or of the one that is in memory in its place; ``None`` if they are
+        not known.
     passing
-        The operations that move nothing: views, and conversions that are fused with other operations.
+        The operations that move nothing: views, and conversions that are fused with other
+        operations.
     users
-        The operations that read each tensor in memory; the empty name is the caller, who reads the graph's outputs.
+        The operations that read each tensor in memory; the empty name is the caller, who reads the
+        graph's outputs.
     """
 
     origins: Mapping[str, str]
@@ -105,7 +122,9 @@ class StoredValues:
         return self.origins.get(tensor, tensor)
 
 
-def stored_values(graph: Graph, constants: GraphConstants, apart: Collection[str] = ()) -> StoredValues:
+def stored_values(
+    graph: Graph, constants: GraphConstants, apart: Collection[str] = ()
+) -> StoredValues:
     """Return the values of a graph as they are in memory.
 
     Parameters
@@ -156,8 +175,12 @@ def stored_values(graph: Graph, constants: GraphConstants, apart: Collection[str
     )
 
 
-def _is_written_in_floats(steps: Sequence[Operation], graph: Graph, constants: GraphConstants) -> bool:
-    """Return whether no product or convolution takes values of 8 bits; otherwise conversions to them are real."""
+def _is_written_in_floats(
+    steps: Sequence[Operation], graph: Graph, constants: GraphConstants
+) -> bool:
+    """Return whether no product or convolution takes values of 8 bits; otherwise conversions to
+    them are real.
+    """
     for operation in steps:
         if any(isinstance(each, _PRODUCTS) for each in operation.primitives):
             values = [name for name in operation.inputs if name not in constants.stored]
@@ -166,8 +189,12 @@ def _is_written_in_floats(steps: Sequence[Operation], graph: Graph, constants: G
     return True
 
 
-def _shown(tensor: str, views: Mapping[str, str], readers: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return a tensor and those that it is a view of, if one operation alone reads each of them; otherwise nothing."""
+def _shown(
+    tensor: str, views: Mapping[str, str], readers: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return a tensor and those that it is a view of, if one operation alone reads each of them;
+    otherwise nothing.
+    """
     found: list[str] = []
     name: str | None = tensor
     while name is not None:

@@ -9,7 +9,10 @@ import numpy.typing as npt
 
 
 def kept(
-    boxes: npt.NDArray[Any], scores: npt.NDArray[Any], classes: npt.NDArray[np.integer], overlap: float
+    boxes: npt.NDArray[Any],
+    scores: npt.NDArray[Any],
+    classes: npt.NDArray[np.integer],
+    overlap: float,
 ) -> npt.NDArray[np.int64]:
     """Return the boxes of one picture that stay, in descending order of their scores.
 
@@ -20,7 +23,8 @@ def kept(
     scores, classes
         ``(k,)``.
     overlap
-        A box is dropped if its intersection over union with a more certain one of its class is greater.
+        A box is dropped if its intersection over union with a more certain one of its class is
+        greater.
 
     Examples
     --------
@@ -37,7 +41,9 @@ def kept(
             first, group = group[0], group[1:]
             staying.append(int(first))
             if len(group):
-                shared = np.minimum(boxes[group, 2:], boxes[first, 2:]) - np.maximum(boxes[group, :2], boxes[first, :2])
+                shared = np.minimum(boxes[group, 2:], boxes[first, 2:]) - np.maximum(
+                    boxes[group, :2], boxes[first, :2]
+                )
                 inside = np.prod(np.maximum(shared, 0), axis=1)
                 # Multiplied, as the union of empty boxes is 0.
                 group = group[inside <= overlap * (area[group] + area[first] - inside)]

@@ -1,9 +1,10 @@
-"""Find operations whose results differ from the source's by more than the conversion's claim allows.
+"""Find operations whose results differ from the source's by more than the conversion's claim
+allows.
 
-Each pair of tensors consists of the result of the source's operation for the other model's inputs, and
-the other model's result.  So the difference comes from that operation alone, not from earlier ones.  A
-claim allows the rounding of the result, which its quantisation levels show, and a level of noise in each
-channel.
+Each pair of tensors consists of the result of the source's operation for the other model's inputs,
+and the other model's result.  So the difference comes from that operation alone, not from earlier
+ones.  A claim allows the rounding of the result, which its quantisation levels show, and a level of
+noise in each channel.
 """
 
 from __future__ import annotations
@@ -15,28 +16,50 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nnpipe.analysis.channel_errors import FAINT, Array, bounded, power, rows_of, step_of, what_is_wrong, within_range
+from nnpipe.analysis.channel_errors import (
+    FAINT,
+    Array,
+    bounded,
+    power,
+    rows_of,
+    step_of,
+    what_is_wrong,
+    within_range,
+)
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
 from nnpipe.core.artifact import Claim, numbers_of
 
 LEAST_OF_CHANNEL: dict[Claim, float] = {
-    "float": 60.0, "float16": 40.0, "bfloat16": 24.0, "int8-weights": 14.0, "int8": 14.0, "int4-weights": 9.0,
-}  # fmt: skip
+    "float": 60.0,
+    "float16": 40.0,
+    "bfloat16": 24.0,
+    "int8-weights": 14.0,
+    "int8": 14.0,
+    "int4-weights": 9.0,
+}
 """The least signal-to-noise ratio of a channel in decibels, by claim."""
 
 LEAST_OF_TENSOR: dict[Claim, float] = {
-    "float": 80.0, "float16": 50.0, "bfloat16": 30.0, "int8-weights": 17.0, "int8": 17.0, "int4-weights": 12.0,
-}  # fmt: skip
+    "float": 80.0,
+    "float16": 50.0,
+    "bfloat16": 30.0,
+    "int8-weights": 17.0,
+    "int8": 17.0,
+    "int4-weights": 12.0,
+}
 """The least signal-to-noise ratio of a whole tensor in decibels, by claim."""
 
 Effect = Literal["all", "none", ""]
-"""What undoing a suspect does to the outputs: it makes them the source's, changes nothing, or neither is certain."""
+"""What undoing a suspect does to the outputs: it makes them the source's, changes nothing, or
+neither is certain.
+"""
 
 _EXACT: tuple[Claim, ...] = ("float16",)  # kernels may approximate functions
 _SUSPECTS = 3
 _ALLOWED = 4.0  # times the power of the noise that one way of rounding the inputs causes
 _BIAS = 3.0  # the least excess of noise, in decibels, that is assigned to a wrong bias
-_ONCE = (0.5, 2.0)  # times that a bias is missing or too much; beyond that, another error resembles it by chance
+# times that a bias is missing or too much; beyond that, another error resembles it by chance
+_ONCE = (0.5, 2.0)
 _LIKE_BIAS = 0.8  # correlation of errors of channels with their biases
 _MISSING = "as if its bias were missing"
 _FEWEST = 8  # the least number of values of a channel to detect its bias
@@ -57,7 +80,8 @@ class Level:
     other
         The tensor of the other model.
     median, lowest, whole
-        The median and lowest ratio of the channels with a signal, and the ratio of all values together.
+        The median and lowest ratio of the channels with a signal, and the ratio of all values
+        together.
     over
         The noise above the level that the claim allows, in decibels; negative if it is below.
     """
@@ -88,14 +112,16 @@ class Suspect:
     level
         The measured ratio.
     within, there
-        The operations with weights between the last matching tensors and this one
-        in the source, and all such operations in the other model; if a bias is missing, also those before them.
+        The operations with weights between the last matching tensors and this one in the source,
+        and all such operations in the other model; if a bias is missing, also those before them.
     told
         A description of what is seen.
     effect
-        What undoing it does to the outputs; only if that makes them the source's, it is certainly the cause.
+        What undoing it does to the outputs; only if that makes them the source's, it is certainly
+        the cause.
     left
-        The share of the outputs' difference, in power, that is left when it is undone, as far as that was tried.
+        The share of the outputs' difference, in power, that is left when it is undone, as far as
+        that was tried.
     """
 
     name: str
@@ -129,7 +155,9 @@ class Suspect:
         """Make the object from the output of :meth:`to_json`."""
         within, there = tuple(data["within"]), tuple(data["there"])
         level = Level(**data["level"])
-        return cls(data["name"], level, within, there, data["told"], data["effect"], data.get("left"))
+        return cls(
+            data["name"], level, within, there, data["told"], data["effect"], data.get("left")
+        )
 
 
 def sure_for(claims: Iterable[Claim]) -> float:
@@ -137,7 +165,9 @@ def sure_for(claims: Iterable[Claim]) -> float:
     return float(10 ** (-LEAST_OF_TENSOR[numbers_of(claims)] / 10))
 
 
-def level_of(pair: Pair, axis: int, claims: Iterable[Claim], from_rounded: Array | None = None) -> Level:
+def level_of(
+    pair: Pair, axis: int, claims: Iterable[Claim], from_rounded: Array | None = None
+) -> Level:
     """Measure one pair.
 
     Parameters
@@ -149,15 +179,17 @@ def level_of(pair: Pair, axis: int, claims: Iterable[Claim], from_rounded: Array
     claims
         The claims of the conversion.
     from_rounded
-        What the source computes from inputs that are rounded as the claims allow, if operations round them.
+        What the source computes from inputs that are rounded as the claims allow, if operations
+        round them.
     """
     numbers = numbers_of(claims)
     expected, found = rows_of(pair.expected, axis), rows_of(pair.found, axis)
     signal, noise = power(expected), power(found - expected)
     mean = float(np.mean(signal))
     allowed = power(found - within_range(expected, found)) if numbers == "int8" else noise
-    # Half a quantisation step of the source's own integers, and of those that the conversion claims.  Averages may be
-    # off by one more: LiteRT truncates the zero point before it adds it (QuantizedMeanOrSum).
+    # Half a quantisation step of the source's own integers, and of those that the conversion
+    # claims.  Averages may be off by one more: LiteRT truncates the zero point before it adds it
+    # (QuantizedMeanOrSum).
     averaged = any(word in pair.source.kind.lower() for word in _AVERAGING)
     claimed = (0.25 + averaged) * step_of(pair.found) ** 2 if numbers == "int8" else 0.0
     rounding: Array | float = step_of(pair.expected) ** 2 / 4 + claimed
@@ -172,9 +204,16 @@ def level_of(pair: Pair, axis: int, claims: Iterable[Claim], from_rounded: Array
     levels = bounded(signal, noise)
     carrying = levels[signal >= FAINT * mean] if mean > 0 else levels
     return Level(
-        pair.source.tensor, pair.source.operation, pair.source.kind, pair.source.layer, pair.other.tensor,
-        float(np.median(carrying)), float(carrying.min()), float(bounded(np.array(mean), np.mean(noise))), over,
-    )  # fmt: skip
+        pair.source.tensor,
+        pair.source.operation,
+        pair.source.kind,
+        pair.source.layer,
+        pair.other.tensor,
+        float(np.median(carrying)),
+        float(carrying.min()),
+        float(bounded(np.array(mean), np.mean(noise))),
+        over,
+    )
 
 
 def suspects_among(
@@ -207,11 +246,13 @@ def suspects_among(
     other
         The computed tensors of the other model.
     at_rest
-        The tensors that the source computes if all inputs of each operation are 0, which are their biases.
+        The tensors that the source computes if all inputs of each operation are 0, which are their
+        biases.
     exact
         The source's tensors that neither model computes with rounded numbers.
     from_rounded
-        The tensors that the source computes if the inputs of each operation are rounded as the claims allow.
+        The tensors that the source computes if the inputs of each operation are rounded as the
+        claims allow.
     """
     claims = tuple(claims)
     levels = tuple(
@@ -223,15 +264,19 @@ def suspects_among(
     biases = {
         n: told
         for n, pair in enumerate(pairs)
-        if level_of(pair, axis, ("float",)).over > 0 and (told := _wrong_bias(pair, axis, inputs_of, at_rest))
+        if level_of(pair, axis, ("float",)).over > 0
+        and (told := _wrong_bias(pair, axis, inputs_of, at_rest))
     }
     levels = tuple(
-        replace(level, over=max(level.over, _BIAS)) if n in biases else level for n, level in enumerate(levels)
+        replace(level, over=max(level.over, _BIAS)) if n in biases else level
+        for n, level in enumerate(levels)
     )
     known, paired = {pair.source.tensor for pair in pairs}, {pair.other.tensor for pair in pairs}
     operations = {place.tensor: place.operation for place in other}
     taken_by = {place.tensor: place.inputs for place in other}
-    over = sorted((n for n, level in enumerate(levels) if level.over > 0), key=lambda n: -levels[n].over)
+    over = sorted(
+        (n for n, level in enumerate(levels) if level.over > 0), key=lambda n: -levels[n].over
+    )
     if over and min(over) not in over[:_SUSPECTS]:
         # After a fault, tensors may be paired wrongly; before it, none is.
         over.remove(first := min(over))
@@ -240,18 +285,32 @@ def suspects_among(
     for number in over:
         within = between(pairs[number].source.tensor, known, inputs_of)
         names = [name for tensor in within for name in weighted.get(tensor, ())]
-        told = what_is_wrong(rows_of(pairs[number].expected, axis), rows_of(pairs[number].found, axis))
+        told = what_is_wrong(
+            rows_of(pairs[number].expected, axis), rows_of(pairs[number].found, axis)
+        )
         there = between(pairs[number].other.tensor, paired, taken_by)
         if biases.get(number) == _MISSING:
-            there += [name for tensor in there for name in taken_by[tensor] if name in operations and name not in there]
+            there += [
+                name
+                for tensor in there
+                for name in taken_by[tensor]
+                if name in operations and name not in there
+            ]
         told = f"{biases[number]}; {told}" if number in biases else told
         name = ", ".join(names[::-1]) or levels[number].operation
-        found.append(Suspect(name, levels[number], tuple(names), tuple(map(operations.__getitem__, there)), told))
+        found.append(
+            Suspect(
+                name, levels[number], tuple(names), tuple(map(operations.__getitem__, there)), told
+            )
+        )
     return levels, tuple(found)
 
 
-def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]], at_rest: Mapping[str, Any]) -> str:
-    """Return a description if channels differ by the source's bias, even if that is small; otherwise an empty string.
+def _wrong_bias(
+    pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]], at_rest: Mapping[str, Any]
+) -> str:
+    """Return a description if channels differ by the source's bias, even if that is small;
+    otherwise an empty string.
 
     Errors of rounding differ: in most channels they are not related to the bias.
     """
@@ -262,11 +321,13 @@ def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]],
         tensor = next((name for name in inputs_of[tensor] if name in at_rest), tensor)
     if tensor not in at_rest or at_rest[tensor].shape != pair.expected.shape:
         return ""
-    # Channels of convolutions are on the model's axis, those of matrices that take sequences on the last one.
+    # Channels of convolutions are on the model's axis, those of matrices that take sequences on the
+    # last one.
     by_axis = {each: np.median(rows_of(at_rest[tensor], each), axis=1) for each in (axis, -1)}
     axis = max(by_axis, key=lambda each: float(np.var(by_axis[each])))
     bias, rest = by_axis[axis], rows_of(at_rest[tensor], axis)
-    if not np.isfinite(bias).all() or not np.ptp(bias):  # errors of other causes may be the same in all channels, too
+    # errors of other causes may be the same in all channels, too
+    if not np.isfinite(bias).all() or not np.ptp(bias):
         return ""
     if float(power((rest - bias[:, None]).ravel())) > _CONSTANT * float(power(rest.ravel())):
         return ""
@@ -276,10 +337,19 @@ def _wrong_bias(pair: Pair, axis: int, inputs_of: Mapping[str, tuple[str, ...]],
     told = seen.sum(1) >= _FEWEST
     if np.count_nonzero(told) < 2 or not np.ptp(bias[told]):
         return ""
-    off = np.array([np.mean((f - e)[s]) for e, f, s in zip(expected[told], found[told], seen[told], strict=True)])
+    off = np.array(
+        [
+            np.mean((f - e)[s])
+            for e, f, s in zip(expected[told], found[told], seen[told], strict=True)
+        ]
+    )
     bias = bias[told]
     part = float(np.sum(off * bias) / np.sum(np.square(bias)))
-    like = float(np.sum(off * bias) / np.sqrt(np.sum(np.square(off)) * np.sum(np.square(bias)))) if off.any() else 0.0
+    like = (
+        float(np.sum(off * bias) / np.sqrt(np.sum(np.square(off)) * np.sum(np.square(bias))))
+        if off.any()
+        else 0.0
+    )
     if not _ONCE[0] <= abs(part) <= _ONCE[1] or abs(like) < _LIKE_BIAS:
         return ""
     return _MISSING if part < 0 else "as if its bias were added once too often"
@@ -318,19 +388,22 @@ def between(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...
 
 _HALF = 0.5  # between an effect and none
 _ERRORS = 5  # standard errors that must lie between a share and the half
-_FEWEST_TO_FIT = 4  # the least number of values of a channel for a factor and a constant that mean anything
+# the least number of values of a channel for a factor and a constant that mean anything
+_FEWEST_TO_FIT = 4
 _STEADY = 0.1  # deviation of an added constant, relative to it
 
 
 def has_no_effect(expected: Array, adopted: Array, found: Array, axis: int) -> bool:
-    """Return whether the values of a tensor show that a kernel's other numbers do not have the effect they should.
+    """Return whether the values of a tensor show that a kernel's other numbers do not have the
+    effect they should.
 
     Parameters
     ----------
     expected, adopted, found
         The result with the source's weight, with the other numbers, and that of the other model.
     axis
-        The axis of channels; each channel, and each place along the last axis, must not show an effect.
+        The axis of channels; each channel, and each place along the last axis, must not show an
+        effect.
     """
     share, error = _shares(*(each.reshape(1, -1) for each in (expected, adopted, found)))
     if share[0] + _ERRORS * error[0] >= _HALF:
@@ -342,8 +415,12 @@ def has_no_effect(expected: Array, adopted: Array, found: Array, axis: int) -> b
     return True
 
 
-def has_no_effect_in(expected: Array, adopted: Array, found: Array, channels: tuple[int, ...], count: int) -> bool:
-    """Return the same as :func:`has_no_effect` for some of the ``count`` numbers of a vector, each of them surely."""
+def has_no_effect_in(
+    expected: Array, adopted: Array, found: Array, channels: tuple[int, ...], count: int
+) -> bool:
+    """Return the same as :func:`has_no_effect` for some of the ``count`` numbers of a vector,
+    each of them surely.
+    """
     for axis in _axes(expected, count):
         shares, errors = _shares(*(rows_of(array, axis) for array in (expected, adopted, found)))
         if np.all((shares + _ERRORS * errors)[list(channels)] < _HALF):
@@ -352,11 +429,15 @@ def has_no_effect_in(expected: Array, adopted: Array, found: Array, channels: tu
 
 
 def is_lost(expected: Array, adopted: Array, channels: tuple[int, ...], count: int) -> bool:
-    """Return whether the other numbers of a vector, which is added, are lost in the rounding of floats."""
+    """Return whether the other numbers of a vector, which is added, are lost in the rounding of
+    floats.
+    """
     for axis in _axes(expected, count):
         own, change = rows_of(expected, axis), rows_of(adopted - expected, axis)
         told = change[list(channels)]
-        added = np.all(told.any(1)) and told.std(1).max() <= _STEADY * np.sqrt(np.mean(np.square(told.mean(1))))
+        added = np.all(told.any(1)) and told.std(1).max() <= _STEADY * np.sqrt(
+            np.mean(np.square(told.mean(1)))
+        )
         signal, noise = power(own), power(change)
         if (
             added
@@ -368,7 +449,8 @@ def is_lost(expected: Array, adopted: Array, channels: tuple[int, ...], count: i
 
 
 def is_rescaled(numbers: Array, found: Array, rounding: Array) -> bool:
-    """Return whether a kernel is the other one with a factor and a constant for each channel of one axis.
+    """Return whether a kernel is the other one with a factor and a constant for each channel of one
+    axis.
 
     Parameters
     ----------
@@ -378,20 +460,28 @@ def is_rescaled(numbers: Array, found: Array, rounding: Array) -> bool:
         The largest error of each number by rounding, in their shape.
     """
     for axis in range(numbers.ndim):
-        own, theirs, allowed = (np.moveaxis(each, axis, 0).reshape(numbers.shape[axis], -1)
-                                for each in (numbers, found, rounding))  # fmt: skip
+        own, theirs, allowed = (
+            np.moveaxis(each, axis, 0).reshape(numbers.shape[axis], -1)
+            for each in (numbers, found, rounding)
+        )
         if own.shape[1] < _FEWEST_TO_FIT:
             continue
         centred, mean = own - own.mean(1, keepdims=True), theirs.mean(1, keepdims=True)
         square = np.sum(np.square(centred), axis=1, keepdims=True)
-        factor = np.sum(centred * (theirs - mean), axis=1, keepdims=True) / np.where(square > 0, square, 1)
-        if np.all(np.abs(theirs - mean - factor * centred) <= allowed) and np.all((factor != 0) | (square == 0)):
+        factor = np.sum(centred * (theirs - mean), axis=1, keepdims=True) / np.where(
+            square > 0, square, 1
+        )
+        if np.all(np.abs(theirs - mean - factor * centred) <= allowed) and np.all(
+            (factor != 0) | (square == 0)
+        ):
             return True
     return False
 
 
 def _shares(expected: Array, adopted: Array, found: Array) -> tuple[Array, Array]:
-    """Return ``c`` of each row with its standard error, which is infinite where the other numbers change nothing."""
+    """Return ``c`` of each row with its standard error, which is infinite where the other
+    numbers change nothing.
+    """
     change, seen = adopted - expected, found - expected
     square = np.sum(np.square(change), axis=1)
     known = np.where(square > 0, square, 1.0)

@@ -73,7 +73,8 @@ class TensorPairing:
     Parameters
     ----------
     source, other
-        The computed tensors, in an order of computation; converters remove those of the source that lead to no output.
+        The computed tensors, in an order of computation; converters remove those of the source that
+        lead to no output.
     values
         The other model's tensors, as real numbers.
     recompute
@@ -121,7 +122,8 @@ class TensorPairing:
                 break
         return [self._pair(place, computed) for place in self.source if place.tensor in self.found]
 
-    # -- one round ----------------------------------------------------------------------------------
+    # -- one round
+    # ----------------------------------------------------------------------------------
 
     def _given(self, computed: Values) -> dict[str, Array]:
         return {
@@ -135,12 +137,18 @@ class TensorPairing:
         nearest: dict[str, Candidate] = {}
         fresh = {}
         for place in self.source:
-            if place.tensor in self.found or place.tensor not in computed or not comparable(computed[place.tensor]):
+            if (
+                place.tensor in self.found
+                or place.tensor not in computed
+                or not comparable(computed[place.tensor])
+            ):
                 continue
             if place.tensor in self.outputs:
                 if (output := self._output(place.tensor, computed[place.tensor])) is not None:
                     fresh[place.tensor] = output
-            elif (found := self.nearest.of(place, computed[place.tensor], self._least(place))) is not None:
+            elif (
+                found := self.nearest.of(place, computed[place.tensor], self._least(place))
+            ) is not None:
                 nearest[place.tensor] = found
         bound = set(self.outputs.values())
         for level, name, _ in nearest.values():  # also beside pairs of an earlier round
@@ -155,17 +163,26 @@ class TensorPairing:
         return bool(fresh)
 
     def _confirm(self, computed: Values) -> bool:
-        """Confirm supposed pairs whose values operations now compute; return whether there are any."""
+        """Confirm supposed pairs whose values operations now compute; return whether there are
+        any.
+        """
         fresh = {}
         for tensor, (name, order, certain) in self.found.items():
             if not certain and tensor not in self.outputs and tensor in computed:
                 expected = np.asarray(computed[tensor], np.float64)
-                if noise_to_signal(expected, arranged(self.other.values[name], order, expected.shape)) < self.sure:
+                if (
+                    noise_to_signal(
+                        expected, arranged(self.other.values[name], order, expected.shape)
+                    )
+                    < self.sure
+                ):
                     fresh[tensor] = (name, order, True)
         self.found |= fresh
         return bool(fresh)
 
-    def _output(self, tensor: str, array: npt.NDArray[np.generic]) -> tuple[str, tuple[int, ...] | None, bool] | None:
+    def _output(
+        self, tensor: str, array: npt.NDArray[np.generic]
+    ) -> tuple[str, tuple[int, ...] | None, bool] | None:
         name = self.outputs[tensor]
         if name not in self.other.values:
             return None
@@ -173,28 +190,42 @@ class TensorPairing:
         orders = list(arrangements(self.other.values[name].shape, expected.shape))
         if not orders:
             return None
-        levels = [(noise_to_signal(expected, arranged(self.other.values[name], o, expected.shape)), o) for o in orders]
+        levels = [
+            (noise_to_signal(expected, arranged(self.other.values[name], o, expected.shape)), o)
+            for o in orders
+        ]
         level, order = min(levels, key=lambda pair: pair[0])
         return name, order, level < self.sure
 
     def _is_sum(self, place: ComputedTensor, name: str, nearest: Mapping[str, Candidate]) -> bool:
-        """Return whether a tensor is rather what the source computes next, by adding a bias to this one.
+        """Return whether a tensor is rather what the source computes next, by adding a bias to this
+        one.
 
-        If it belonged to both, the sum would be computed from the sum, and the bias would seem to be missing.
+        If it belonged to both, the sum would be computed from the sum, and the bias would seem to
+        be missing.
         """
         for user in self.users.get(place.tensor, ()):
-            other = nearest[user.tensor][1] if user.tensor in nearest else self.found.get(user.tensor, ("",))[0]
+            other = (
+                nearest[user.tensor][1]
+                if user.tensor in nearest
+                else self.found.get(user.tensor, ("",))[0]
+            )
             if other == name and np.any(self.at_rest.get(user.tensor, 0)):
                 return True
         return False
 
     def _least(self, place: ComputedTensor) -> int:
-        """Return the first position in the other model that is after all inputs of the source's operation."""
-        taken = [self.other.position[self.found[name][0]] for name in place.inputs if name in self.found]
+        """Return the first position in the other model that is after all inputs of the source's
+        operation.
+        """
+        taken = [
+            self.other.position[self.found[name][0]] for name in place.inputs if name in self.found
+        ]
         return max(taken, default=-1)
 
     def _resemble(self, computed: Values) -> bool:
-        """Pair damaged tensors that are still similar to one tensor only; return whether there are new pairs.
+        """Pair damaged tensors that are still similar to one tensor only; return whether there are
+        new pairs.
 
         After a tensor without a counterpart, values may be similar by chance.
         """
@@ -206,7 +237,9 @@ class TensorPairing:
         for place in self.source:
             if place.tensor not in computed or not comparable(computed[place.tensor]):
                 continue
-            for name, order, expected, found in self.other.candidates(computed[place.tensor], self._least(place)):
+            for name, order, expected, found in self.other.candidates(
+                computed[place.tensor], self._least(place)
+            ):
                 level = noise_to_signal(expected, found)
                 free = name not in taken and (place.tensor, name) not in self.withdrawn
                 if free and level < min(_ALIKE, best[name][0] if name in best else _ALIKE):
@@ -214,13 +247,18 @@ class TensorPairing:
         fresh = {}
         for name, (_, place, order) in sorted(best.items(), key=lambda item: -item[1][0]):
             # A tensor whose best candidate is already paired is an intermediate result before it.
-            if place.tensor in self.found or place.tensor in self.outputs or (nearby and place.tensor not in nearby):
+            if (
+                place.tensor in self.found
+                or place.tensor in self.outputs
+                or (nearby and place.tensor not in nearby)
+            ):
                 continue
             fresh[place.tensor] = (name, order, False)
         self.found |= fresh
         return bool(fresh)
 
-    # -- where values no longer tell ----------------------------------------------------------------
+    # -- where values no longer tell
+    # ----------------------------------------------------------------
 
     def _suppose(self, computed: Values) -> bool:
         """Pair the first tensor without a counterpart with the most similar one."""
@@ -232,7 +270,9 @@ class TensorPairing:
         for ahead, place in enumerate(open_places[:_AHEAD]):
             if place.tensor in self.outputs:
                 break
-            for name, order, expected, found in self.other.candidates(computed[place.tensor], self._least(place)):
+            for name, order, expected, found in self.other.candidates(
+                computed[place.tensor], self._least(place)
+            ):
                 if name in taken or (place.tensor, name) in self.withdrawn:
                     continue
                 distance = abs(self.other.position[name] - self._least(place) - 1)
@@ -253,12 +293,18 @@ class TensorPairing:
         return True
 
     def _withdraw(self) -> bool:
-        """Remove supposed pairs that contradict the order of certain ones; return whether there are any."""
+        """Remove supposed pairs that contradict the order of certain ones; return whether there
+        are any.
+        """
         gone = []
         for tensor, (name, _, certain) in self.found.items():
             if certain or tensor in self.outputs:
                 continue
-            behind = {self.found[t][0] for t in following(tensor, self.users) if t in self.found and self.found[t][2]}
+            behind = {
+                self.found[t][0]
+                for t in following(tensor, self.users)
+                if t in self.found and self.found[t][2]
+            }
             if any(self.other.position[other] < self.other.position[name] for other in behind):
                 gone.append((tensor, name))
         for tensor, name in gone:
@@ -267,7 +313,9 @@ class TensorPairing:
         return bool(gone)
 
     def _unaccounted(self, computed: Values) -> list[ComputedTensor]:
-        """Return the tensors without a pair, except for intermediate results before certain pairs."""
+        """Return the tensors without a pair, except for intermediate results before certain
+        pairs.
+        """
         accounted: set[str] = set()
         found = []
         for place in reversed(self.source):

@@ -1,4 +1,6 @@
-"""How conversions change the weights of a model: in form, by pruned channels and folded normalisations."""
+"""How conversions change the weights of a model: in form, by pruned channels and folded
+normalisations.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class WeightChange:
     remark
         A description of what cannot be checked, or of a difference without effect.
     rescaled
-        Whether it is a kernel with the source's numbers but for a factor and a constant of each channel.
+        Whether it is a kernel with the source's numbers but for a factor and a constant of each
+        channel.
     """
 
     name: str
@@ -123,12 +126,19 @@ class Weighing:
         changes, numbers = changes_of(self.claims), numbers_of(self.claims)
         stepped = [t.steps for t in self.tensors if t.steps is not None and not t.wrong]
         if "pruned" in changes:
-            zeros = f"up to {100 * max((t.zeros for t in self.tensors), default=0.0):.3g} % of a tensor set to 0"
-            parts.append(f"{100 * self.taken:.3g} % taken away with whole channels" if self.taken else zeros)
+            zeros = (
+                f"up to {100 * max((t.zeros for t in self.tensors), default=0.0):.3g} % of a "
+                f"tensor set to 0"
+            )
+            parts.append(
+                f"{100 * self.taken:.3g} % taken away with whole channels" if self.taken else zeros
+            )
         if "clustered" in changes:
             counts = [t.values for t in self.tensors if t.values]
             parts.append(
-                f"up to {max(counts)} different numbers in a tensor" if counts else "each near one of few numbers"
+                f"up to {max(counts)} different numbers in a tensor"
+                if counts
+                else "each near one of few numbers"
             )
         if "fine-tuned" in changes:
             amount = max(float(np.sqrt(t.changed)) for t in self.tensors)
@@ -138,7 +148,9 @@ class Weighing:
         elif numbers != "float":
             parts.append(f"rounded to {numbers}")
         elif not self.wrong and not any(tensor.remark for tensor in self.tensors):
-            parts.append("the others unchanged" if "pruned" in changes else "" if changes else "unchanged")
+            parts.append(
+                "the others unchanged" if "pruned" in changes else "" if changes else "unchanged"
+            )
         return ", ".join(part for part in parts if part)
 
     def __str__(self) -> str:
@@ -149,8 +161,13 @@ class Weighing:
         lines = [told]
         if self.wrong:
             lines[0] += f"; {len(self.wrong)} not as {' and '.join(self.claims)} allows:"
-            lines += [f"{n}. {tensor.name!r}: {tensor.wrong}" for n, tensor in enumerate(self.wrong[:3], 1)]
-        lines += [f"   {tensor.name!r}: {tensor.remark}" for tensor in self.tensors if tensor.remark][:3]
+            lines += [
+                f"{n}. {tensor.name!r}: {tensor.wrong}"
+                for n, tensor in enumerate(self.wrong[:3], 1)
+            ]
+        lines += [
+            f"   {tensor.name!r}: {tensor.remark}" for tensor in self.tensors if tensor.remark
+        ][:3]
         return "\n".join(lines)
 
 
@@ -175,7 +192,8 @@ class Expected:
     factors
         The factor of each channel, if channels are multiples of the expected ones.
     shift
-        The addition to the bias by a layer normalisation before the operation, if that was folded into the kernel.
+        The addition to the bias by a layer normalisation before the operation, if that was folded
+        into the kernel.
     before
         The name of that normalisation.
     """
@@ -200,11 +218,14 @@ class Expected:
 
     @property
     def _grain(self) -> float:
-        return float(2.0 ** np.floor(np.log2(max(float(np.abs(self.found).max(initial=0.0)), 1e-30) * 1e-5)))
+        return float(
+            2.0 ** np.floor(np.log2(max(float(np.abs(self.found).max(initial=0.0)), 1e-30) * 1e-5))
+        )
 
 
 def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
-    """Return the expected values of a kernel: unchanged, or with the following normalisation folded in.
+    """Return the expected values of a kernel: unchanged, or with the following normalisation folded
+    in.
 
     Parameters
     ----------
@@ -214,8 +235,11 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
         The weights of both models.
     """
     plain, *folded = _candidates(pair, source, other)
-    # Both explain a kernel of zeros, but only a normalisation with scales of 0 makes one: the first of equals is taken.
-    nearest = min((*folded, plain), key=lambda made: (_difference(made, _SOME) > _EXACT, _difference(made)))
+    # Both explain a kernel of zeros, but only a normalisation with scales of 0 makes one: the first
+    # of equals is taken.
+    nearest = min(
+        (*folded, plain), key=lambda made: (_difference(made, _SOME) > _EXACT, _difference(made))
+    )
     made, left = _multiplied(nearest)
     for after in _after_affine(pair, source) if made.norm is None and left > _EXACT else ():
         candidate, rest = _multiplied(after)
@@ -225,29 +249,42 @@ def expected_of(pair: WeightPair, source: Weights, other: Weights) -> Expected:
 
 
 def _multiplied(made: Expected) -> tuple[Expected, float]:
-    """Return expected values with the factors of channels, if these explain most of a difference, and what is left."""
+    """Return expected values with the factors of channels, if these explain most of a
+    difference, and what is left.
+    """
     off = _difference(made)
     if off <= _SCALED:
         return made, off
     ratio = _ratios(made.numbers, made.found, made.axis)
-    left = _difference(replace(made, numbers=made.numbers * along(ratio, made.numbers.ndim, made.axis)))
+    left = _difference(
+        replace(made, numbers=made.numbers * along(ratio, made.numbers.ndim, made.axis))
+    )
     return (replace(made, factors=ratio), left) if left < _PART * off else (made, off)
 
 
 def _after_affine(pair: WeightPair, source: Weights) -> Iterator[Expected]:
-    """Yield the kernel with the scale of the layer normalisation before it folded in, and the shift in its bias."""
+    """Yield the kernel with the scale of the layer normalisation before it folded in, and the
+    shift in its bias.
+    """
     raw, affine = pair.source.values, source.affine.get(pair.source.operation)
     if affine is None or raw.ndim != 2:
         return
     step = None if pair.other.step is None else pair.back(pair.other.step)
     for axis, length in enumerate(raw.shape):
         if length == affine.scale.size:
-            numbers, added = raw * along(affine.scale, 2, axis), np.tensordot(raw, affine.shift, (axis, 0))
-            yield Expected(numbers, pair.turned(), step, axis=1 - axis, shift=added, before=affine.name)
+            numbers, added = (
+                raw * along(affine.scale, 2, axis),
+                np.tensordot(raw, affine.shift, (axis, 0)),
+            )
+            yield Expected(
+                numbers, pair.turned(), step, axis=1 - axis, shift=added, before=affine.name
+            )
 
 
 def expected_vector(expected: Expected, bias: Array | None) -> tuple[Array, float]:
-    """Return the bias that results from a folded normalisation, and the greatest number in its computation."""
+    """Return the bias that results from a folded normalisation, and the greatest number in its
+    computation.
+    """
     norm = expected.norm
     assert norm is not None
     moved = norm.factor * ((0.0 if bias is None else bias) - norm.mean)
@@ -258,7 +295,13 @@ def expected_vector(expected: Expected, bias: Array | None) -> tuple[Array, floa
 def _candidates(pair: WeightPair, source: Weights, other: Weights) -> Iterator[Expected]:
     raw, found = pair.source.values, pair.turned()
     stated, seen_step = pair.other.step, step_of(pair.other.values)
-    step = np.array(seen_step) if stated is None and seen_step else None if stated is None else pair.back(stated)
+    step = (
+        np.array(seen_step)
+        if stated is None and seen_step
+        else None
+        if stated is None
+        else pair.back(stated)
+    )
     yield Expected(raw, found, step)
     for norm, axis in _foldings(pair, source, other):
         yield Expected(raw * along(norm.factor, raw.ndim, axis), found, step, norm, axis)
@@ -266,27 +309,44 @@ def _candidates(pair: WeightPair, source: Weights, other: Weights) -> Iterator[E
 
 def vector_beside(kernel: Weight, weights: Weights) -> Weight | None:
     """Return the bias vector of the operation of a kernel, if there is one."""
-    return next((w for w in weights.tensors if w.operation == kernel.operation and w.values.ndim == 1), None)
+    return next(
+        (w for w in weights.tensors if w.operation == kernel.operation and w.values.ndim == 1), None
+    )
 
 
-def _foldings(pair: WeightPair, source: Weights, other: Weights) -> Iterator[tuple[Normalisation, int]]:
+def _foldings(
+    pair: WeightPair, source: Weights, other: Weights
+) -> Iterator[tuple[Normalisation, int]]:
     """Yield the axes along which the next normalisation may be folded into a kernel."""
     norm = source.normalised.get(pair.source.result)
     if norm is None or other.normalised.get(pair.other.result) is not None:
         return
-    yield from ((norm, axis) for axis, length in enumerate(pair.source.values.shape) if length == norm.mean.size)
+    yield from (
+        (norm, axis)
+        for axis, length in enumerate(pair.source.values.shape)
+        if length == norm.mean.size
+    )
 
 
 def _ratios(one: Array, two: Array, axis: int) -> Array:
-    """Return the factor of each channel from the first to the second: the median over its large numbers."""
+    """Return the factor of each channel from the first to the second: the median over its large
+    numbers.
+    """
     a, b = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (one, two))
     loud = (np.abs(a) >= _LOUD * np.abs(a).max(1, keepdims=True, initial=0.0)) & (a != 0) & (b != 0)
-    return np.array([np.median(q[m] / p[m]) if m.any() else 0.0 for p, q, m in zip(a, b, loud, strict=True)])
+    return np.array(
+        [np.median(q[m] / p[m]) if m.any() else 0.0 for p, q, m in zip(a, b, loud, strict=True)]
+    )
 
 
 def _difference(made: Expected, quantile: float = 0.5) -> float:
-    """Return a quantile over channels of their relative difference; numbers that became 0 do not count."""
-    a, b = (np.moveaxis(each, made.axis, 0).reshape(each.shape[made.axis], -1) for each in (made.numbers, made.found))
+    """Return a quantile over channels of their relative difference; numbers that became 0 do not
+    count.
+    """
+    a, b = (
+        np.moveaxis(each, made.axis, 0).reshape(each.shape[made.axis], -1)
+        for each in (made.numbers, made.found)
+    )
     kept = b != 0
     signal, noise = np.sum(np.square(a) * kept, axis=1), np.sum(np.square(a - b) * kept, axis=1)
     heard = (signal > 0) | (noise > 0)
@@ -302,10 +362,11 @@ def along(values: Array, rank: int, axis: int) -> Array:
 
 
 def thinned(source: Weights, other: Weights) -> Weights:
-    """Return the source with only those channels that the other model has kept, in the source's order.
+    """Return the source with only those channels that the other model has kept, in the source's
+    order.
 
-    Kept channels are found by their numbers, in operations with equal names and orders of axes.  Tensors whose
-    channels cannot be found are returned unchanged.
+    Kept channels are found by their numbers, in operations with equal names and orders of axes.
+    Tensors whose channels cannot be found are returned unchanged.
     """
     there = {(weight.operation, weight.kind, weight.place): weight for weight in other.tensors}
     kept: dict[str, Array] = {}
@@ -326,20 +387,28 @@ def thinned(source: Weights, other: Weights) -> Weights:
         chosen = kept.get(weight.operation)
         if weight.values.ndim == 1 and chosen is not None and chosen.max() < weight.values.size:
             tensors[number] = replace(weight, values=weight.values[chosen])
-    normalised = {result: _of(norm, kept.get(norm.name)) for result, norm in source.normalised.items()}
+    normalised = {
+        result: _of(norm, kept.get(norm.name)) for result, norm in source.normalised.items()
+    }
     return Weights(tuple(tensors), source.layout, normalised)
 
 
 def _of(norm: Normalisation, rows: Array | None) -> Normalisation:
     if rows is None:
         return norm
-    gamma, beta, mean, variance = (array[rows] for array in (norm.gamma, norm.beta, norm.mean, norm.variance))
+    gamma, beta, mean, variance = (
+        array[rows] for array in (norm.gamma, norm.beta, norm.mean, norm.variance)
+    )
     return replace(norm, gamma=gamma, beta=beta, mean=mean, variance=variance)
 
 
 def _smaller(values: Array, theirs: Array) -> bool:
     pairs = list(zip(values.shape, theirs.shape, strict=False))
-    return values.ndim == theirs.ndim and values.shape != theirs.shape and all(one >= two for one, two in pairs)
+    return (
+        values.ndim == theirs.ndim
+        and values.shape != theirs.shape
+        and all(one >= two for one, two in pairs)
+    )
 
 
 def _kept(values: Array, theirs: Array) -> tuple[Array, Array] | None:
@@ -362,14 +431,17 @@ def _most(numbers: Array) -> int:
 
 
 def adopted_weights(source: Weights, other: Weights) -> dict[str, Array]:
-    """Return the other model's weights by the source's names; empty if this is not possible for every kernel."""
+    """Return the other model's weights by the source's names; empty if this is not possible for
+    every kernel.
+    """
     found = counterparts(source, other)
     wide = [weight for weight in source.tensors if weight.values.ndim > 1]
     return found if wide and all(weight.name in found for weight in wide) else {}
 
 
 def counterparts(source: Weights, other: Weights) -> dict[str, Array]:
-    """Return the other model's numbers for each weight of the source that has a counterpart, by the source's names.
+    """Return the other model's numbers for each weight of the source that has a counterpart, by the
+    source's names.
 
     Folded normalisations are divided out again.
     """
@@ -385,12 +457,17 @@ def counterparts(source: Weights, other: Weights) -> dict[str, Array]:
             continue
         factor = along(expected.norm.factor, expected.found.ndim, expected.axis)
         kept = factor != 0
-        found[pair.source.name] = np.where(kept, expected.found / np.where(kept, factor, 1.0), pair.source.values)
+        found[pair.source.name] = np.where(
+            kept, expected.found / np.where(kept, factor, 1.0), pair.source.values
+        )
         own, bias = vector_beside(pair.source, source), vector_beside(pair.other, other)
         if own is not None:
             found[own.name] = own.values
         beta = next((w for w in source.tensors if w.name == expected.norm.beta_name), None)
         if beta is not None and bias is not None and bias.values.shape == beta.values.shape:
-            moved = expected_vector(expected, None if own is None else own.values)[0] - expected.norm.beta
+            moved = (
+                expected_vector(expected, None if own is None else own.values)[0]
+                - expected.norm.beta
+            )
             found[beta.name] = bias.values - moved
     return found

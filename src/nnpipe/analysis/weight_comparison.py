@@ -1,4 +1,6 @@
-"""Check whether the weights of a model agree with the source's, within the claims of the conversion."""
+"""Check whether the weights of a model agree with the source's, within the claims of the
+conversion.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from nnpipe.core.artifact import INTEGERS, Claim, changes_of, numbers_of
 _EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats
 _ROUNDED: Mapping[Claim, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 _LEAST: Mapping[Claim, float] = {"float16": 6e-8, "bfloat16": 0.0}
-_REPEATED = 4  # times that, of numbers that a file computes: a normalised weight is rounded five times by half of it
+# times that, of numbers that a file computes: a normalised weight is rounded five times by half of
+# it
+_REPEATED = 4
 _STEPS = 1.02  # the largest difference by rounding, in quantisation steps
 _SILENT = 1e-3  # of the greatest number: weaker channels may be rounded to zeros
 _FEW = 64  # the least size of a tensor to count its different values
@@ -37,7 +41,8 @@ _SCALED_TOO = "its numbers are multiplied by those of its kernel's channels: not
 
 
 def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
-    """Compare the weights of a model with those of its source, tensor by tensor and channel by channel.
+    """Compare the weights of a model with those of its source, tensor by tensor and channel by
+    channel.
 
     Parameters
     ----------
@@ -71,31 +76,49 @@ def weigh(source: Weights, other: Weights, claims: Iterable[Claim]) -> Weighing:
             named = WeightPair(own or bias, bias, (0,), "operation")
             numbers, scale = expected_vector(expected, None if own is None else own.values)
             name = own.name if own is not None else f"{expected.norm.name} (as a bias)"
-            found.append(_vector(named, numbers, scale, claims, _dead(kernels, pair), name, expected.norm.name))
+            found.append(
+                _vector(
+                    named, numbers, scale, claims, _dead(kernels, pair), name, expected.norm.name
+                )
+            )
     for pair in pairs:
         if pair.source.values.ndim == 1 and pair.source.name not in folded:
             scale = float(np.abs(pair.source.values).max(initial=0.0))
             kernel, beside = kernels.get(pair.source.operation, (None, None))
             dead, numbers = _dead(kernels, kernel), pair.source.values
-            if beside is not None and beside.shift is not None and beside.shift.shape == numbers.shape:
+            if (
+                beside is not None
+                and beside.shift is not None
+                and beside.shift.shape == numbers.shape
+            ):
                 numbers = numbers + beside.shift
             change = _vector(pair, numbers, scale, claims, dead, pair.source.name, "")
             factors = None if beside is None else beside.factors
             if change.wrong and factors is not None and factors.shape == numbers.shape:
                 again = _vector(pair, factors * numbers, scale, claims, dead, pair.source.name, "")
-                change = change if again.wrong else replace(change, channels=(), wrong="", remark=_SCALED_TOO)
+                change = (
+                    change
+                    if again.wrong
+                    else replace(change, channels=(), wrong="", remark=_SCALED_TOO)
+                )
             found.append(change)
     order = {weight.name: number for number, weight in enumerate(source.tensors)}
-    first = min((pair.source.name for pair, _ in kernels.values()), default="", key=lambda name: order[name])
+    first = min(
+        (pair.source.name for pair, _ in kernels.values()), default="", key=lambda name: order[name]
+    )
     found = _uncompensated(found, first, kernels)
     found.sort(key=lambda change: order.get(change.name, order.get(change.folded, len(order))))
     left = tuple(w.name for w in source.tensors if w.name not in accounted)
     sizes = {weight.name: weight.values.size for weight in source.tensors}
     taken = sum(weight.values.size - sizes[weight.name] for weight in whole.tensors)
-    return Weighing(claims, tuple(found), left, taken / max(1, sum(w.values.size for w in whole.tensors)))
+    return Weighing(
+        claims, tuple(found), left, taken / max(1, sum(w.values.size for w in whole.tensors))
+    )
 
 
-def _dead(kernels: Mapping[str, tuple[WeightPair, Expected]], pair: WeightPair | None) -> frozenset[int]:
+def _dead(
+    kernels: Mapping[str, tuple[WeightPair, Expected]], pair: WeightPair | None
+) -> frozenset[int]:
     """Return the channels of a kernel that contain only 0; their biases may be removed, too."""
     if pair is None or pair.source.operation not in kernels:
         return frozenset()
@@ -110,15 +133,19 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
     allowed = _allowed(numbers, found, step, claims, _REPEATED if pair.other.computed else 1)
     off = np.abs(found - numbers)
     plain, levels = expected.unfolded()
-    values = int(np.unique(levels).size) if "clustered" in changes and step is None and found.size >= _FEW else None
+    values = (
+        int(np.unique(levels).size)
+        if "clustered" in changes and step is None and found.size >= _FEW
+        else None
+    )
     wrong = off > allowed
     if "pruned" in changes:
         wrong &= np.abs(found) > np.minimum(allowed, np.abs(found).max(initial=0.0) * _EXACT)
     if "clustered" in changes and "fine-tuned" not in changes and wrong.any():
         part = allowed * np.divide(plain, numbers, out=np.ones_like(plain), where=numbers != 0)
-        wrong &= np.abs(levels - plain) > _to_nearest(plain, levels, None if step is None else expected.axis) + np.abs(
-            part
-        )
+        wrong &= np.abs(levels - plain) > _to_nearest(
+            plain, levels, None if step is None else expected.axis
+        ) + np.abs(part)
         if values is not None and 2 * values > found.size:
             wrong = off > allowed
     if "fine-tuned" in changes:
@@ -127,7 +154,10 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
     dead = _silenced(numbers, found, step, axis)
     told, remark = "", ""
     if dead and "pruned" not in changes:
-        told = f"{_named(dead)} of axis {axis} {'are' if len(dead) > 1 else 'is'} 0 throughout, and nothing was pruned"
+        told = (
+            f"{_named(dead)} of axis {axis} {'are' if len(dead) > 1 else 'is'} 0 throughout, and "
+            f"nothing was pruned"
+        )
         channels = tuple(sorted({*channels, *dead}))
     elif channels and expected.factors is not None and pair.source.name != pair.other.name:
         remark = f"{_SCALED}: not judged"
@@ -138,10 +168,20 @@ def _kernel(pair: WeightPair, expected: Expected, claims: tuple[Claim, ...]) -> 
             told += f"; it takes {values} different values"
     rescaled = bool(channels) and not changes and is_rescaled(numbers, found, allowed)
     return WeightChange(
-        pair.source.name, pair.other.name, pair.by, expected.norm.name if expected.norm else expected.before,
-        *_amounts(numbers, found, step, claims), _zeros(numbers, found), values, axis, channels, dead, told, remark,
+        pair.source.name,
+        pair.other.name,
+        pair.by,
+        expected.norm.name if expected.norm else expected.before,
+        *_amounts(numbers, found, step, claims),
+        _zeros(numbers, found),
+        values,
+        axis,
+        channels,
+        dead,
+        told,
+        remark,
         rescaled,
-    )  # fmt: skip
+    )
 
 
 def _uncompensated(
@@ -149,43 +189,62 @@ def _uncompensated(
 ) -> list[WeightChange]:
     """Report kernels whose channels are multiplied by factors that nothing compensates.
 
-    A conversion that scales channels also scales their biases, and the next layer inversely.  The first layer may
-    include the scale of the inputs.
+    A conversion that scales channels also scales their biases, and the next layer inversely.  The
+    first layer may include the scale of the inputs.
     """
     scaled = [change for change in found if change.remark]
-    norms = {expected.norm.name: expected.norm for _, expected in kernels.values() if expected.norm is not None}
+    norms = {
+        expected.norm.name: expected.norm
+        for _, expected in kernels.values()
+        if expected.norm is not None
+    }
     if len(scaled) != 1 or scaled[0].folded not in norms or scaled[0].name == first:
         return found
     one, norm = scaled[0], norms[scaled[0].folded]
     biases = [change for change in found if change.folded == one.folded and change is not one]
-    if not biases or any(bias.wrong for bias in biases) or not (np.any(norm.beta) or np.any(norm.mean)):
+    if (
+        not biases
+        or any(bias.wrong for bias in biases)
+        or not (np.any(norm.beta) or np.any(norm.mean))
+    ):
         return found
     told = f"{_SCALED}, and neither its bias nor another layer makes up for them"
     return [replace(change, wrong=told, remark="") if change is one else change for change in found]
 
 
 def _told(numbers: Array, found: Array, channels: Sequence[int]) -> str:
-    """Describe the fault of some channels: they contain the values of other channels, or other numbers."""
+    """Describe the fault of some channels: they contain the values of other channels, or other
+    numbers.
+    """
     if 1 < len(channels) <= _TOGETHER:
         origins = []
         for channel in channels:
             kept = found[channel] != 0  # pruned numbers are ignored
             off = np.sum(np.square(numbers[:, kept] - found[channel, kept]), axis=1)
             origins.append(int(np.argmin(off)) if kept.any() else channel)
-        if sorted(origins) == sorted(channels) and all(a != b for a, b in zip(origins, channels, strict=True)):
+        if sorted(origins) == sorted(channels) and all(
+            a != b for a, b in zip(origins, channels, strict=True)
+        ):
             return f"{_named(channels)} hold what belongs into {_named(origins)}"
     return what_is_wrong(numbers, found)
 
 
 def _vector(
-    pair: WeightPair, numbers: Array, scale: float, claims: tuple[Claim, ...], dead: frozenset[int], name: str,
+    pair: WeightPair,
+    numbers: Array,
+    scale: float,
+    claims: tuple[Claim, ...],
+    dead: frozenset[int],
+    name: str,
     folded: str,
-) -> WeightChange:  # fmt: skip
+) -> WeightChange:
     changes, found, step = changes_of(claims), pair.other.values, pair.other.step
     allowed = _allowed(numbers, found, step, claims) + _EXACT * scale
     rounded = (kind := numbers_of(claims)) in INTEGERS
     if rounded:  # quantisers correct biases for the rounding of the kernel
-        allowed = np.maximum(allowed, 10 ** (-LEAST_OF_CHANNEL[kind] / 20) * np.sqrt(np.mean(np.square(numbers))))
+        allowed = np.maximum(
+            allowed, 10 ** (-LEAST_OF_CHANNEL[kind] / 20) * np.sqrt(np.mean(np.square(numbers)))
+        )
     wrong = np.abs(found - numbers) > allowed
     if "pruned" in changes:
         wrong &= ~((found == 0) & np.isin(np.arange(found.size), list(dead)))
@@ -195,14 +254,29 @@ def _vector(
     told = ""
     if channels:
         missing = not np.any(found) and np.any(numbers)
-        told = "all of it is 0" if missing else f"{_named(channels)} differ" + ("s" if len(channels) == 1 else "")
+        told = (
+            "all of it is 0"
+            if missing
+            else f"{_named(channels)} differ" + ("s" if len(channels) == 1 else "")
+        )
     return WeightChange(
-        name, pair.other.name, pair.by, folded, *_amounts(numbers, found, step, claims), _zeros(numbers, found),
-        None, 0, channels, (), told,
-    )  # fmt: skip
+        name,
+        pair.other.name,
+        pair.by,
+        folded,
+        *_amounts(numbers, found, step, claims),
+        _zeros(numbers, found),
+        None,
+        0,
+        channels,
+        (),
+        told,
+    )
 
 
-def _allowed(numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...], roundings: int = 1) -> Array:
+def _allowed(
+    numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...], roundings: int = 1
+) -> Array:
     """Return the largest error of each number by rounding."""
     size, kind = np.abs(numbers), numbers_of(claims)
     floats: Array = _EXACT * size + _FAINT * float(size.max(initial=0.0))
@@ -214,17 +288,29 @@ def _allowed(numbers: Array, found: Array, step: Array | None, claims: tuple[Cla
 
 
 def _channels(
-    wrong: Any, numbers: Array, found: Array, step: Array | None, claims: tuple[Claim, ...], axis: int
+    wrong: Any,
+    numbers: Array,
+    found: Array,
+    step: Array | None,
+    claims: tuple[Claim, ...],
+    axis: int,
 ) -> tuple[int, tuple[int, ...]]:
     """Return the axis along which the fewest channels contain wrong numbers, and these channels."""
     best: tuple[float, int, tuple[int, ...]] | None = None
     if step is None and (kind := numbers_of(claims)) in INTEGERS and not changes_of(claims):
-        # Channels may be rounded by an unknown step; along another axis, the loss of a whole one would look as little.
+        # Channels may be rounded by an unknown step; along another axis, the loss of a whole one
+        # would look as little.
         rows, theirs = rows_of(numbers, axis), rows_of(found, axis)
         lost = decibels(power(rows), power(theirs - rows)) < LEAST_OF_CHANNEL[kind]
-        wrong = wrong & np.expand_dims(lost, tuple(each for each in range(numbers.ndim) if each != axis % numbers.ndim))
+        wrong = wrong & np.expand_dims(
+            lost, tuple(each for each in range(numbers.ndim) if each != axis % numbers.ndim)
+        )
     for each in dict.fromkeys((axis, *range(numbers.ndim))):
-        rows, theirs, bad = rows_of(numbers, each), rows_of(found, each), np.moveaxis(wrong, each, 0)
+        rows, theirs, bad = (
+            rows_of(numbers, each),
+            rows_of(found, each),
+            np.moveaxis(wrong, each, 0),
+        )
         bad = bad.reshape(len(rows), -1)
         if step is not None:  # numbers outside the range of the integers are clipped
             high, low = theirs.max(1, keepdims=True), theirs.min(1, keepdims=True)
@@ -239,15 +325,21 @@ def _channels(
 
 
 def _to_nearest(numbers: Array, found: Array, axis: int | None) -> Array:
-    """Return the distance of each number to the nearest nonzero number of the other; with an axis, in its channel."""
+    """Return the distance of each number to the nearest nonzero number of the other; with an
+    axis, in its channel.
+    """
     if axis is not None:  # the integers of each channel have their own scale
         pairs = zip(np.moveaxis(numbers, axis, 0), np.moveaxis(found, axis, 0), strict=True)
-        return np.moveaxis(np.stack([_to_nearest(mine, theirs, None) for mine, theirs in pairs]), 0, axis)
+        return np.moveaxis(
+            np.stack([_to_nearest(mine, theirs, None) for mine, theirs in pairs]), 0, axis
+        )
     levels = np.unique(found[found != 0])
     if not levels.size:
         return np.zeros_like(numbers)
     at = np.clip(np.searchsorted(levels, numbers), 1, max(len(levels) - 1, 1))
-    near = np.minimum(np.abs(numbers - levels[at - 1]), np.abs(numbers - levels[np.minimum(at, len(levels) - 1)]))
+    near = np.minimum(
+        np.abs(numbers - levels[at - 1]), np.abs(numbers - levels[np.minimum(at, len(levels) - 1)])
+    )
     return np.where(numbers == 0, 0.0, near)  # 0 stays 0
 
 
@@ -255,8 +347,12 @@ def _silenced(numbers: Array, found: Array, step: Array | None, axis: int) -> tu
     rows, theirs = np.abs(rows_of(numbers, axis)), rows_of(found, axis)
     if len(rows) < 2:
         return ()
-    least = max(_SILENT * float(rows.max(initial=0.0)), 0.0 if step is None else 2 * float(np.max(step)))
-    return tuple(int(n) for n in np.flatnonzero(~np.any(theirs, axis=1) & (rows.max(1, initial=0.0) > least)))
+    least = max(
+        _SILENT * float(rows.max(initial=0.0)), 0.0 if step is None else 2 * float(np.max(step))
+    )
+    return tuple(
+        int(n) for n in np.flatnonzero(~np.any(theirs, axis=1) & (rows.max(1, initial=0.0) > least))
+    )
 
 
 def _amounts(
@@ -264,13 +360,16 @@ def _amounts(
 ) -> tuple[float, float | None, float]:
     off, largest = np.abs(found - numbers), float(np.abs(numbers).max(initial=0.0))
     signal, noise = float(np.sum(np.square(numbers))), float(np.sum(np.square(off)))
-    # Numbers that were set to 0 were not rounded, and vectors are rounded to much finer integers than kernels.
+    # Numbers that were set to 0 were not rounded, and vectors are rounded to much finer integers
+    # than kernels.
     known = None
     if numbers.ndim > 1 and step is not None and np.all(step > 0) and "clustered" not in claims:
         known = float(np.max((off / step)[found != 0], initial=0.0))
     return (
-        float(off.max(initial=0.0)) / largest if largest else 0.0, known, noise / signal if signal else 0.0,
-    )  # fmt: skip
+        float(off.max(initial=0.0)) / largest if largest else 0.0,
+        known,
+        noise / signal if signal else 0.0,
+    )
 
 
 def _zeros(numbers: Array, found: Array) -> float:

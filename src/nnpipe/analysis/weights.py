@@ -42,7 +42,8 @@ class Weight:
     result
         The tensor that the operation computes.
     computed
-        Whether the model computes the values from stored ones, so that they may be rounded several times.
+        Whether the model computes the values from stored ones, so that they may be rounded several
+        times.
     """
 
     name: str
@@ -88,7 +89,9 @@ class Normalisation:
 
 @dataclass(frozen=True)
 class Affine:
-    """The scale and shift at the end of a layer normalisation, ``(features,)`` each, and the operation's name."""
+    """The scale and shift at the end of a layer normalisation, ``(features,)`` each, and the
+    operation's name.
+    """
 
     name: str
     scale: Array
@@ -106,7 +109,8 @@ class Weights:
     layout
         The order of axes of its kernels: outputs, inputs, height and width.
     normalised
-        The batch normalisation that follows an operation, by the tensor that the operation computes.
+        The batch normalisation that follows an operation, by the tensor that the operation
+        computes.
     affine
         The scale and shift of the layer normalisation before an operation, by the operation's name.
     """
@@ -145,16 +149,18 @@ class WeightPair:
         """Convert an array with the other's axes to the source's order of axes."""
         whole: Array = np.broadcast_to(values, self.other.values.shape)
         order = None if self.order is None else tuple(map(int, np.argsort(self.order)))
-        found: Array = whole.reshape(self.source.values.shape) if order is None else whole.transpose(order)
+        found: Array = (
+            whole.reshape(self.source.values.shape) if order is None else whole.transpose(order)
+        )
         return found
 
 
 def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
     """Return the counterpart of each tensor of the source, in the source's order.
 
-    Kernels and matrices are matched by their values, in any layout, or by name if most of their values were changed.
-    A kernel between two matched ones is matched with the kernel at that position.  Vectors are matched by the
-    operations that use them, or by name.
+    Kernels and matrices are matched by their values, in any layout, or by name if most of their
+    values were changed. A kernel between two matched ones is matched with the kernel at that
+    position.  Vectors are matched by the operations that use them, or by name.
     """
     wide = [w for w in source.tensors if w.values.ndim > 1]
     there = [w for w in other.tensors if w.values.ndim > 1]
@@ -166,37 +172,58 @@ def pair_weights(source: Weights, other: Weights) -> list[WeightPair]:
             named = _same_name(wide[mine], there[theirs])
             if alike < least or (by_name and not named) or mine in found or theirs in taken:
                 continue
-            found[mine] = WeightPair(wide[mine], there[theirs], order, "name" if by_name else "values")
+            found[mine] = WeightPair(
+                wide[mine], there[theirs], order, "name" if by_name else "values"
+            )
             taken.add(theirs)
     for mine, theirs in _between(
-        {n: next(i for i, w in enumerate(there) if w is pair.other) for n, pair in found.items()}, wide, there
+        {n: next(i for i, w in enumerate(there) if w is pair.other) for n, pair in found.items()},
+        wide,
+        there,
     ):
-        ways = list(orders(wide[mine].values.shape, there[theirs].values.shape, source.layout, other.layout))
+        ways = list(
+            orders(wide[mine].values.shape, there[theirs].values.shape, source.layout, other.layout)
+        )
         if ways:
             found[mine] = WeightPair(wide[mine], there[theirs], ways[0], "place")
     pairs = [found[number] for number in sorted(found)]
-    return sorted([*pairs, *_vectors(source, other, pairs)], key=lambda pair: _position(source, pair))
+    return sorted(
+        [*pairs, *_vectors(source, other, pairs)], key=lambda pair: _position(source, pair)
+    )
 
 
-def _between(found: Mapping[int, int], source: Sequence[Weight], other: Sequence[Weight]) -> Iterator[tuple[int, int]]:
-    """Yield kernels that are alone between two pairs in both models; if they differ there, they are damaged.
+def _between(
+    found: Mapping[int, int], source: Sequence[Weight], other: Sequence[Weight]
+) -> Iterator[tuple[int, int]]:
+    """Yield kernels that are alone between two pairs in both models; if they differ there, they are
+    damaged.
 
     Matrices are left out, since rows in another order are not damage.
     """
     ends = {-1: -1, len(source): len(other)}
     for mine, weight in enumerate(source):
         before, behind = (({**found, **ends}).get(mine + step) for step in (-1, 1))
-        if mine in found or before is None or behind is None or behind - before != _APART or weight.values.ndim < 3:
+        if (
+            mine in found
+            or before is None
+            or behind is None
+            or behind - before != _APART
+            or weight.values.ndim < 3
+        ):
             continue
         theirs = before + 1
-        if theirs not in found.values() and sorted(other[theirs].values.shape) == sorted(weight.values.shape):
+        if theirs not in found.values() and sorted(other[theirs].values.shape) == sorted(
+            weight.values.shape
+        ):
             yield mine, theirs
 
 
 def orders(
     shape: tuple[int, ...], wanted: tuple[int, ...], layout: Layout, other: Layout
 ) -> Iterator[tuple[int, ...] | None]:
-    """Yield the orders of the source's axes that give the other's shape and keep height before width."""
+    """Yield the orders of the source's axes that give the other's shape and keep height before
+    width.
+    """
     rank = len(shape)
     candidates: list[tuple[int, ...]] = [tuple(range(rank))]
     if rank != len(wanted):
@@ -233,15 +260,19 @@ def _scores(
                 continue
             for order in orders(weight.values.shape, candidate.values.shape, source.layout, there):
                 turned = WeightPair(weight, candidate, order, "values").turned()
-                alike = max(likeness(each, turned, axis) for each in signed for axis in range(turned.ndim))
+                alike = max(
+                    likeness(each, turned, axis) for each in signed for axis in range(turned.ndim)
+                )
                 bonus = _NAMED * _same_name(weight, candidate) - _FAR * abs(mine - theirs)
                 yield alike + bonus, alike, mine, theirs, order
 
 
 def _signed(kernel: Array, norm: Normalisation | None) -> Iterator[Array]:
-    """Yield a kernel, and it with the signs that its channels get if the normalisation after it is folded into it.
+    """Yield a kernel, and it with the signs that its channels get if the normalisation after it is
+    folded into it.
 
-    If half of the channels change their sign, a folded kernel is otherwise like its source along no axis.
+    If half of the channels change their sign, a folded kernel is otherwise like its source along no
+    axis.
     """
     yield kernel
     if norm is None or not np.any(norm.gamma < 0):
@@ -254,12 +285,17 @@ def _signed(kernel: Array, norm: Normalisation | None) -> Iterator[Array]:
 
 
 def likeness(one: Array, two: Array, axis: int) -> float:
-    """Return the median over channels of the cosine similarity of two tensors, from a part of their values."""
+    """Return the median over channels of the cosine similarity of two tensors, from a part of
+    their values.
+    """
     count = one.shape[axis]
     if one.size // count < _SHORT:
         return _cosine(one.reshape(1, -1), two.reshape(1, -1))
     rows = np.linspace(0, count - 1, min(count, _ROWS)).astype(np.int64)
-    a, b = (np.take(each, rows, axis).swapaxes(0, axis).reshape(len(rows), -1)[:, :_COLUMNS] for each in (one, two))
+    a, b = (
+        np.take(each, rows, axis).swapaxes(0, axis).reshape(len(rows), -1)[:, :_COLUMNS]
+        for each in (one, two)
+    )
     return _cosine(a, b)
 
 
@@ -275,11 +311,18 @@ def _same_name(one: Weight, two: Weight) -> bool:
     return mine == theirs or mine.endswith(f".{theirs}") or theirs.endswith(f".{mine}")
 
 
-def _vectors(source: Weights, other: Weights, kernels: Sequence[WeightPair]) -> Iterator[WeightPair]:
-    """Pair vectors: those of operations with paired kernels, those of their normalisations, and those of equal name."""
+def _vectors(
+    source: Weights, other: Weights, kernels: Sequence[WeightPair]
+) -> Iterator[WeightPair]:
+    """Pair vectors: those of operations with paired kernels, those of their normalisations, and
+    those of equal name.
+    """
     beside = {pair.source.operation: pair.other.operation for pair in kernels}
     for pair in kernels:
-        mine, theirs = source.normalised.get(pair.source.result), other.normalised.get(pair.other.result)
+        mine, theirs = (
+            source.normalised.get(pair.source.result),
+            other.normalised.get(pair.other.result),
+        )
         if mine is not None and theirs is not None:
             beside[mine.name] = theirs.name
     taken = {(w.operation, w.place): w for w in other.tensors if w.values.ndim == 1}
@@ -287,9 +330,13 @@ def _vectors(source: Weights, other: Weights, kernels: Sequence[WeightPair]) -> 
     for weight in source.tensors:
         if weight.values.ndim != 1:
             continue
-        there = taken.get((beside.get(weight.operation, ""), weight.place)) or by_name.get(weight.name)
+        there = taken.get((beside.get(weight.operation, ""), weight.place)) or by_name.get(
+            weight.name
+        )
         if there is not None and there.values.shape == weight.values.shape:
-            yield WeightPair(weight, there, (0,), "name" if there.name == weight.name else "operation")
+            yield WeightPair(
+                weight, there, (0,), "name" if there.name == weight.name else "operation"
+            )
 
 
 def _position(source: Weights, pair: WeightPair) -> int:

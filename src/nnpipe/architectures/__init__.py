@@ -1,1 +1,3 @@
-"""Search spaces of architectures: cells stacked into declared networks, supernets, and differentiable search."""
+"""Search spaces of architectures: cells stacked into declared networks, supernets, and
+differentiable search.
+"""

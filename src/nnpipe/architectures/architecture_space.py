@@ -36,7 +36,9 @@ from nnpipe.layers.vocabulary.reshaping import Add, Concatenate
 from nnpipe.searching.space import SearchSpace
 
 Edge: TypeAlias = "Callable[[str, tuple[int, int], Tensor, int], Tensor | None]"
-"""Returns what an edge brings: given the cell's name, the edge, the tensor that it starts from, and the channels."""
+"""Returns what an edge brings: given the cell's name, the edge, the tensor that it starts from,
+and the channels.
+"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class _Value:
 class CellStack:
     """A stem, stages of cells, and a classifier.
 
-    Layers have equal names wherever they have the same place and operation, so that networks can share weights by name.
+    Layers have equal names wherever they have the same place and operation, so that networks can
+    share weights by name.
     """
 
     cell: CellSpace
@@ -70,14 +73,21 @@ class CellStack:
         def edge(cell: str, place: tuple[int, int], start: Tensor, channels: int) -> Tensor | None:
             if place not in operations:
                 return None
-            return applied(self.cell.operation(operations[place]), f"{cell}_{edge_name(*place)}", start, channels)
+            return applied(
+                self.cell.operation(operations[place]),
+                f"{cell}_{edge_name(*place)}",
+                start,
+                channels,
+            )
 
         return self.network(edge, name)
 
     def network(self, edge: Edge, name: str) -> NetworkGraph:
         """Return the network whose edges a function makes."""
         image = Input(self.input, name=self.input_name)
-        last = before = _Value(_conv(image, self.channels, "stem", size=3, relu=False), self.channels, 0)
+        last = before = _Value(
+            _conv(image, self.channels, "stem", size=3, relu=False), self.channels, 0
+        )
         for stage in range(self.stages):
             channels = self.channels << stage
             if stage:
@@ -96,7 +106,9 @@ class CellStack:
         """How many nodes a cell's output has side by side."""
         return self.cell.nodes if self.cell.output == "concatenate" else 1
 
-    def _cell(self, name: str, before: _Value, last: _Value, channels: int, stage: int, edge: Edge) -> Tensor:
+    def _cell(
+        self, name: str, before: _Value, last: _Value, channels: int, stage: int, edge: Edge
+    ) -> Tensor:
         given = [before, last][-self.cell.inputs :]
         nodes: list[Tensor | None] = []
         for number, value in enumerate(given):
@@ -108,7 +120,11 @@ class CellStack:
         for end in self.cell.computed:
             brought = []
             for start, tensor_before in enumerate(nodes[:end]):
-                made = None if tensor_before is None else edge(name, (start, end), tensor_before, channels)
+                made = (
+                    None
+                    if tensor_before is None
+                    else edge(name, (start, end), tensor_before, channels)
+                )
                 if made is not None:
                     brought.append(made)
             nodes.append(_sum(brought, f"{name}_node_{end}"))
@@ -118,8 +134,12 @@ class CellStack:
         return Concatenate(computed, name=f"{name}_output")
 
 
-def applied(operation: CellOperation, prefix: str, start: Tensor, channels: int, *, affine: bool = True) -> Tensor:
-    """Return an operation applied to a tensor; its layers have the names ``prefix_operation_0`` and so on."""
+def applied(
+    operation: CellOperation, prefix: str, start: Tensor, channels: int, *, affine: bool = True
+) -> Tensor:
+    """Return an operation applied to a tensor; its layers have the names ``prefix_operation_0``
+    and so on.
+    """
     tensor = start
     for number, layer in enumerate(operation.layers(channels)):
         own = layer if affine else without_affine(layer)
@@ -133,9 +153,13 @@ def _sum(tensors: list[Tensor], name: str) -> Tensor | None:
     return Add(tensors, name=name)
 
 
-def _conv(start: Tensor, channels: int, name: str, *, size: int, strides: int = 1, relu: bool = True) -> Layer:
+def _conv(
+    start: Tensor, channels: int, name: str, *, size: int, strides: int = 1, relu: bool = True
+) -> Layer:
     before = ReLU(start, name=f"{name}_relu") if relu else start
-    made = Conv2d(before, channels, size, strides, padding="same", use_bias=False, name=f"{name}_conv")
+    made = Conv2d(
+        before, channels, size, strides, padding="same", use_bias=False, name=f"{name}_conv"
+    )
     return BatchNorm(made, momentum=MOMENTUM, name=f"{name}_norm")
 
 
@@ -145,11 +169,13 @@ _KEYS = ("cell", "input", "input_name", "classes", "target", "channels", "cells"
 
 @dataclass(frozen=True)
 class ArchitectureSpace:
-    """Image classifiers made of cells: a stem, stages of equal cells, global pooling and one dense layer.
+    """Image classifiers made of cells: a stem, stages of equal cells, global pooling and one dense
+    layer.
 
-    Every stage after the first begins with a convolution that halves height and width and doubles the channels, as in
-    NAS-Bench-201.  All cells are the same.  A configuration has the parameters of the cell, and ``channels`` and
-    ``cells`` if there is a choice; what it stands for is an ordinary declared network.
+    Every stage after the first begins with a convolution that halves height and width and doubles
+    the channels, as in NAS-Bench-201.  All cells are the same.  A configuration has the parameters
+    of the cell, and ``channels`` and ``cells`` if there is a choice; what it stands for is an
+    ordinary declared network.
 
     Parameters
     ----------
@@ -200,19 +226,27 @@ class ArchitectureSpace:
             given = getattr(self, name)
             values = (given,) if isinstance(given, int) else tuple(given)
             if not values or min(values) < 1 or len(set(values)) < len(values):
-                raise ConfigError(f"{name}: expected different numbers of at least 1, found {given!r}")
+                raise ConfigError(
+                    f"{name}: expected different numbers of at least 1, found {given!r}"
+                )
             object.__setattr__(self, name, tuple(sorted(values)))
         object.__setattr__(self, "input", tuple(self.input))
         if len(self.input) != 3 or min(self.input) < 1:
-            raise ConfigError(f"input: expected height, width and channels, found {list(self.input)}")
+            raise ConfigError(
+                f"input: expected height, width and channels, found {list(self.input)}"
+            )
         if self.classes < 2:
             raise ConfigError(f"classes: expected at least 2, found {self.classes}")
         if self.stages < 1 or min(self.input[:2]) < 2 ** (self.stages - 1):
-            raise ConfigError(f"stages: images of {self.input[:2]} pixels cannot be halved {self.stages - 1} times")
+            raise ConfigError(
+                f"stages: images of {self.input[:2]} pixels cannot be halved {self.stages - 1} "
+                f"times"
+            )
 
     @classmethod
     def from_json(cls, entry: Any) -> ArchitectureSpace:
-        """Return the space of an object with ``cell``, ``input``, ``classes`` and the other arguments.
+        """Return the space of an object with ``cell``, ``input``, ``classes`` and the other
+        arguments.
 
         Raises
         ------
@@ -232,10 +266,15 @@ class ArchitectureSpace:
     def to_json(self) -> dict[str, Any]:
         """Return what :meth:`from_json` reads."""
         return {
-            "cell": self.cell.to_json(), "input": list(self.input), "classes": self.classes,
-            "channels": list(self.sizes("channels")), "cells": list(self.sizes("cells")), "stages": self.stages,
-            "input_name": self.input_name, "target": self.target,
-        }  # fmt: skip
+            "cell": self.cell.to_json(),
+            "input": list(self.input),
+            "classes": self.classes,
+            "channels": list(self.sizes("channels")),
+            "cells": list(self.sizes("cells")),
+            "stages": self.stages,
+            "input_name": self.input_name,
+            "target": self.target,
+        }
 
     def sizes(self, name: Literal["channels", "cells"]) -> tuple[int, ...]:
         """Return the numbers of channels or of cells to choose from, in ascending order."""
@@ -252,7 +291,11 @@ class ArchitectureSpace:
         found: dict[str, Any] = {}
         for name in SIZES:
             if len(self.sizes(name)) > 1:
-                found[name] = {"kind": "discrete", "values": list(self.sizes(name)), "ordered": True}
+                found[name] = {
+                    "kind": "discrete",
+                    "values": list(self.sizes(name)),
+                    "ordered": True,
+                }
         return found | self.cell.parameters()
 
     def constraints(self) -> list[str]:
@@ -277,7 +320,8 @@ class ArchitectureSpace:
         Raises
         ------
         ConfigError
-            If a value is missing or not one of the space, or nothing connects the cell's output with its input.
+            If a value is missing or not one of the space, or nothing connects the cell's output
+            with its input.
         """
         self.search_space.check(configuration)
         operations = self.cell.operations_of(configuration)
@@ -285,9 +329,18 @@ class ArchitectureSpace:
         return self.stack(channels, cells).of_operations(operations, name)
 
     def stack(self, channels: int, cells: int) -> CellStack:
-        """Return the stack with these numbers of channels and cells, into which any cell can be put."""
+        """Return the stack with these numbers of channels and cells, into which any cell can be
+        put.
+        """
         return CellStack(
-            self.cell, self.input, self.classes, channels, cells, self.stages, self.input_name, self.target
+            self.cell,
+            self.input,
+            self.classes,
+            channels,
+            cells,
+            self.stages,
+            self.input_name,
+            self.target,
         )
 
     def description(self, configuration: Mapping[str, Any], name: str = "found") -> dict[str, Any]:
@@ -312,22 +365,34 @@ class ArchitectureSpace:
     def extreme(self, which: int) -> dict[str, Any]:
         """Return the smallest configuration (``which=0``) or the largest one (``-1``).
 
-        The operations with the fewest or most weights are on all edges, and the fewest or most cells and channels.
+        The operations with the fewest or most weights are on all edges, and the fewest or most
+        cells and channels.
         """
         costs = {each.name: each.cost() for each in self.cell.operations if each.name != NONE}
         operation = sorted(costs, key=lambda name: costs[name])[which]
-        found: dict[str, Any] = {name: self.sizes(name)[which] for name in SIZES if len(self.sizes(name)) > 1}
-        edges = {(start, end): operation for end in self.cell.computed for start in range(end)[-self.cell.kept(end) :]}
+        found: dict[str, Any] = {
+            name: self.sizes(name)[which] for name in SIZES if len(self.sizes(name)) > 1
+        }
+        edges = {
+            (start, end): operation
+            for end in self.cell.computed
+            for start in range(end)[-self.cell.kept(end) :]
+        }
         return found | self.cell.configuration(edges)
 
 
 def architecture_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of an architecture; see :class:`ArchitectureSpace`."""
     count, text = {"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}
-    several = {"anyOf": [count, {"type": "array", "items": count, "minItems": 1, "uniqueItems": True}]}
+    several = {
+        "anyOf": [count, {"type": "array", "items": count, "minItems": 1, "uniqueItems": True}]
+    }
     own = {
         "type": "object",
-        "properties": {"name": text, "layers": {"type": "array", "items": {"type": "object"}, "minItems": 1}},
+        "properties": {
+            "name": text,
+            "layers": {"type": "array", "items": {"type": "object"}, "minItems": 1},
+        },
         "required": ["name", "layers"],
         "additionalProperties": False,
     }
@@ -335,27 +400,38 @@ def architecture_schema() -> dict[str, Any]:
         "type": "object",
         "properties": {
             "operations": {
-                "type": "array", "minItems": 1, "items": {"anyOf": [{"enum": list(KNOWN)}, own]},
+                "type": "array",
+                "minItems": 1,
+                "items": {"anyOf": [{"enum": list(KNOWN)}, own]},
                 "description": "what an edge may compute: known ones, or layers in which channels stands for a number",
             },
             "nodes": {"type": "integer", "minimum": 1, "maximum": MOST_NODES, "default": 3},
-            "inputs": {"enum": [1, 2], "default": 1, "description": "2 takes the outputs of the two cells before"},
-            "keep": count | {"description": "edges into each node; left out: all, each with an operation"},
+            "inputs": {
+                "enum": [1, 2],
+                "default": 1,
+                "description": "2 takes the outputs of the two cells before",
+            },
+            "keep": count
+            | {"description": "edges into each node; left out: all, each with an operation"},
             "output": {"enum": ["last", "concatenate"], "default": "last"},
         },
         "required": ["operations"],
         "additionalProperties": False,
-    }  # fmt: skip
+    }
     return {
         "type": "object",
         "description": "networks of cells that the pipeline trains and measures; their parameters add to the space",
         "properties": {
             "cell": cell,
-            "channels": several | {"description": "channels of the first stage, or several to choose from"},
+            "channels": several
+            | {"description": "channels of the first stage, or several to choose from"},
             "cells": several | {"description": "cells in each stage, or several to choose from"},
             "stages": count | {"default": 2},
             "input": {
-                "type": "array", "items": count, "minItems": 3, "maxItems": 3,
+                "type": "array",
+                "items": count,
+                "minItems": 3,
+                "maxItems": 3,
                 "description": "height, width and channels; left out: those of the data set",
             },
             "classes": {"type": "integer", "minimum": 2},
@@ -364,4 +440,4 @@ def architecture_schema() -> dict[str, Any]:
         },
         "required": ["cell"],
         "additionalProperties": False,
-    }  # fmt: skip
+    }

@@ -29,7 +29,8 @@ NONE, SKIP = "none", "skip_connect"
 CHANNELS = "channels"
 """Stands for the number of channels of the cell in the arguments of an operation's layers."""
 
-MOMENTUM = 0.9  # of batch normalisation: trainings of a few hundred steps are too short for Keras's 0.99
+# of batch normalisation: trainings of a few hundred steps are too short for Keras's 0.99
+MOMENTUM = 0.9
 NORM = {"class": "BatchNorm", "momentum": MOMENTUM}
 _SIZE = 8  # pixels in each direction, with which operations are checked
 
@@ -37,14 +38,24 @@ Entry = Mapping[str, Any]
 
 
 def _conv(size: int) -> list[Entry]:
-    conv = {"class": "Conv2d", "filters": CHANNELS, "kernel_size": size, "padding": "same", "use_bias": False}
+    conv = {
+        "class": "Conv2d",
+        "filters": CHANNELS,
+        "kernel_size": size,
+        "padding": "same",
+        "use_bias": False,
+    }
     return [{"class": "ReLU"}, conv, NORM]
 
 
 def _depthwise(size: int, dilation: int = 1) -> list[Entry]:
     depth = {
-        "class": "DepthwiseConv2d", "kernel_size": size, "padding": "same", "use_bias": False, "dilation_rate": dilation
-    }  # fmt: skip
+        "class": "DepthwiseConv2d",
+        "kernel_size": size,
+        "padding": "same",
+        "use_bias": False,
+        "dilation_rate": dilation,
+    }
     return [{"class": "ReLU"}, depth, *_conv(1)[1:]]
 
 
@@ -70,15 +81,16 @@ KNOWN: Mapping[str, Sequence[Entry]] = {
 
 @dataclass(frozen=True)
 class CellOperation:
-    """What an edge of a cell may compute: a chain of layers that keeps the shape, without any the identity.
+    """What an edge of a cell may compute: a chain of layers that keeps the shape, without any the
+    identity.
 
     Parameters
     ----------
     name
         Its name: the value of an edge in a configuration.
     entries
-        Its layers as in :mod:`nnpipe.layers.description.from_description`; the argument ``channels`` stands for the
-        cell's number of channels.
+        Its layers as in :mod:`nnpipe.layers.description.from_description`; the argument
+        ``channels`` stands for the cell's number of channels.
 
     Raises
     ------
@@ -95,13 +107,14 @@ class CellOperation:
             end = infer(graph).shapes[graph.outputs[0]]
             if end != (None, _SIZE, _SIZE, count):
                 raise ConfigError(
-                    f"operation {self.name}: an operation keeps height, width and channels, but this one makes "
-                    f"{end[1:]} of {(_SIZE, _SIZE, count)}"
+                    f"operation {self.name}: an operation keeps height, width and channels, but "
+                    f"this one makes {end[1:]} of {(_SIZE, _SIZE, count)}"
                 )
 
     @classmethod
     def from_json(cls, entry: Any, where: str) -> CellOperation:
-        """Return a known operation by its name, or one of the form ``{"name": ..., "layers": [...]}``.
+        """Return a known operation by its name, or one of the form ``{"name": ..., "layers":
+        [...]}``.
 
         Raises
         ------
@@ -112,15 +125,24 @@ class CellOperation:
             if entry not in KNOWN:
                 hint = nearest(entry, KNOWN) or f"; there are: {', '.join(KNOWN)}"
                 raise ConfigError(
-                    f"{where}: there is no operation {entry!r}{hint}, or give {{name: ..., layers: [...]}}"
+                    f"{where}: there is no operation {entry!r}{hint}, or give {{name: ..., layers: "
+                    f"[...]}}"
                 )
             return cls(entry, tuple(KNOWN[entry]))
-        if not isinstance(entry, Mapping) or set(entry) != {"name", "layers"} or not isinstance(entry["name"], str):
-            raise ConfigError(f"{where}: expected the name of an operation, or an object with name and layers")
+        if (
+            not isinstance(entry, Mapping)
+            or set(entry) != {"name", "layers"}
+            or not isinstance(entry["name"], str)
+        ):
+            raise ConfigError(
+                f"{where}: expected the name of an operation, or an object with name and layers"
+            )
         if not isinstance(entry["layers"], (list, tuple)) or not entry["layers"]:
             raise ConfigError(f"{where}.layers: expected a list of layers")
         if entry["name"] in KNOWN:
-            raise ConfigError(f"{where}.name: {entry['name']} is the name of a known operation; take another one")
+            raise ConfigError(
+                f"{where}.name: {entry['name']} is the name of a known operation; take another one"
+            )
         return cls(entry["name"], tuple(entry["layers"]))
 
     def to_json(self) -> Any:
@@ -130,13 +152,19 @@ class CellOperation:
         return {"name": self.name, "layers": [dict(each) for each in self.entries]}
 
     def layers(self, channels: int) -> tuple[Layer, ...]:
-        """Return the layers for a number of channels, without inputs and with names such as ``conv2d``."""
+        """Return the layers for a number of channels, without inputs and with names such as
+        ``conv2d``.
+        """
         return _layers_of(self, channels)
 
     def cost(self, channels: int = 8) -> tuple[int, int]:
-        """Return the number of weights and of layers, by which operations are called small and large."""
+        """Return the number of weights and of layers, by which operations are called small and
+        large.
+        """
         found = infer(self._graph(channels))
-        sizes = [v.shape for variables in found.variables.values() for v in variables if v.trainable]
+        sizes = [
+            v.shape for variables in found.variables.values() for v in variables if v.trainable
+        ]
         total = 0
         for shape in sizes:
             size = 1
@@ -151,8 +179,12 @@ class CellOperation:
     def _graph(self, channels: int) -> NetworkGraph:
         first = {"class": "Input", "shape": [_SIZE, _SIZE, channels], "name": "cell_input"}
         layers = [first, *(_filled(entry, channels) for entry in self.entries)]
-        if any(isinstance(each, Mapping) and {"inputs", "calls"} & set(each) for each in self.entries):
-            raise ConfigError(f"operation {self.name}: its layers are a chain, so they have no inputs or calls")
+        if any(
+            isinstance(each, Mapping) and {"inputs", "calls"} & set(each) for each in self.entries
+        ):
+            raise ConfigError(
+                f"operation {self.name}: its layers are a chain, so they have no inputs or calls"
+            )
         found = from_description({"name": f"operation {self.name}", "layers": layers})
         raise_if(found.problems, f"operation {self.name}")
         assert found.graph is not None  # otherwise there are problems
@@ -168,14 +200,16 @@ def _filled(entry: Entry, channels: int) -> Any:
 @lru_cache(1024)
 def _layers_of(operation: CellOperation, channels: int) -> tuple[Layer, ...]:
     graph = operation._graph(channels)
-    return tuple(entry.layer.alone() for entry in graph.entries if not isinstance(entry.layer, Input))
+    return tuple(
+        entry.layer.alone() for entry in graph.entries if not isinstance(entry.layer, Input)
+    )
 
 
 def without_affine(layer: Layer) -> Layer:
     """Return a batch normalisation without scale and centre, any other layer unchanged.
 
-    In a mixture of operations, a scale of their own would make the shares of the mixture meaningless (Liu et al.
-    2019).
+    In a mixture of operations, a scale of their own would make the shares of the mixture
+    meaningless (Liu et al. 2019).
     """
     return layer.alone(center=False, scale=False) if isinstance(layer, BatchNorm) else layer
 
@@ -188,11 +222,13 @@ _KEYS = ("nodes", "operations", "inputs", "keep", "output")
 
 @dataclass(frozen=True)
 class CellSpace:
-    """A cell: input nodes, then nodes that each add up what the edges from all nodes before them bring.
+    """A cell: input nodes, then nodes that each add up what the edges from all nodes before them
+    bring.
 
-    With the defaults it is the cell of NAS-Bench-201 (Dong and Yang 2020): one input, every edge with an operation,
-    ``none`` among them, and the last node as output.  ``inputs=2, keep=2, output="concatenate"`` is the normal cell of
-    DARTS (Liu et al. 2019): the outputs of the two cells before, two edges into each node, and all nodes concatenated.
+    With the defaults it is the cell of NAS-Bench-201 (Dong and Yang 2020): one input, every edge
+    with an operation, ``none`` among them, and the last node as output.  ``inputs=2, keep=2,
+    output="concatenate"`` is the normal cell of DARTS (Liu et al. 2019): the outputs of the two
+    cells before, two edges into each node, and all nodes concatenated.
 
     Parameters
     ----------
@@ -225,10 +261,14 @@ class CellSpace:
         if not 1 <= self.nodes <= MOST_NODES:
             raise ConfigError(f"cell.nodes: expected 1 to {MOST_NODES}, found {self.nodes}")
         if self.inputs not in (1, 2):
-            raise ConfigError(f"cell.inputs: expected 1, or 2 for the two cells before, found {self.inputs}")
+            raise ConfigError(
+                f"cell.inputs: expected 1, or 2 for the two cells before, found {self.inputs}"
+            )
         names = self.names
         if not 1 <= len(names) <= _MOST_OPERATIONS:
-            raise ConfigError(f"cell.operations: expected 1 to {_MOST_OPERATIONS}, found {len(names)}")
+            raise ConfigError(
+                f"cell.operations: expected 1 to {_MOST_OPERATIONS}, found {len(names)}"
+            )
         if len(set(names)) < len(names):
             raise ConfigError("cell.operations: two of them have the same name")
         if set(names) == {NONE}:
@@ -238,11 +278,14 @@ class CellSpace:
         if self.keep is not None and NONE in names:
             raise ConfigError("cell.operations: with keep, edges are left out already; remove none")
         if self.output == "concatenate" and NONE in names:
-            raise ConfigError("cell.operations: where all nodes are concatenated, each needs an edge; remove none")
+            raise ConfigError(
+                "cell.operations: where all nodes are concatenated, each needs an edge; remove none"
+            )
 
     @classmethod
     def from_json(cls, entry: Any) -> CellSpace:
-        """Return the cell of an object with ``operations`` and optionally ``nodes``, ``inputs``, ``keep``, ``output``.
+        """Return the cell of an object with ``operations`` and optionally ``nodes``, ``inputs``,
+        ``keep``, ``output``.
 
         Raises
         ------
@@ -254,19 +297,25 @@ class CellSpace:
         if not isinstance(given, (list, tuple)):
             raise ConfigError("architecture.cell.operations: expected a list")
         operations = tuple(
-            CellOperation.from_json(each, f"architecture.cell.operations.{place}") for place, each in enumerate(given)
+            CellOperation.from_json(each, f"architecture.cell.operations.{place}")
+            for place, each in enumerate(given)
         )
         try:
-            return cls(operations, **{key: value for key, value in data.items() if key != "operations"})
+            return cls(
+                operations, **{key: value for key, value in data.items() if key != "operations"}
+            )
         except ConfigError as error:
             raise ConfigError(f"architecture.{error}") from None
 
     def to_json(self) -> dict[str, Any]:
         """Return what :meth:`from_json` reads."""
         return {
-            "operations": [each.to_json() for each in self.operations], "nodes": self.nodes, "inputs": self.inputs,
-            "keep": self.keep, "output": self.output,
-        }  # fmt: skip
+            "operations": [each.to_json() for each in self.operations],
+            "nodes": self.nodes,
+            "inputs": self.inputs,
+            "keep": self.keep,
+            "output": self.output,
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -301,7 +350,9 @@ class CellSpace:
         raise ConfigError(f"there is no operation {name!r}; there are: {', '.join(self.names)}")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of a cell, as :meth:`nnpipe.searching.space.SearchSpace.from_json` reads them."""
+        """Return the parameters of a cell, as
+        :meth:`nnpipe.searching.space.SearchSpace.from_json` reads them.
+        """
         found: dict[str, Any] = {}
         for end in self.computed:
             choices = [_joined(starts) for starts in combinations(range(end), self.kept(end))]
@@ -315,14 +366,18 @@ class CellSpace:
         return found
 
     def constraints(self) -> list[str]:
-        """Return expressions that hold if the output depends on an input: every cut between them is crossed."""
+        """Return expressions that hold if the output depends on an input: every cut between them
+        is crossed.
+        """
         if NONE not in self.names:
             return []
         inner, found = self.computed[:-1], []
         for size in range(len(inner) + 1):
             for chosen in combinations(inner, size):
                 near = {*range(self.inputs), *chosen}
-                crossing = [(start, end) for start, end in self.edges if start in near and end not in near]
+                crossing = [
+                    (start, end) for start, end in self.edges if start in near and end not in near
+                ]
                 found.append(" or ".join(f"{edge_name(*edge)} != '{NONE}'" for edge in crossing))
         return found
 

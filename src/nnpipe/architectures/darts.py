@@ -31,13 +31,14 @@ _SMALL = 1e-12
 class CollapseSigns:
     """Whether skip connections have won a differentiable search, and how sharp its minimum is.
 
-    DARTS is known to end with cells of almost nothing but skip connections: they let the gradient of the mixture
-    through before the other operations have learnt anything, and train badly alone (Zela et al. 2020, "Understanding
-    and robustifying differentiable architecture search").  The search has collapsed if more than half of the cell's
-    edges are skip connections, or none of its edges learns anything.
+    DARTS is known to end with cells of almost nothing but skip connections: they let the gradient
+    of the mixture through before the other operations have learnt anything, and train badly alone
+    (Zela et al. 2020, "Understanding and robustifying differentiable architecture search").  The
+    search has collapsed if more than half of the cell's edges are skip connections, or none of its
+    edges learns anything.
 
-    The eigenvalue is told and not judged: where the architecture begins in an untrained network, it grows in healthy
-    searches, too.
+    The eigenvalue is told and not judged: where the architecture begins in an untrained network, it
+    grows in healthy searches, too.
 
     Parameters
     ----------
@@ -48,8 +49,8 @@ class CollapseSigns:
     edges
         Number of edges that have an operation.
     first_eigenvalue, last_eigenvalue
-        The dominant eigenvalue of the validation loss's Hessian with respect to the architecture, after the first and
-        the last epoch.
+        The dominant eigenvalue of the validation loss's Hessian with respect to the architecture,
+        after the first and the last epoch.
     """
 
     skips: int
@@ -59,10 +60,18 @@ class CollapseSigns:
     last_eigenvalue: float
 
     @classmethod
-    def of(cls, cell: CellSpace, operations: Sequence[str], eigenvalues: Sequence[float]) -> CollapseSigns:
+    def of(
+        cls, cell: CellSpace, operations: Sequence[str], eigenvalues: Sequence[float]
+    ) -> CollapseSigns:
         """Return the signs of the operations of a cell's edges, and of the eigenvalues by epoch."""
         learning = sum(cell.operation(name).cost()[0] > 0 for name in operations)
-        return cls(operations.count(SKIP), learning, len(operations), float(eigenvalues[0]), float(eigenvalues[-1]))
+        return cls(
+            operations.count(SKIP),
+            learning,
+            len(operations),
+            float(eigenvalues[0]),
+            float(eigenvalues[-1]),
+        )
 
     @property
     def collapsed(self) -> bool:
@@ -75,8 +84,9 @@ class CollapseSigns:
         growth = self.last_eigenvalue / max(abs(self.first_eigenvalue), _SMALL)
         first, last = f"{self.first_eigenvalue:.3g}", f"{self.last_eigenvalue:.3g}"
         return (
-            f"{word}: {self.skips} of {self.edges} edges are skip connections, and {self.learning} have weights; "
-            f"the dominant eigenvalue went from {first} to {last} ({growth:.1f} times)"
+            f"{word}: {self.skips} of {self.edges} edges are skip connections, and {self.learning} "
+            f"have weights; the dominant eigenvalue went from {first} to {last} ({growth:.1f} "
+            f"times)"
         )
 
 
@@ -84,7 +94,9 @@ _SPREAD = 1e-3  # of the initial architecture parameters (Liu et al. 2019)
 
 
 class WeightedSum(Layer):
-    """The sum of several tensors of one shape, with weights that are given to its module before each call."""
+    """The sum of several tensors of one shape, with weights that are given to its module before
+    each call.
+    """
 
     abstract: ClassVar[bool] = True  # it is only part of networks that are built here
     takes: ClassVar[tuple[int, int | None]] = (1, None)
@@ -102,8 +114,9 @@ class WeightedSum(Layer):
 def mixed_network(space: ArchitectureSpace, seed: int) -> Any:
     """Return the ``torch.nn.Module`` of a space in which every edge computes all operations.
 
-    Its parameter ``alpha`` has one row for each edge and one column for each operation; the softmax of a row are the
-    shares of the operations.  ``forward(batch)`` returns the output for the trainer.
+    Its parameter ``alpha`` has one row for each edge and one column for each operation; the softmax
+    of a row are the shares of the operations.  ``forward(batch)`` returns the output for the
+    trainer.
 
     Raises
     ------
@@ -112,7 +125,9 @@ def mixed_network(space: ArchitectureSpace, seed: int) -> Any:
     """
     for name in SIZES:
         if len(space.sizes(name)) > 1:
-            raise ConfigError(f"{name}: a differentiable search chooses operations only; give one number")
+            raise ConfigError(
+                f"{name}: a differentiable search chooses operations only; give one number"
+            )
     return _mixed_class()(space, seed)
 
 
@@ -135,14 +150,20 @@ def _mixed_class() -> Any:
 
             def edge(name: str, place: tuple[int, int], start: Tensor, channels: int) -> Tensor:
                 prefix = f"{name}_{edge_name(*place)}"
-                results = [applied(cell.operations[n], prefix, start, channels, affine=False) for n in used]
+                results = [
+                    applied(cell.operations[n], prefix, start, channels, affine=False) for n in used
+                ]
                 self.mixtures[f"{prefix}_sum"] = rows[place]
                 return WeightedSum(results, name=f"{prefix}_sum")
 
-            graph = space.stack(space.greatest("channels"), space.greatest("cells")).network(edge, "mixed")
+            graph = space.stack(space.greatest("channels"), space.greatest("cells")).network(
+                edge, "mixed"
+            )
             self.network = to_torch(graph, seed=seed)
             self.used = used
-            drawn = torch.randn(len(rows), len(cell.names), generator=torch.Generator().manual_seed(seed))
+            drawn = torch.randn(
+                len(rows), len(cell.names), generator=torch.Generator().manual_seed(seed)
+            )
             self.alpha = nn.Parameter(_SPREAD * drawn)
 
         def shares(self) -> Any:
@@ -165,13 +186,15 @@ def _mixed_class() -> Any:
 
 
 _BETAS = (0.5, 0.999)  # of Adam (Liu et al. 2019)
-_FINITE_STEP = 0.01  # of the finite difference, divided by the norm of the gradient (Liu et al. 2019)
+# of the finite difference, divided by the norm of the gradient (Liu et al. 2019)
+_FINITE_STEP = 0.01
 _JUDGED = 128  # samples of which the Hessian is taken
 _ITERATIONS, _TOLERANCE = 10, 1e-2  # of the power iteration
 
 
 class ArchitectureSteps(Callback):
-    """Takes a step of the architecture before each step of the weights, and notes shares and eigenvalues by epoch.
+    """Takes a step of the architecture before each step of the weights, and notes shares and
+    eigenvalues by epoch.
 
     Parameters
     ----------
@@ -190,14 +213,25 @@ class ArchitectureSteps(Callback):
     abstract: ClassVar[bool] = True  # it is only part of searches
 
     def __init__(
-        self, alpha: Any, validation: Features, *, order: Literal[1, 2], batch: int, rate: float, decay: float
+        self,
+        alpha: Any,
+        validation: Features,
+        *,
+        order: Literal[1, 2],
+        batch: int,
+        rate: float,
+        decay: float,
     ) -> None:
         import torch
 
-        self._validation = {name: torch.from_numpy(np.asarray(values)) for name, values in validation.items()}
+        self._validation = {
+            name: torch.from_numpy(np.asarray(values)) for name, values in validation.items()
+        }
         self._count = len(next(iter(self._validation.values())))
         if self._count < batch:
-            raise ConfigError(f"batches of {batch} samples need at least as many samples to validate with")
+            raise ConfigError(
+                f"batches of {batch} samples need at least as many samples to validate with"
+            )
         self._order, self._batch = order, batch
         self.adam = torch.optim.Adam([alpha], lr=rate, betas=_BETAS, weight_decay=decay)
         self.state = State(shares=[], eigenvalues=[], vector=[])
@@ -221,7 +255,9 @@ class ArchitectureSteps(Callback):
         model.train()
         self.state.shares = [*self.state.shares, model.shares().detach().tolist()]
         judged = {name: values[:_JUDGED] for name, values in self._validation.items()}
-        eigenvalue, vector = dominant_eigenvalue(_loss(model, judged), model.alpha, self.state.vector)
+        eigenvalue, vector = dominant_eigenvalue(
+            _loss(model, judged), model.alpha, self.state.vector
+        )
         self.state.eigenvalues = [*self.state.eigenvalues, eigenvalue]
         self.state.vector = vector
 
@@ -238,8 +274,12 @@ def _loss(model: Any, batch: dict[str, Any]) -> Any:
     return sum(output.loss() for output in model(batch).values())
 
 
-def unrolled_gradient(model: Any, train: dict[str, Any], validation: dict[str, Any], optimiser: Any) -> Any:
-    """Return the architecture's gradient of the validation loss after a step of the weights (equations 7 and 8)."""
+def unrolled_gradient(
+    model: Any, train: dict[str, Any], validation: dict[str, Any], optimiser: Any
+) -> Any:
+    """Return the architecture's gradient of the validation loss after a step of the weights
+    (equations 7 and 8).
+    """
     import torch
 
     weights = model.weights()
@@ -268,7 +308,8 @@ def unrolled_gradient(model: Any, train: dict[str, Any], validation: dict[str, A
 
 
 def dominant_eigenvalue(loss: Any, alpha: Any, start: list[float]) -> tuple[float, list[float]]:
-    """Return the eigenvalue of a loss's Hessian with the greatest absolute value, and its vector, by power iteration.
+    """Return the eigenvalue of a loss's Hessian with the greatest absolute value, and its vector,
+    by power iteration.
 
     Parameters
     ----------
@@ -313,12 +354,14 @@ class DartsResult:
     configuration
         The cell: the strongest edges and operations.
     shares
-        The share of each operation in each edge after each epoch, shape (epochs, edges, operations).
+        The share of each operation in each edge after each epoch, shape (epochs, edges,
+        operations).
     eigenvalues
-        The dominant eigenvalue of the validation loss's Hessian with respect to the architecture, after each epoch.
+        The dominant eigenvalue of the validation loss's Hessian with respect to the architecture,
+        after each epoch.
     mixed_accuracy, cell_accuracy
-        The accuracy on the validation samples of the mixture of all operations, and of the cell with the weights of the
-        mixture; both with the statistics of the samples in normalisations.
+        The accuracy on the validation samples of the mixture of all operations, and of the cell
+        with the weights of the mixture; both with the statistics of the samples in normalisations.
     """
 
     space: ArchitectureSpace
@@ -337,7 +380,9 @@ class DartsResult:
     def signs(self) -> CollapseSigns:
         """What tells whether the search collapsed."""
         operations = self.space.cell.operations_of(self.configuration)
-        return CollapseSigns.of(self.space.cell, list(operations.values()), self.eigenvalues.tolist())
+        return CollapseSigns.of(
+            self.space.cell, list(operations.values()), self.eigenvalues.tolist()
+        )
 
     def __str__(self) -> str:
         edges = ", ".join(f"{name}: {value}" for name, value in self.configuration.items())
@@ -358,10 +403,11 @@ def darts(
 ) -> DartsResult:
     """Search a cell by gradient descent on the shares of its operations.
 
-    The weights descend the loss on the training samples, and the architecture descends that on the validation samples,
-    in turns, one batch each.  With the first order, the weights count as constant in the second step.  With the second
-    order, the architecture's gradient is that after one step of the weights; its Hessian is not computed, but
-    approximated by a finite difference (Liu et al. 2019, equation 8), which takes two more passes.
+    The weights descend the loss on the training samples, and the architecture descends that on the
+    validation samples, in turns, one batch each.  With the first order, the weights count as
+    constant in the second step.  With the second order, the architecture's gradient is that after
+    one step of the weights; its Hessian is not computed, but approximated by a finite difference
+    (Liu et al. 2019, equation 8), which takes two more passes.
 
     Parameters
     ----------
@@ -374,8 +420,8 @@ def darts(
     recipe
         How the weights are trained, and the seed.
     architecture_rate, architecture_decay
-        Learning rate and weight decay of Adam for the architecture.  The rate is ten times that of the paper by
-        default, because small tasks have few steps.
+        Learning rate and weight decay of Adam for the architecture.  The rate is ten times that of
+        the paper by default, because small tasks have few steps.
     folder
         The run's folder; with one, a search that was interrupted continues.
     progress
@@ -394,28 +440,46 @@ def darts(
     check_call(darts, locals())
     recipe = recipe or TrainingRecipe()
     if architecture_rate <= 0 or architecture_decay < 0:
-        raise ConfigError(f"architecture_rate must be positive and architecture_decay not negative: "
-                          f"{architecture_rate}, {architecture_decay}")  # fmt: skip
+        raise ConfigError(
+            f"architecture_rate must be positive and architecture_decay not negative: "
+            f"{architecture_rate}, {architecture_decay}"
+        )
     for name, features in (("train", train), ("validation", validation)):
         for needed in (space.input_name, space.target):
             if needed not in features:
-                raise ConfigError(f"{name}: there is no {needed!r}; there are: {', '.join(features) or 'none'}")
+                raise ConfigError(
+                    f"{name}: there is no {needed!r}; there are: {', '.join(features) or 'none'}"
+                )
     module = mixed_network(space, recipe.seed)
     steps = ArchitectureSteps(
-        module.alpha, validation, order=order, batch=recipe.batch, rate=architecture_rate, decay=architecture_decay
+        module.alpha,
+        validation,
+        order=order,
+        batch=recipe.batch,
+        rate=architecture_rate,
+        decay=architecture_decay,
     )
     identity = {
-        "space": space.to_json(), "order": order, "architecture_rate": architecture_rate,
+        "space": space.to_json(),
+        "order": order,
+        "architecture_rate": architecture_rate,
         "architecture_decay": architecture_decay,
-    }  # fmt: skip
+    }
     recipe.fit(
-        module, train, parameters=module.weights(), callbacks=(steps,), folder=folder, identity=identity,
+        module,
+        train,
+        parameters=module.weights(),
+        callbacks=(steps,),
+        folder=folder,
+        identity=identity,
         progress=progress,
-    )  # fmt: skip
+    )
     return _result(space, module, steps, validation)
 
 
-def _result(space: ArchitectureSpace, module: Any, steps: ArchitectureSteps, validation: Features) -> DartsResult:
+def _result(
+    space: ArchitectureSpace, module: Any, steps: ArchitectureSteps, validation: Features
+) -> DartsResult:
     shares = np.array(steps.state.shares, np.float64)
     operations = strongest(space.cell, shares[-1])
     module.train()  # normalise by the statistics of the samples
@@ -423,15 +487,20 @@ def _result(space: ArchitectureSpace, module: Any, steps: ArchitectureSteps, val
     cell = accuracy_of(_OneCell(module, space.cell, operations), validation)
     module.eval()
     return DartsResult(
-        space, space.cell.configuration(operations), shares, np.array(steps.state.eigenvalues, np.float64), mixed, cell
+        space,
+        space.cell.configuration(operations),
+        shares,
+        np.array(steps.state.eigenvalues, np.float64),
+        mixed,
+        cell,
     )
 
 
 def strongest(cell: CellSpace, shares: Floats) -> dict[tuple[int, int], str]:
     """Return the operation of each edge that is kept: those with the greatest shares.
 
-    An edge has the operation with the greatest share, ``none`` left out.  Of the edges into a node, those are kept
-    whose operations have the greatest shares (Liu et al. 2019, section 2.4).
+    An edge has the operation with the greatest share, ``none`` left out.  Of the edges into a node,
+    those are kept whose operations have the greatest shares (Liu et al. 2019, section 2.4).
 
     Parameters
     ----------
@@ -447,7 +516,9 @@ def strongest(cell: CellSpace, shares: Floats) -> dict[tuple[int, int], str]:
         best[edge] = (float(row[place]), cell.names[place])
     found: dict[tuple[int, int], str] = {}
     for end in cell.computed:
-        edges = sorted(((start, end) for start in range(end)), key=lambda edge: (-best[edge][0], edge))
+        edges = sorted(
+            ((start, end) for start in range(end)), key=lambda edge: (-best[edge][0], edge)
+        )
         found |= {edge: best[edge][1] for edge in sorted(edges[: cell.kept(end)])}
     return found
 
@@ -457,7 +528,9 @@ class _OneCell:
 
     training = True
 
-    def __init__(self, module: Any, cell: CellSpace, operations: Mapping[tuple[int, int], str]) -> None:
+    def __init__(
+        self, module: Any, cell: CellSpace, operations: Mapping[tuple[int, int], str]
+    ) -> None:
         import torch
 
         self._module = module

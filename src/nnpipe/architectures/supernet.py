@@ -34,7 +34,11 @@ def whole_network(space: ArchitectureSpace) -> NetworkGraph:
 
     def edge(name: str, place: tuple[int, int], start: Tensor, channels: int) -> Tensor:
         prefix = f"{name}_{edge_name(*place)}"
-        results = [applied(each, prefix, start, channels) for each in space.cell.operations if each.name != NONE]
+        results = [
+            applied(each, prefix, start, channels)
+            for each in space.cell.operations
+            if each.name != NONE
+        ]
         return results[0] if len(results) == 1 else Add(results, name=f"{prefix}_sum")
 
     return space.stack(space.greatest("channels"), space.greatest("cells")).network(edge, "whole")
@@ -43,18 +47,19 @@ def whole_network(space: ArchitectureSpace) -> NetworkGraph:
 def shared_weights(space: ArchitectureSpace, seed: int) -> Any:
     """Return the ``torch.nn.Module`` that holds the weights of all networks of a space.
 
-    ``run(configuration, images)`` returns the logits of a network with them; normalisations use the statistics of the
-    batch.
+    ``run(configuration, images)`` returns the logits of a network with them; normalisations use the
+    statistics of the batch.
 
     Raises
     ------
     ConfigError
-        If networks of different sizes cannot share weights, because cells join their nodes along the channels.
+        If networks of different sizes cannot share weights, because cells join their nodes along
+        the channels.
     """
     if space.cell.output == "concatenate" and len(space.sizes("channels")) > 1:
         raise ConfigError(
-            "channels: with the output concatenate, networks of different channels cannot share weights by their "
-            "leading parts; give one number, or the output last"
+            "channels: with the output concatenate, networks of different channels cannot share "
+            "weights by their leading parts; give one number, or the output last"
         )
     return _shared_class()(space, seed)
 
@@ -84,8 +89,12 @@ def _shared_class() -> Any:
             )
             self._modules_by_key: dict[str, tuple[Any, dict[str, tuple[str, Any]]]] = {}
 
-        def module(self, configuration: Mapping[str, Any]) -> tuple[Any, dict[str, tuple[str, Any]]]:
-            """Return the module of a network, and for each of its parameters the shared tensor and its shape."""
+        def module(
+            self, configuration: Mapping[str, Any]
+        ) -> tuple[Any, dict[str, tuple[str, Any]]]:
+            """Return the module of a network, and for each of its parameters the shared tensor
+            and its shape.
+            """
             key = configuration_key(configuration)
             if key not in self._modules_by_key:
                 if len(self._modules_by_key) >= _KEPT:
@@ -108,12 +117,16 @@ def _shared_class() -> Any:
             """Return the logits of a network."""
             module, places = self.module(configuration)
             module.train()
-            return functional_call(module, {path: self.part(*place) for path, place in places.items()}, (images,))
+            return functional_call(
+                module, {path: self.part(*place) for path, place in places.items()}, (images,)
+            )
 
         def inherited(self, configuration: Mapping[str, Any], images: Any) -> dict[str, np.ndarray]:
-            """Return a network's weights in the form of :mod:`nnpipe.layers`, with statistics of its normalisations.
+            """Return a network's weights in the form of :mod:`nnpipe.layers`, with statistics of
+            its normalisations.
 
-            Yu et al. 2020 call this calibration: the statistics of one network are useless to another.
+            Yu et al. 2020 call this calibration: the statistics of one network are useless to
+            another.
             """
             from nnpipe.layers.torch.to_torch import torch_weights
 
@@ -144,7 +157,8 @@ class Supernet:
     space
         The networks.
     history
-        The history of the training: the losses of the largest, the smallest and the random networks by epoch.
+        The history of the training: the losses of the largest, the smallest and the random networks
+        by epoch.
     module
         The module that holds the weights.
     samples
@@ -159,8 +173,8 @@ class Supernet:
     def network(self, configuration: Mapping[str, Any]) -> TrainedNetwork:
         """Return the network of a configuration with the weights that it inherits.
 
-        Its normalisations have taken their statistics from the training samples again.  It is an ordinary declared
-        network, and its training may go on from these weights.
+        Its normalisations have taken their statistics from the training samples again.  It is an
+        ordinary declared network, and its training may go on from these weights.
 
         Raises
         ------
@@ -182,7 +196,8 @@ class Supernet:
         *,
         progress: Progress = silent,
     ) -> SupernetRanking:
-        """Return how well the supernet ranks networks: each is judged with inherited weights, and trained by itself.
+        """Return how well the supernet ranks networks: each is judged with inherited weights, and
+        trained by itself.
 
         Parameters
         ----------
@@ -202,36 +217,50 @@ class Supernet:
         """
         check_call(Supernet.ranking, locals())
         if len(configurations) < 3:
-            raise ConfigError(f"configurations: expected at least 3 to rank, found {len(configurations)}")
+            raise ConfigError(
+                f"configurations: expected at least 3 to rank, found {len(configurations)}"
+            )
         inherited, alone = [], []
         for each in progress(list(configurations), "networks by themselves", len(configurations)):
             inherited.append(self.network(each).accuracy(validation))
-            alone.append(train_network(self.space.network(each), train, recipe).accuracy(validation))
+            alone.append(
+                train_network(self.space.network(each), train, recipe).accuracy(validation)
+            )
         return SupernetRanking(tuple(inherited), tuple(alone))
 
 
 @dataclass(frozen=True)
 class SupernetRanking:
-    """The accuracies of some networks with the weights of a supernet, and trained by themselves, in the same order."""
+    """The accuracies of some networks with the weights of a supernet, and trained by themselves,
+    in the same order.
+    """
 
     inherited: tuple[float, ...]
     alone: tuple[float, ...]
 
     @property
     def kendall(self) -> float:
-        """Kendall's rank correlation, tau-b: 1 for the same order, 0 for none, NaN if one side is constant."""
+        """Kendall's rank correlation, tau-b: 1 for the same order, 0 for none, NaN if one side
+        is constant.
+        """
         return kendall_tau(self.inherited, self.alone)
 
     def __str__(self) -> str:
         return (
-            f"{len(self.alone)} networks: accuracy {np.mean(self.inherited):.3f} with shared weights and "
-            f"{np.mean(self.alone):.3f} trained alone, rank correlation {self.kendall:.2f} (Kendall's tau)"
+            f"{len(self.alone)} networks: accuracy {np.mean(self.inherited):.3f} with shared "
+            f"weights and {np.mean(self.alone):.3f} trained alone, rank correlation "
+            f"{self.kendall:.2f} (Kendall's tau)"
         )
 
 
 def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return Kendall's tau-b of two sequences of equal length (Kendall 1945); NaN if one of them is constant."""
-    x, y = (np.sign(np.subtract.outer(np.asarray(values), np.asarray(values))) for values in (one, other))
+    """Return Kendall's tau-b of two sequences of equal length (Kendall 1945); NaN if one of them
+    is constant.
+    """
+    x, y = (
+        np.sign(np.subtract.outer(np.asarray(values), np.asarray(values)))
+        for values in (one, other)
+    )
     scale = float(np.sqrt((x**2).sum() * (y**2).sum()))
     return float((x * y).sum()) / scale if scale else float("nan")
 
@@ -247,9 +276,10 @@ def train_supernet(
 ) -> Supernet:
     """Train the shared weights of all networks of a space by the sandwich rule.
 
-    Each step trains the largest network by the classes, and the smallest and some random ones by what the largest
-    predicts (Yu et al. 2020, "BigNAS"; Yu and Huang 2019).  Narrower networks use the leading channels of wider
-    ones, shallower ones the first cells, and an operation has its own weights at each place.
+    Each step trains the largest network by the classes, and the smallest and some random ones by
+    what the largest predicts (Yu et al. 2020, "BigNAS"; Yu and Huang 2019).  Narrower networks use
+    the leading channels of wider ones, shallower ones the first cells, and an operation has its own
+    weights at each place.
 
     Parameters
     ----------
@@ -277,7 +307,9 @@ def train_supernet(
         raise ConfigError(f"random_networks: expected 0 to 64, found {random_networks}")
     for needed in (space.input_name, space.target):
         if needed not in train:
-            raise ConfigError(f"train: there is no {needed!r}; there are: {', '.join(train) or 'none'}")
+            raise ConfigError(
+                f"train: there is no {needed!r}; there are: {', '.join(train) or 'none'}"
+            )
     module = _sandwich_class()(shared_weights(space, recipe.seed), random_networks, recipe.seed)
     identity = {"space": space.to_json(), "random_networks": random_networks}
     history = recipe.fit(module, train, folder=folder, identity=identity, progress=progress)

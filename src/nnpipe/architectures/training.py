@@ -32,7 +32,8 @@ Features = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """How architectures are trained: stochastic gradient descent with momentum and half a cosine for its rate.
+    """How architectures are trained: stochastic gradient descent with momentum and half a cosine
+    for its rate.
 
     Parameters
     ----------
@@ -59,7 +60,8 @@ class TrainingRecipe:
         check_call(TrainingRecipe, vars(self))
         if self.epochs < 1 or self.batch < 2 or self.rate <= 0 or self.seed < 0:
             raise ConfigError(
-                f"expected at least 1 epoch, batches of 2 samples, a positive rate and a seed from 0; found {self}"
+                f"expected at least 1 epoch, batches of 2 samples, a positive rate and a seed from "
+                f"0; found {self}"
             )
 
     def fit(
@@ -75,17 +77,27 @@ class TrainingRecipe:
     ) -> History:
         """Train a module whose ``forward(batch)`` returns outputs, and return its history."""
         # Batch normalisation cannot take a single remaining sample.
-        sequence = ArraySequence(features, batch=self.batch, sampler=RandomSampler(), seed=self.seed, drop_last=True)
+        sequence = ArraySequence(
+            features, batch=self.batch, sampler=RandomSampler(), seed=self.seed, drop_last=True
+        )
         if not len(sequence):
-            raise ConfigError(f"batches of {self.batch} samples need at least as many samples to train on")
+            raise ConfigError(
+                f"batches of {self.batch} samples need at least as many samples to train on"
+            )
         options = TrainerOptions(
             num_epochs=self.epochs, seed=self.seed, clip_norm=self.clip_norm, train_metrics=False
-        )  # fmt: skip
+        )
         optimiser = SGD(rate=self.rate, nesterov=False, weight_decay=self.weight_decay)
         return Trainer(options, callbacks).fit(
-            module, {"data": {"train": sequence}}, optimiser=optimiser, schedule=Cosine(), parameters=parameters,
-            folder=folder, identity=identity or {}, progress=progress,
-        )  # fmt: skip
+            module,
+            {"data": {"train": sequence}},
+            optimiser=optimiser,
+            schedule=Cosine(),
+            parameters=parameters,
+            folder=folder,
+            identity=identity or {},
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +138,8 @@ def train_network(
     graph
         A network whose outputs declare their losses.
     features
-        The training samples: images, float32, and classes, int64, by the names that the network declares.
+        The training samples: images, float32, and classes, int64, by the names that the network
+        declares.
     recipe
         How to train.
     folder
@@ -146,7 +159,9 @@ def train_network(
 
 
 def accuracy_of(module: Any, features: Features, batch: int = 256) -> float:
-    """Return the share of samples whose class a module for the trainer finds; its mode stays as it is."""
+    """Return the share of samples whose class a module for the trainer finds; its mode stays as
+    it is.
+    """
     import torch
 
     count, right = len(next(iter(features.values()))), 0
@@ -155,7 +170,8 @@ def accuracy_of(module: Any, features: Features, batch: int = 256) -> float:
             batch = count  # statistics of a batch depend on which samples are in it
         for begin in range(0, count, batch):
             part = {
-                name: torch.from_numpy(np.asarray(values[begin : begin + batch])) for name, values in features.items()
+                name: torch.from_numpy(np.asarray(values[begin : begin + batch]))
+                for name, values in features.items()
             }
             (output,) = module(part).values()
             right += int((output.predictions() == output.target).sum())

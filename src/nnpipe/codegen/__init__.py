@@ -10,7 +10,13 @@ Problems are values and are all reported together.  Scripts are built as syntax 
 text of a description ever becomes code.
 """
 
-from nnpipe.codegen.description import Generated, ScriptGenerator, check_script, read_script, task_classes
+from nnpipe.codegen.description import (
+    Generated,
+    ScriptGenerator,
+    check_script,
+    read_script,
+    task_classes,
+)
 from nnpipe.codegen.graph import Checked, CodeGraph
 from nnpipe.codegen.script import generate
 from nnpipe.codegen.script_task import CODES, ScriptProblem, ScriptTask, Variable
@@ -28,4 +34,4 @@ __all__ = [
     "generate",
     "read_script",
     "task_classes",
-]  # fmt: skip
+]

@@ -21,7 +21,9 @@ from nnpipe.layers.imports.network_files import KERAS, read_network
 from nnpipe.layers.keras.read_file import read_keras
 
 
-def network_of(name: str, data: Any, found: list[ScriptProblem]) -> tuple[NetworkGraph | None, Weights]:
+def network_of(
+    name: str, data: Any, found: list[ScriptProblem]
+) -> tuple[NetworkGraph | None, Weights]:
     """Return a network and its stored weights; problems are appended to ``found``.
 
     The network is ``None`` if it cannot be read; the weights are empty if there are none.
@@ -32,8 +34,9 @@ def network_of(name: str, data: Any, found: list[ScriptProblem]) -> tuple[Networ
         Name of the network.
     data
         A list of layers, or an object in the format of
-        :mod:`nnpipe.layers.description.from_description`, or ``{file: PATH}`` with the
-        path of such a description or of a Keras file; ``own_layers`` beside it names the user's layers in the file.
+        :mod:`nnpipe.layers.description.from_description`, or ``{file: PATH}`` with the path of such
+        a description or of a Keras file; ``own_layers`` beside it names the user's layers in the
+        file.
     found
         The list that problems are appended to.
     """
@@ -41,11 +44,15 @@ def network_of(name: str, data: Any, found: list[ScriptProblem]) -> tuple[Networ
     if isinstance(data, Mapping) and "file" in data:
         for key in data:
             if key not in ("file", "own_layers"):
-                found.append(ScriptProblem("structure", f"{where}.{key}", "is not allowed beside file"))
+                found.append(
+                    ScriptProblem("structure", f"{where}.{key}", "is not allowed beside file")
+                )
         return _of_file(name, data["file"], data.get("own_layers", []), f"{where}.file", found)
     parsed = from_description({"layers": data} if isinstance(data, list) else data)
     for problem in parsed.problems:
-        found.append(ScriptProblem("network", f"{where}.{problem.path}".rstrip("."), problem.message))
+        found.append(
+            ScriptProblem("network", f"{where}.{problem.path}".rstrip("."), problem.message)
+        )
     return (None if parsed.graph is None else replace(parsed.graph, name=name)), {}
 
 
@@ -53,14 +60,22 @@ def _of_file(
     name: str, path: Any, own_layers: Any, where: str, found: list[ScriptProblem]
 ) -> tuple[NetworkGraph | None, Weights]:
     if not isinstance(path, str) or not path or "\0" in path:
-        found.append(ScriptProblem("file", where, f"must be the path of a network, not {shown(path)}"))
+        found.append(
+            ScriptProblem("file", where, f"must be the path of a network, not {shown(path)}")
+        )
         return None, {}
     if not isinstance(own_layers, list) or not all(isinstance(title, str) for title in own_layers):
-        found.append(ScriptProblem("file", where, f"own_layers must be a list of names, not {shown(own_layers)}"))
+        found.append(
+            ScriptProblem(
+                "file", where, f"own_layers must be a list of names, not {shown(own_layers)}"
+            )
+        )
         return None, {}
     try:
         keras = Path(path).suffix in KERAS
-        reading = read_keras(path, own_layers=own_layers) if keras else read_network(path, own_layers)
+        reading = (
+            read_keras(path, own_layers=own_layers) if keras else read_network(path, own_layers)
+        )
     except NNPipeError as error:
         found.append(ScriptProblem("file", where, str(error)))
         return None, {}
@@ -71,12 +86,15 @@ def _of_file(
 
 
 def task_classes() -> Mapping[str, type[ScriptTask]]:
-    """Return all task classes of nnpipe, plugins and the running program, by their names in descriptions."""
+    """Return all task classes of nnpipe, plugins and the running program, by their names in
+    descriptions.
+    """
     return named(ScriptTask)
 
 
 def described_task(name: str) -> type[ScriptTask] | None:
-    """Return the task class that a description names; ``None`` if there is none with this short name.
+    """Return the task class that a description names; ``None`` if there is none with this short
+    name.
 
     The module of a dotted path is imported.
 
@@ -90,7 +108,8 @@ def described_task(name: str) -> type[ScriptTask] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptGenerator:
-    """The description of a script.  Nothing is checked on creation; :meth:`check` returns everything that is wrong.
+    """The description of a script.  Nothing is checked on creation; :meth:`check` returns
+    everything that is wrong.
 
     Parameters
     ----------
@@ -155,7 +174,11 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptP
     found: list[ScriptProblem] = []
     for key in data:
         if key not in KEYS:
-            found.append(ScriptProblem("structure", str(key), f"is not a known setting{nearest(str(key), KEYS)}"))
+            found.append(
+                ScriptProblem(
+                    "structure", str(key), f"is not a known setting{nearest(str(key), KEYS)}"
+                )
+            )
     for key in ("script", "framework", "tasks"):
         if key not in data:
             found.append(ScriptProblem("structure", key, "is missing"))
@@ -168,7 +191,8 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptP
         if weights:
             stored[str(name)] = weights
     variables = [
-        Variable(str(n), k if isinstance(k, str) else shown(k)) for n, k in _object(data, "variables", found).items()
+        Variable(str(n), k if isinstance(k, str) else shown(k))
+        for n, k in _object(data, "variables", found).items()
     ]
     items = data.get("tasks") or []
     if not isinstance(items, list):
@@ -176,10 +200,15 @@ def read_script(data: Mapping[str, Any]) -> tuple[ScriptGenerator, tuple[ScriptP
         items = []
     made = [_task(item, place, found) for place, item in enumerate(items)]
     script = ScriptGenerator(
-        name=_text(data, "script", "script"), framework=_text(data, "framework", "pytorch"), variables=tuple(variables),
-        tasks=tuple(task for task in made if task is not None), networks=graphs, stored=stored,
-        last=_text(data, "last", "") or None, seed=data.get("seed", 0),
-    )  # fmt: skip
+        name=_text(data, "script", "script"),
+        framework=_text(data, "framework", "pytorch"),
+        variables=tuple(variables),
+        tasks=tuple(task for task in made if task is not None),
+        networks=graphs,
+        stored=stored,
+        last=_text(data, "last", "") or None,
+        seed=data.get("seed", 0),
+    )
     return script, tuple(found)
 
 
@@ -191,25 +220,40 @@ def check_script(data: Mapping[str, Any]) -> Checked:
     # Unreadable parts are reported already; problems that only follow from them are left out.
     places = {problem.where for problem in found}
     read = tuple(
-        f"networks.{name}." for name in script.networks if any(p.startswith(f"networks.{name}.") for p in places)
+        f"networks.{name}."
+        for name in script.networks
+        if any(p.startswith(f"networks.{name}.") for p in places)
     )
-    follow = [p for p in checked.problems if p.where not in places and not p.where.startswith(read or ("\0",))]
+    follow = [
+        p
+        for p in checked.problems
+        if p.where not in places and not p.where.startswith(read or ("\0",))
+    ]
     problems = (*found, *follow)
     return Checked(None if problems else checked.graph, problems)
 
 
 def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | None:
-    """Return the task at an index of the list, or ``None`` if its class is not known; add problems to ``found``."""
+    """Return the task at an index of the list, or ``None`` if its class is not known; add
+    problems to ``found``.
+    """
     where = f"tasks[{place}]"
     if not isinstance(item, Mapping):
         found.append(
-            ScriptProblem("structure", where, f"must be an object with task and its arguments, not {shown(item)}")
+            ScriptProblem(
+                "structure",
+                where,
+                f"must be an object with task and its arguments, not {shown(item)}",
+            )
         )
         return None
     kind = item.get("task")
     hint = nearest(kind, task_classes()) if isinstance(kind, str) else ""
     try:
-        cls, why = described_task(kind) if isinstance(kind, str) else None, f"there is no task {shown(kind)}{hint}"
+        cls, why = (
+            described_task(kind) if isinstance(kind, str) else None,
+            f"there is no task {shown(kind)}{hint}",
+        )
     except ComponentNotFound as error:
         cls, why = None, one_line(error)
     if cls is None:
@@ -227,18 +271,28 @@ def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | Non
     if isinstance(after, (list, tuple)) and all(isinstance(one, str) for one in after):
         values["after"] = tuple(after)
     else:
-        found.append(ScriptProblem("argument", f"{title}.after", f"must be a list of tasks, not {shown(after)}"))
+        found.append(
+            ScriptProblem(
+                "argument", f"{title}.after", f"must be a list of tasks, not {shown(after)}"
+            )
+        )
     for key, value in item.items():
         if key in rows:
             values[key] = _settled(value)
         elif key not in ("task", "name", "after"):
             found.append(
-                ScriptProblem("argument", f"{title}.{key}", f"{kind} has no such argument{nearest(str(key), rows)}")
+                ScriptProblem(
+                    "argument",
+                    f"{title}.{key}",
+                    f"{kind} has no such argument{nearest(str(key), rows)}",
+                )
             )
     for row in rows.values():
         if row.name not in values and row.default is MISSING:
             values[row.name] = None
-            found.append(ScriptProblem("argument", f"{title}.{row.name}", f"is missing: {row.help}"))
+            found.append(
+                ScriptProblem("argument", f"{title}.{row.name}", f"is missing: {row.help}")
+            )
     return cls(**values)
 
 

@@ -29,7 +29,9 @@ Edge = tuple[int, int]
 
 
 def reached(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """Return the nodes of ``start`` and all that can be reached from them; ``follow`` holds the successors of nodes."""
+    """Return the nodes of ``start`` and all that can be reached from them; ``follow`` holds the
+    successors of nodes.
+    """
     found: set[Node] = set()
     waiting = list(start)
     while waiting:
@@ -41,7 +43,8 @@ def reached(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set
 
 
 def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
-    """Return the sets of nodes that can all be reached from each other, and the nodes with an edge to themselves.
+    """Return the sets of nodes that can all be reached from each other, and the nodes with an edge
+    to themselves.
 
     Nodes are numbered from 0; the sets are in the order of their lowest nodes.
     """
@@ -58,9 +61,11 @@ def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
 
 
 def in_order(count: int, edges: Collection[Edge], last: int | None = None) -> list[int]:
-    """Return the nodes in topological order; where the edges leave a choice, lower numbers come first.
+    """Return the nodes in topological order; where the edges leave a choice, lower numbers come
+    first.
 
-    ``last`` is the node that comes last.  There must be no cycles, and no edge may start at ``last``.
+    ``last`` is the node that comes last.  There must be no cycles, and no edge may start at
+    ``last``.
     """
     needs: dict[int, set[int]] = defaultdict(set)
     for before, after in edges:
@@ -83,8 +88,8 @@ class CodeGraph:
     order
         The tasks; each one follows its dependencies.
     edges
-        Names of two tasks, of which the first comes before the second, and the name of the variable that the second
-        one uses.  The variable is empty if the second task names the first one.
+        Names of two tasks, of which the first comes before the second, and the name of the variable
+        that the second one uses.  The variable is empty if the second task names the first one.
     """
 
     script: ScriptGenerator
@@ -101,27 +106,40 @@ class Checked:
 
 
 def check(script: ScriptGenerator) -> Checked:
-    """Return the graph of a script, or the problems with its names, variables, dependencies, tasks and networks."""
+    """Return the graph of a script, or the problems with its names, variables, dependencies,
+    tasks and networks.
+    """
     made, used = _links(script, "gives"), _links(script, "takes")
     named, by_variable = _named_edges(script), _variable_edges(made, used)
     problems = [
-        *_names(script), *_declared(script, made, used), *_named(script), *_last(script, {*named, *by_variable}),
-        *_cycles(script, named, by_variable), *_islands(script, named, made, used), *_own(script),
-    ]  # fmt: skip
+        *_names(script),
+        *_declared(script, made, used),
+        *_named(script),
+        *_last(script, {*named, *by_variable}),
+        *_cycles(script, named, by_variable),
+        *_islands(script, named, made, used),
+        *_own(script),
+    ]
     if problems:
         return Checked(None, tuple(problems))
     order = in_order(len(script.tasks), {*named, *by_variable}, last_of(script))
     names = [task.name for task in script.tasks]
     edges = [(names[a], names[b], "") for a, b in sorted(named)]
     edges += [(names[a], names[b], variable) for (a, b), variable in sorted(by_variable.items())]
-    return Checked(CodeGraph(script, tuple(script.tasks[place] for place in order), tuple(edges)), ())
+    return Checked(
+        CodeGraph(script, tuple(script.tasks[place] for place in order), tuple(edges)), ()
+    )
 
 
 def last_of(script: ScriptGenerator) -> int | None:
-    """Return the index of the last task; ``None`` if there are no tasks, or none with the name of the last task."""
+    """Return the index of the last task; ``None`` if there are no tasks, or none with the name
+    of the last task.
+    """
     if script.last is None:
         return len(script.tasks) - 1 if script.tasks else None
-    return next((place for place, task in enumerate(script.tasks) if task.name == script.last), None)
+    return next(
+        (place for place, task in enumerate(script.tasks) if task.name == script.last), None
+    )
 
 
 # -- links ----------------------------------------------------------------------------------------
@@ -142,12 +160,24 @@ def _named_edges(script: ScriptGenerator) -> set[Edge]:
     places: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(script.tasks):
         places[task.name].append(place)
-    return {(p, place) for place, task in enumerate(script.tasks) for name in task.after for p in places.get(name, ())}
+    return {
+        (p, place)
+        for place, task in enumerate(script.tasks)
+        for name in task.after
+        for p in places.get(name, ())
+    }
 
 
-def _variable_edges(made: Mapping[str, list[int]], used: Mapping[str, list[int]]) -> dict[Edge, str]:
+def _variable_edges(
+    made: Mapping[str, list[int]], used: Mapping[str, list[int]]
+) -> dict[Edge, str]:
     """Return the edges between tasks that create and use the same variable, with the variable."""
-    return {(a, b): variable for variable in used for a in made.get(variable, ()) for b in used[variable]}
+    return {
+        (a, b): variable
+        for variable in used
+        for a in made.get(variable, ())
+        for b in used[variable]
+    }
 
 
 # -- checks ---------------------------------------------------------------------------------------
@@ -155,16 +185,28 @@ def _variable_edges(made: Mapping[str, list[int]], used: Mapping[str, list[int]]
 
 def _names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     for what, name in (
-        ("the script", script.name), *(("a task", task.name) for task in script.tasks),
+        ("the script", script.name),
+        *(("a task", task.name) for task in script.tasks),
         *(("a variable", variable.name) for variable in script.variables),
-        *(("a network", title) for title in script.networks),  # files beside the script are named after networks
-    ):  # fmt: skip
+        # files beside the script are named after networks
+        *(("a network", title) for title in script.networks),
+    ):
         if not isinstance(name, str) or not is_name(name):
-            message = "it must consist of letters, digits and _, not start with a digit, and not be a keyword of Python"
+            message = (
+                "it must consist of letters, digits and _, not start with a digit, and not be a "
+                "keyword of Python"
+            )
             yield ScriptProblem("name", shown(name), f"cannot be the name of {what}: {message}")
     if isinstance(script.name, str) and hides(script.name):
-        yield ScriptProblem("name", script.name, "cannot be the name of the script: Python would import it as a module")
-    kinds = (("tasks", [t.name for t in script.tasks]), ("variables", [v.name for v in script.variables]))
+        yield ScriptProblem(
+            "name",
+            script.name,
+            "cannot be the name of the script: Python would import it as a module",
+        )
+    kinds = (
+        ("tasks", [t.name for t in script.tasks]),
+        ("variables", [v.name for v in script.variables]),
+    )
     for what, names in kinds:
         for name, count in Counter(map(str, names)).items():
             if count > 1:
@@ -172,7 +214,9 @@ def _names(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     for variable in script.variables:
         if variable.kind not in KINDS:
             yield ScriptProblem(
-                "variable-kind", variable.name, f"there is no kind {shown(variable.kind)}: {', '.join(KINDS)}"
+                "variable-kind",
+                variable.name,
+                f"there is no kind {shown(variable.kind)}: {', '.join(KINDS)}",
             )
 
 
@@ -185,19 +229,31 @@ def _declared(
             if variable not in kinds:
                 hint = nearest(variable, kinds) or "; list it under variables"
                 yield ScriptProblem(
-                    "undeclared-variable", f"{task.name}.{row.name}", f"{shown(variable)} is not declared{hint}"
+                    "undeclared-variable",
+                    f"{task.name}.{row.name}",
+                    f"{shown(variable)} is not declared{hint}",
                 )
-            elif kinds[variable] in KINDS and not {kinds[variable], "any"} & {*row.kind} and kinds[variable] != "any":
-                message = f"{variable} is of the kind {kinds[variable]}, not {' or '.join(row.kind)}"
+            elif (
+                kinds[variable] in KINDS
+                and not {kinds[variable], "any"} & {*row.kind}
+                and kinds[variable] != "any"
+            ):
+                message = (
+                    f"{variable} is of the kind {kinds[variable]}, not {' or '.join(row.kind)}"
+                )
                 yield ScriptProblem("variable-kind", f"{task.name}.{row.name}", message)
     for variable, places in used.items():
         if variable in kinds and variable not in made:
             users = ", ".join(script.tasks[place].name for place in places)
-            yield ScriptProblem("never-generated", variable, f"is needed by {users}, and no task creates it")
+            yield ScriptProblem(
+                "never-generated", variable, f"is needed by {users}, and no task creates it"
+            )
     for variable, places in made.items():
         if len(places) > 1:
             makers = ", ".join(script.tasks[place].name for place in places)
-            yield ScriptProblem("generated-twice", variable, f"is created by {makers}; only one task may create it")
+            yield ScriptProblem(
+                "generated-twice", variable, f"is created by {makers}; only one task may create it"
+            )
 
 
 def _named(script: ScriptGenerator) -> Iterator[ScriptProblem]:
@@ -226,7 +282,9 @@ def _last(script: ScriptGenerator, edges: Collection[Edge]) -> Iterator[ScriptPr
             yield ScriptProblem("after-last", script.tasks[after].name, message)
 
 
-def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Collection[Edge]) -> Iterator[ScriptProblem]:
+def _cycles(
+    script: ScriptGenerator, named: Collection[Edge], by_variable: Collection[Edge]
+) -> Iterator[ScriptProblem]:
     reported: list[frozenset[int]] = []
     for code, edges, how in (
         ("cycle", named, "wait for each other (after)"),
@@ -241,9 +299,14 @@ def _cycles(script: ScriptGenerator, named: Collection[Edge], by_variable: Colle
 
 
 def _islands(
-    script: ScriptGenerator, named: Collection[Edge], made: Mapping[str, list[int]], used: Mapping[str, list[int]]
+    script: ScriptGenerator,
+    named: Collection[Edge],
+    made: Mapping[str, list[int]],
+    used: Mapping[str, list[int]],
 ) -> Iterator[ScriptProblem]:
-    """Yield a problem for each group of tasks and variables that has no connection to the last task."""
+    """Yield a problem for each group of tasks and variables that has no connection to the last
+    task.
+    """
     follow: dict[object, set[object]] = defaultdict(set)
     for before, after in named:
         follow[before].add(after)
@@ -255,7 +318,10 @@ def _islands(
                 follow[place].add(variable)
     last = last_of(script)
     main = reached([len(script.tasks) - 1 if last is None else last], follow)
-    everything = [*range(len(script.tasks)), *dict.fromkeys(variable.name for variable in script.variables)]
+    everything = [
+        *range(len(script.tasks)),
+        *dict.fromkeys(variable.name for variable in script.variables),
+    ]
     for node in everything:
         if node not in main and script.tasks:
             island = reached([node], follow)
@@ -270,18 +336,23 @@ def _islands(
 def _own(script: ScriptGenerator) -> Iterator[ScriptProblem]:
     if script.framework not in FRAMEWORKS:
         yield ScriptProblem(
-            "framework", "framework", f"must be one of {', '.join(FRAMEWORKS)}, not {shown(script.framework)}"
+            "framework",
+            "framework",
+            f"must be one of {', '.join(FRAMEWORKS)}, not {shown(script.framework)}",
         )
     if fault := script_task.fault_of(Kind(int, minimum=0, maximum=2**31 - 1), script.seed):
         yield ScriptProblem("argument", "seed", fault)
     for name, graph in script.networks.items():
         yield from (
-            ScriptProblem("network", f"networks.{name}.{p.path}".rstrip("."), p.message) for p in graph.problems()
+            ScriptProblem("network", f"networks.{name}.{p.path}".rstrip("."), p.message)
+            for p in graph.problems()
         )
         yield from _unbuilt(script, name)
     for task in script.tasks:
         faults = list(script_task.faults(task))
-        yield from (ScriptProblem("argument", f"{task.name}.{field}", fault) for field, fault in faults)
+        yield from (
+            ScriptProblem("argument", f"{task.name}.{field}", fault) for field, fault in faults
+        )
         if script.framework in FRAMEWORKS and script.framework not in task.frameworks:
             there = " and ".join(task.frameworks)
             message = f"{task.task} is available for {there}, not for {script.framework}"

@@ -71,11 +71,14 @@ def network_function(graph: NetworkGraph, script: Script, wanted: str) -> Built:
         named = {key: _given(value, values) for key, value in node["kwargs"].items()}
         count = sum(1 for ref in found if (ref.layer, ref.call) == (title, number))
         made = call(makers[title], *args, **named)
-        outputs = [title if Ref(title, number, index) in used else f"_{title}" for index in range(count)]
+        outputs = [
+            title if Ref(title, number, index) in used else f"_{title}" for index in range(count)
+        ]
         for index, value in enumerate(_outputs(body, names, outputs, made)):
             values[title, number, index] = value
     ends = [
-        _listed([values[ref.layer, ref.call, ref.output] for ref in refs]) for refs in (graph.inputs, graph.outputs)
+        _listed([values[ref.layer, ref.call, ref.output] for ref in refs])
+        for refs in (graph.inputs, graph.outputs)
     ]
     body.append(ast.Return(call("keras.Model", *ends, name=literal(graph.name))))
     return Built(script.define(function, define("network", [], body, "Build a network.")))
@@ -95,12 +98,16 @@ def _maker(layer: Layer, script: Script) -> ast.expr:
         try:
             return keras_layer_call(layer, script)
         except Untranslatable as error:
-            raise ConfigError(f"{layer.name}: cannot be written as code for Keras: {error}") from None
+            raise ConfigError(
+                f"{layer.name}: cannot be written as code for Keras: {error}"
+            ) from None
     return _object(layer_config(layer), layer.trainable)
 
 
 def _object(config: Mapping[str, Any], trainable: bool = True) -> ast.expr:
-    """Return the call that creates the object of a configuration; arguments with default values are left out."""
+    """Return the call that creates the object of a configuration; arguments with default values
+    are left out.
+    """
     module, kind = config["module"], config["class_name"]
     own = config["config"]
     named = {} if trainable else {"trainable": literal(False)}
@@ -136,7 +143,11 @@ def _plain_defaults(module: str, kind: str) -> dict[str, Any]:
     from nnpipe.layers.vocabulary.initialisers import Initialiser
     from nnpipe.layers.vocabulary.regularisers import Constraint, Regulariser
 
-    base: Any = {"keras.initializers": Initialiser, "keras.constraints": Constraint, "keras.regularizers": Regulariser}
+    base: Any = {
+        "keras.initializers": Initialiser,
+        "keras.constraints": Constraint,
+        "keras.regularizers": Regulariser,
+    }
     cls: Any = family(base[module])[kind]
     return {row.key: row.kind.emit(row.default) for row in field_table.table(cls)}
 
@@ -157,7 +168,9 @@ def _bound(body: list[ast.stmt], names: Names, wanted: str, value: ast.expr) -> 
     return name(title)
 
 
-def _outputs(body: list[ast.stmt], names: Names, wanted: list[str], value: ast.expr) -> list[ast.expr]:
+def _outputs(
+    body: list[ast.stmt], names: Names, wanted: list[str], value: ast.expr
+) -> list[ast.expr]:
     if len(wanted) == 1:
         return [_bound(body, names, wanted[0], value)]
     titles: list[ast.expr] = [name(names.fresh(title)) for title in wanted]

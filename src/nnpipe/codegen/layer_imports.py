@@ -27,11 +27,15 @@ def torch_layer_call(layer: Layer, shapes: tuple[Shape, ...], script: Script) ->
         If no script can import the layer's class, or an argument cannot be written.
     """
     given = [literal(tuple(shape)) for shape in shapes]
-    return ast.Call(script.imported("nnpipe.layers", "torch_layer"), [_created(layer, script), *given], [])
+    return ast.Call(
+        script.imported("nnpipe.layers", "torch_layer"), [_created(layer, script), *given], []
+    )
 
 
 def keras_layer_call(layer: Layer, script: Script) -> ast.expr:
-    """Return the expression that creates a layer in Keras by its hook ``_keras``; raise ``Untranslatable`` likewise."""
+    """Return the expression that creates a layer in Keras by its hook ``_keras``; raise
+    ``Untranslatable`` likewise.
+    """
     return ast.Call(script.imported("nnpipe.layers", "keras_layer"), [_created(layer, script)], [])
 
 
@@ -39,14 +43,20 @@ def _created(value: Any, script: Script) -> ast.expr:
     """Return the call that creates a layer, or an object in one such as an initialiser."""
     cls = type(value)
     if cls.__module__ == "__main__" or "." in cls.__qualname__:
-        raise Untranslatable(f"{cls.__qualname__} is not at the top of a module that a script could import")
+        raise Untranslatable(
+            f"{cls.__qualname__} is not at the top of a module that a script could import"
+        )
     named = {} if not isinstance(value, Layer) else {"name": literal(value.name)}
     if isinstance(value, Layer) and value.dtype != "float32":
         named["dtype"] = literal(value.dtype)
     for row in field_table.table(cls):
         found = getattr(value, row.name)
-        if row.default is dataclasses.MISSING or found != row.kind.normal(row.default, getattr(value, "rank", 0)):
-            named[row.name] = _created(found, script) if dataclasses.is_dataclass(found) else lift(found)
+        if row.default is dataclasses.MISSING or found != row.kind.normal(
+            row.default, getattr(value, "rank", 0)
+        ):
+            named[row.name] = (
+                _created(found, script) if dataclasses.is_dataclass(found) else lift(found)
+            )
     first = [ast.Tuple([], ast.Load())] if isinstance(value, Layer) else []
     made = call("made", *first, **named)
     return ast.Call(script.imported(cls.__module__, cls.__name__), made.args, made.keywords)

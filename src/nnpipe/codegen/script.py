@@ -24,7 +24,19 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.layers.graph.graph import NetworkGraph
 
 _TYPES = {int: "int", float: "float", str: "str"}
-_OWN = ("args", "arguments", "main", "parser", "argparse", "sys", "json", "csv", "time", "random", "self")
+_OWN = (
+    "args",
+    "arguments",
+    "main",
+    "parser",
+    "argparse",
+    "sys",
+    "json",
+    "csv",
+    "time",
+    "random",
+    "self",
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,9 @@ class Writer:
         taken = {*dir(builtins), *KNOWN, *_OWN, *parts(self.generator.framework)}
         # A variable gets another name if its own is in use elsewhere in the script.
         names = Names(taken)
-        self._variables = {variable.name: names.fresh(variable.name) for variable in self.generator.variables}
+        self._variables = {
+            variable.name: names.fresh(variable.name) for variable in self.generator.variables
+        }
         self._titles = Names({"help", "seed", "device"})
         self.script = Script(names)
 
@@ -80,7 +94,9 @@ class Writer:
 
     @property
     def has_own_layers(self) -> bool:
-        """Whether a network has layers of other packages, which the script imports together with nnpipe."""
+        """Whether a network has layers of other packages, which the script imports together with
+        nnpipe.
+        """
         return any(module == "nnpipe.layers" for module, _ in self.script.imports)
 
     def variable(self, title: str) -> ast.Name:
@@ -94,7 +110,9 @@ class Writer:
         self.wanted.add(title)
         return name(title)
 
-    def argument(self, task: ScriptTask | None, title: str, default: Any, help: str, *, path: bool = False) -> ast.expr:
+    def argument(
+        self, task: ScriptTask | None, title: str, default: Any, help: str, *, path: bool = False
+    ) -> ast.expr:
         """Add an option to the script, and return the expression of its value.
 
         If the name is taken, the task's name becomes part of it.
@@ -102,7 +120,9 @@ class Writer:
         known = self.arguments
         title = title.strip("_") or "file"  # argparse keeps underscores at the ends
         if task is not None:
-            title = self._titles.fresh(title if title not in self._titles.taken else f"{task.name}_{title}".strip("_"))
+            title = self._titles.fresh(
+                title if title not in self._titles.taken else f"{task.name}_{title}".strip("_")
+            )
         kind = "Path" if path else _TYPES[type(default)]
         value = default if isinstance(default, ast.expr) else literal(default)
         value = call("Path", value) if path and not isinstance(default, ast.expr) else value
@@ -117,7 +137,9 @@ class Writer:
         return self.script.imported(module, function)
 
     def network(self, graph: NetworkGraph, wanted: str) -> Any:
-        """Write a network into the script on the first call, and return its class or function there."""
+        """Write a network into the script on the first call, and return its class or function
+        there.
+        """
         if wanted not in self.networks:
             if self.framework == "pytorch":
                 from nnpipe.codegen.torch_code.network import camel, network_class
@@ -129,8 +151,12 @@ class Writer:
                 self.networks[wanted] = network_function(graph, self.script, wanted)
         return self.networks[wanted]
 
-    def stored_weights(self, graph: NetworkGraph, wanted: str, weights: Mapping[str, np.ndarray]) -> ast.expr:
-        """Add a file with a network's weights beside the script, and return the expression of the file's path."""
+    def stored_weights(
+        self, graph: NetworkGraph, wanted: str, weights: Mapping[str, np.ndarray]
+    ) -> ast.expr:
+        """Add a file with a network's weights beside the script, and return the expression of
+        the file's path.
+        """
         from nnpipe.codegen.weights import encoded, keras_state
 
         written = self.network(graph, wanted)
@@ -142,11 +168,14 @@ class Writer:
             state = keras_state(graph, weights)
         content, number = encoded(state), 1
         title = f"{self.generator.name}.{wanted}.safetensors"
-        while self.files.get(title, content) != content:  # the same network occurs with other weights
+        # the same network occurs with other weights
+        while self.files.get(title, content) != content:
             number += 1
             title = f"{self.generator.name}.{wanted}_{number}.safetensors"
         self.files[title] = content
-        return call(attribute(call("Path", ast.Name("__file__", ast.Load())), "with_name"), literal(title))
+        return call(
+            attribute(call("Path", ast.Name("__file__", ast.Load())), "with_name"), literal(title)
+        )
 
 
 _START = {
@@ -160,7 +189,9 @@ def generate(graph: CodeGraph) -> Generated:
     """Return the script of a graph and its files; equal graphs give equal bytes."""
     check_call(generate, locals())
     writer = Writer(graph.script)
-    seed = writer.argument(None, "seed", graph.script.seed, "for initial weights and the order of samples")
+    seed = writer.argument(
+        None, "seed", graph.script.seed, "for initial weights and the order of samples"
+    )
     tasks: list[ast.stmt] = []
     for task in graph.order:
         heading = task.name if task.name == task.task else f"{task.name}: {task.task}"
@@ -169,14 +200,21 @@ def generate(graph: CodeGraph) -> Generated:
     body = [*quoted("args = arguments()"), *writer.checks, *start, *tasks]
     hidden = {module.partition(".")[0] for module, _ in writer.script.imports} & {graph.script.name}
     if hidden and writer.has_own_layers:
-        raise ConfigError(f"{graph.script.name}: the script would hide the module of this name, which it needs")
+        raise ConfigError(
+            f"{graph.script.name}: the script would hide the module of this name, which it needs"
+        )
     main = define("main", [], body, "Run the tasks, one after another.")
     networks = list(writer.script.definitions.values())
-    helpers = with_needed(writer.framework, writer.wanted | (used_names([*networks, main]) & {"used_as"}))
+    helpers = with_needed(
+        writer.framework, writer.wanted | (used_names([*networks, main]) & {"used_as"})
+    )
     definitions: list[ast.stmt] = [*helpers.values(), *networks, _arguments(writer), main]
     call_main = quoted('if __name__ == "__main__":\n    main()')
     imports = ordered([*imports_of(definitions), *writer.script.imports.values()])
-    doc = f"{_title(graph)}\n\nGenerated by nnpipe. It needs {_needs(graph, writer)}. --help shows its options.\n"
+    doc = (
+        f"{_title(graph)}\n\nGenerated by nnpipe. It needs {_needs(graph, writer)}. --help shows "
+        f"its options.\n"
+    )
     module = ast.Module([ast.Expr(ast.Constant(doc)), *imports, *definitions, *call_main], [])
     return Generated(source_of(module), dict(writer.files))
 
@@ -184,15 +222,22 @@ def generate(graph: CodeGraph) -> Generated:
 def _title(graph: CodeGraph) -> str:
     """Return the first line of the script's docstring."""
     title = f"The script {graph.script.name}: {', '.join(task.name for task in graph.order)}."
-    return textwrap.shorten(title, 85, placeholder=" ...")  # with its opening quotes it fits in a line
+    # with its opening quotes it fits in a line
+    return textwrap.shorten(title, 85, placeholder=" ...")
 
 
 def _needs(graph: CodeGraph, writer: Writer) -> str:
     """Return the names of the packages that the script needs."""
     kinds = {task.task for task in graph.order}
-    more = [package for kind, package in (("load_images", "Pillow"), ("load_sklearn", "scikit-learn")) if kind in kinds]
+    more = [
+        package
+        for kind, package in (("load_images", "Pillow"), ("load_sklearn", "scikit-learn"))
+        if kind in kinds
+    ]
     if writer.has_own_layers:  # which nnpipe builds
-        own = sorted({module.partition(".")[0] for module, _ in writer.script.imports} - {"sklearn"})
+        own = sorted(
+            {module.partition(".")[0] for module, _ in writer.script.imports} - {"sklearn"}
+        )
         *first, last = [*_NEEDS[graph.script.framework].split(" and "), *more, *own]
         return f"{', '.join(first)} and {last}"
     return " and ".join([_NEEDS[graph.script.framework], *more]) + ", but not nnpipe"
@@ -201,11 +246,21 @@ def _needs(graph: CodeGraph, writer: Writer) -> str:
 def _arguments(writer: Writer) -> ast.stmt:
     """Return the function of the script that parses its command line."""
     parser = call(
-        "argparse.ArgumentParser", description=literal(f"The script {writer.generator.name}."),
+        "argparse.ArgumentParser",
+        description=literal(f"The script {writer.generator.name}."),
         formatter_class=attribute(name("argparse"), "ArgumentDefaultsHelpFormatter"),
-    )  # fmt: skip
+    )
     body: list[ast.stmt] = [assign("parser", parser)]
     for argument in writer.arguments.values():
-        given = {"type": name(argument.type), "default": argument.default, "help": literal(argument.help)}
+        given = {
+            "type": name(argument.type),
+            "default": argument.default,
+            "help": literal(argument.help),
+        }
         body.append(ast.Expr(call("parser.add_argument", literal(argument.flag), **given)))
-    return define("arguments", [], [*body, *quoted("return parser.parse_args()")], "Return the parsed command line.")
+    return define(
+        "arguments",
+        [],
+        [*body, *quoted("return parser.parse_args()")],
+        "Return the parsed command line.",
+    )

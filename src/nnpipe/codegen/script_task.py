@@ -110,12 +110,16 @@ class Row:
 
 def takes(*kind: str, help: str, many: bool = False) -> Any:
     """Return the declaration of a field that names a variable, or several, that a task needs."""
-    return dataclasses.field(default=() if many else MISSING, metadata={_ROW: ("takes", help, kind)})
+    return dataclasses.field(
+        default=() if many else MISSING, metadata={_ROW: ("takes", help, kind)}
+    )
 
 
 def gives(kind: str, help: str, optional: bool = False) -> Any:
     """Return the declaration of a field that names a variable that a task creates."""
-    return dataclasses.field(default=None if optional else MISSING, metadata={_ROW: ("gives", help, (kind,))})
+    return dataclasses.field(
+        default=None if optional else MISSING, metadata={_ROW: ("gives", help, (kind,))}
+    )
 
 
 def rows(cls: Any) -> tuple[Row, ...]:
@@ -138,7 +142,9 @@ def faults(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def fault_of(kind: Kind, value: Any) -> str:
-    """Return what is wrong with a value, or the empty string; strings must not be empty and must be valid UTF-8."""
+    """Return what is wrong with a value, or the empty string; strings must not be empty and must
+    be valid UTF-8.
+    """
     try:
         found = kind.coerce(value)
     except ValueError as error:
@@ -156,15 +162,18 @@ def fault_of(kind: Kind, value: Any) -> str:
 FRAMEWORKS = ("pytorch", "keras")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(takes, gives, field))
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(takes, gives, field)
+)
 @dataclass(frozen=True, kw_only=True)
 class ScriptTask(Discoverable):
     """One step of a script: a frozen value with its arguments and variables.
 
-    Authors set the name of the ``task``, declare its arguments with :func:`~nnpipe.core.arguments.argument`, and
-    declare the variables that it takes and gives with the functions of :mod:`nnpipe.codegen.script_task`.  They
-    implement :meth:`write`, and :meth:`problems` for what the fields alone cannot check.
-    Classes of tasks are found like components: in nnpipe, in plugins, and in the running program.
+    Authors set the name of the ``task``, declare its arguments with
+    :func:`~nnpipe.core.arguments.argument`, and declare the variables that it takes and gives with
+    the functions of :mod:`nnpipe.codegen.script_task`.  They implement :meth:`write`, and
+    :meth:`problems` for what the fields alone cannot check. Classes of tasks are found like
+    components: in nnpipe, in plugins, and in the running program.
 
     Parameters
     ----------
@@ -216,11 +225,14 @@ class ScriptTask(Discoverable):
         """Return the variables and arguments with their help texts."""
         kinds = {"takes": "takes {}", "gives": "gives {}", "set": ""}
         return tuple(
-            Option(row.name, kinds[row.role].format(" or ".join(row.kind)), row.help, row.default) for row in rows(cls)
+            Option(row.name, kinds[row.role].format(" or ".join(row.kind)), row.help, row.default)
+            for row in rows(cls)
         )
 
     def variables(self, role: str) -> list[tuple[Row, str]]:
-        """Return the variables that the task ``takes`` or ``gives``, each with its field, without invalid fields."""
+        """Return the variables that the task ``takes`` or ``gives``, each with its field,
+        without invalid fields.
+        """
         found: list[tuple[Row, str]] = []
         for row in rows(type(self)):
             value = getattr(self, row.name)

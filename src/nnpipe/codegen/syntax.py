@@ -1,4 +1,7 @@
-"""Constructors of syntax trees.  No external text ever becomes code: strings are constants, and names are checked."""
+"""Constructors of syntax trees.
+
+No external text ever becomes code: strings are constants, and names are checked.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,16 @@ from nnpipe.core.errors import ConfigError
 
 
 def is_name(text: str) -> bool:
-    """Return whether a string can be the name of a variable: an ASCII identifier that is not a keyword."""
+    """Return whether a string can be the name of a variable: an ASCII identifier that is not a
+    keyword.
+    """
     return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
 
 
 def name(text: str) -> ast.Name:
-    """Return the expression of a name; raise :class:`ConfigError` if it cannot be a name in Python."""
+    """Return the expression of a name; raise :class:`ConfigError` if it cannot be a name in
+    Python.
+    """
     if not is_name(text):
         raise ConfigError(f"{text!r} cannot be a name in Python")
     return ast.Name(text, ast.Load())
@@ -58,7 +65,9 @@ def attribute(value: ast.expr, attr: str) -> ast.Attribute:
 def call(function: ast.expr | str, *args: ast.expr, **named: ast.expr) -> ast.Call:
     """Return a call of an expression or of a function with a dotted name."""
     keywords = [ast.keyword(name(key).id, value) for key, value in named.items()]
-    return ast.Call(dotted(function) if isinstance(function, str) else function, list(args), keywords)
+    return ast.Call(
+        dotted(function) if isinstance(function, str) else function, list(args), keywords
+    )
 
 
 def assign(target: str | ast.expr, value: ast.expr) -> ast.Assign:
@@ -78,14 +87,27 @@ def as_target(node: ast.expr) -> ast.expr:
 
 
 def function(
-    title: str, parameters: Sequence[str], body: Sequence[ast.stmt], doc: str = "", rest: str | None = None
+    title: str,
+    parameters: Sequence[str],
+    body: Sequence[ast.stmt],
+    doc: str = "",
+    rest: str | None = None,
 ) -> ast.FunctionDef:
-    """Return the definition of a function; ``rest`` is the name of a parameter for further arguments."""
+    """Return the definition of a function; ``rest`` is the name of a parameter for further
+    arguments.
+    """
     given = ast.arguments(
-        posonlyargs=[], args=[ast.arg(name(p).id) for p in parameters], vararg=ast.arg(rest) if rest else None,
-        kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[],
-    )  # fmt: skip
-    return ast.FunctionDef(name(title).id, given, [*docstring(doc), *body] or [ast.Pass()], [], None)
+        posonlyargs=[],
+        args=[ast.arg(name(p).id) for p in parameters],
+        vararg=ast.arg(rest) if rest else None,
+        kwonlyargs=[],
+        kw_defaults=[],
+        kwarg=None,
+        defaults=[],
+    )
+    return ast.FunctionDef(
+        name(title).id, given, [*docstring(doc), *body] or [ast.Pass()], [], None
+    )
 
 
 def class_(title: str, base: ast.expr, body: Sequence[ast.stmt]) -> ast.ClassDef:
@@ -106,11 +128,16 @@ class _Filled(ast.NodeTransformer):
         part = self.parts.get(node.id)
         if part is None:
             return node
-        return as_target(part) if isinstance(node.ctx, ast.Store) and isinstance(part, ast.expr) else part
+        return (
+            as_target(part)
+            if isinstance(node.ctx, ast.Store) and isinstance(part, ast.expr)
+            else part
+        )
 
 
 def quoted(template: str, **parts: ast.AST) -> list[ast.stmt]:
-    """Return the statements of a template in which the names in ``parts`` are replaced by their trees.
+    """Return the statements of a template in which the names in ``parts`` are replaced by their
+    trees.
 
     The template is a constant in nnpipe's source code.  External text may only
     be part of the trees in ``parts``.

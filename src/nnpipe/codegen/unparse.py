@@ -45,13 +45,19 @@ KNOWN: dict[str, str] = {
 
 
 def section_of(node: ast.stmt) -> str:
-    """Return the block that an import belongs to: ``standard`` for the standard library, otherwise ``installed``."""
+    """Return the block that an import belongs to: ``standard`` for the standard library,
+    otherwise ``installed``.
+    """
     module = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name  # type: ignore[attr-defined]
-    return "standard" if (module or "").partition(".")[0] in sys.stdlib_module_names else "installed"
+    return (
+        "standard" if (module or "").partition(".")[0] in sys.stdlib_module_names else "installed"
+    )
 
 
 def hides(title: str) -> bool:
-    """Return whether a script of this name would be imported instead of a module that scripts use."""
+    """Return whether a script of this name would be imported instead of a module that scripts
+    use.
+    """
     modules = {line.replace(".", " ").split()[1] for line in KNOWN.values()} | {
         "nnpipe",
         "numpy",
@@ -63,7 +69,9 @@ def hides(title: str) -> bool:
 
 def used_names(body: Iterable[ast.stmt]) -> set[str]:
     """Return the names that occur in statements."""
-    return {node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return {
+        node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)
+    }
 
 
 def imports_of(body: Iterable[ast.stmt]) -> list[ast.stmt]:
@@ -86,7 +94,11 @@ def ordered(lines: Iterable[ast.stmt]) -> list[ast.stmt]:
         else:
             found.append(line)
     for module, titles in taken.items():
-        found.append(ast.ImportFrom(module, [ast.alias(title) for title in sorted(titles, key=_title_key)], 0))
+        found.append(
+            ast.ImportFrom(
+                module, [ast.alias(title) for title in sorted(titles, key=_title_key)], 0
+            )
+        )
     return sorted(found, key=_line_key)
 
 
@@ -94,11 +106,19 @@ def _line_key(node: ast.stmt) -> tuple[Any, ...]:
     first = node.names[0]  # type: ignore[attr-defined]
     is_from = isinstance(node, ast.ImportFrom)
     module = (node.module or "") if isinstance(node, ast.ImportFrom) else first.name
-    return section_of(node) != "standard", is_from, _natural(module), _title_key(first.name), first.asname or ""
+    return (
+        section_of(node) != "standard",
+        is_from,
+        _natural(module),
+        _title_key(first.name),
+        first.asname or "",
+    )
 
 
 def _title_key(title: str) -> tuple[Any, ...]:
-    """Return the sort key of an imported name: constants come first, then classes, then other names."""
+    """Return the sort key of an imported name: constants come first, then classes, then other
+    names.
+    """
     kind = 0 if title.isupper() and len(title) > 1 else 1 if title[:1].isupper() else 2
     return kind, _natural(title), title
 
@@ -109,7 +129,9 @@ def _natural(text: str) -> list[tuple[bool, int, str]]:
     return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
-LAYOUT_HINT = "the code is not formatted, because ruff is not installed; pip install 'nnpipe[codegen]'"
+LAYOUT_HINT = (
+    "the code is not formatted, because ruff is not installed; pip install 'nnpipe[codegen]'"
+)
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _MARK = re.compile(r"_line_of_nnpipe_(\d+)$", re.MULTILINE)
@@ -117,7 +139,9 @@ _OPENING = re.compile(r"(?<!\w)\(")
 
 
 class Remark(ast.stmt):
-    """A statement that stands for a comment on a line of its own, which Python's syntax trees do not have."""
+    """A statement that stands for a comment on a line of its own, which Python's syntax trees do
+    not have.
+    """
 
     _fields = ("text",)
     text: str
@@ -167,10 +191,20 @@ def _laid_out(text: str) -> str:
     ruff = _ruff()
     if ruff is None:
         return text
-    words = [ruff, "format", "--isolated", "--no-cache", "--target-version=py310", "--line-length=88", "-"]
+    words = [
+        ruff,
+        "format",
+        "--isolated",
+        "--no-cache",
+        "--target-version=py310",
+        "--line-length=88",
+        "-",
+    ]
     ran = subprocess.run(words, input=text.encode(), capture_output=True, check=False)
     if ran.returncode:
-        raise TypeError(f"ruff cannot format the code: {ran.stderr.decode(errors='replace').strip()}")
+        raise TypeError(
+            f"ruff cannot format the code: {ran.stderr.decode(errors='replace').strip()}"
+        )
     return ran.stdout.decode()
 
 
@@ -178,8 +212,15 @@ def _bare(text: str) -> str:
     """Return code without the unnecessary parentheses that ``ast.unparse`` writes."""
     lines = text.split("\n")
     texts = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
-    within = {n for node in texts for n in range(node.lineno, node.end_lineno or 0) if isinstance(node.value, str)}
-    return "\n".join(line if n + 1 in within or n in within else _bare_line(line) for n, line in enumerate(lines))
+    within = {
+        n
+        for node in texts
+        for n in range(node.lineno, node.end_lineno or 0)
+        if isinstance(node.value, str)
+    }
+    return "\n".join(
+        line if n + 1 in within or n in within else _bare_line(line) for n, line in enumerate(lines)
+    )
 
 
 def _bare_line(line: str) -> str:
@@ -208,7 +249,9 @@ def _meaning(line: str) -> str | None:
 
 
 class _Marked:
-    """A copier of trees that replaces comments and blank lines by placeholder names; ``lines`` holds their texts."""
+    """A copier of trees that replaces comments and blank lines by placeholder names; ``lines``
+    holds their texts.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -217,8 +260,12 @@ class _Marked:
         fields: dict[str, Any] = {}
         for field, value in ast.iter_fields(node):
             if isinstance(value, list):
-                nodes = self._separated(value) if field in ("body", "orelse", "finalbody") else value
-                fields[field] = [self.copy_of(item) if isinstance(item, ast.AST) else item for item in nodes]
+                nodes = (
+                    self._separated(value) if field in ("body", "orelse", "finalbody") else value
+                )
+                fields[field] = [
+                    self.copy_of(item) if isinstance(item, ast.AST) else item for item in nodes
+                ]
             else:
                 fields[field] = self.copy_of(value) if isinstance(value, ast.AST) else value
         copied = type(node)(**fields)

@@ -18,11 +18,17 @@ from nnpipe.layers.graph.weights import variables_of
 
 
 def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Return the content of a safetensors file with the arrays as float32; equal arrays give equal bytes."""
+    """Return the content of a safetensors file with the arrays as float32; equal arrays give
+    equal bytes.
+    """
     header, parts, place = {}, [], 0
     for name in sorted(arrays):
         part = np.ascontiguousarray(arrays[name], dtype="<f4").tobytes()
-        header[name] = {"dtype": "F32", "shape": list(arrays[name].shape), "data_offsets": [place, place + len(part)]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(arrays[name].shape),
+            "data_offsets": [place, place + len(part)],
+        }
         parts.append(part)
         place += len(part)
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -31,12 +37,19 @@ def encoded(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def keras_state(graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return weights by ``layer/number`` in Keras's order, so that a script can set them by their positions."""
-    return {"/".join((*path, str(number))): weights[name] for name, (path, number) in keras_places(graph).items()}
+    """Return weights by ``layer/number`` in Keras's order, so that a script can set them by
+    their positions.
+    """
+    return {
+        "/".join((*path, str(number))): weights[name]
+        for name, (path, number) in keras_places(graph).items()
+    }
 
 
 def keras_places(graph: NetworkGraph) -> dict[str, tuple[tuple[str, ...], int]]:
-    """Return the path of the layer and the index in the layer of each weight, by the weight's full name."""
+    """Return the path of the layer and the index in the layer of each weight, by the weight's
+    full name.
+    """
     counts: Counter[tuple[str, ...]] = Counter()
     found = {}
     for name in variables_of(graph):

@@ -1,7 +1,7 @@
 """Compilers, which convert, optimise and quantise models.
 
-This package offers the classes and, for authors, the base of compilers that write one file; each is imported when it
-is first used.
+This package offers the classes and, for authors, the base of compilers that write one file; each is
+imported when it is first used.
 """
 
 from typing import TYPE_CHECKING

@@ -32,7 +32,8 @@ class ONNXRewriter(WritingCompiler):
 
 
 def in_one_file(source: Path, folder: Path) -> Path:
-    """Return a single file with the model and its weights: the source itself, or a new one in ``folder``.
+    """Return a single file with the model and its weights: the source itself, or a new one in
+    ``folder``.
 
     Raises
     ------
@@ -51,8 +52,9 @@ def in_one_file(source: Path, folder: Path) -> Path:
 def optimised(source: Path, destination: Path, level: str) -> None:
     """Optimise a model with ONNX Runtime and write the result.
 
-    Tensors that are new in the result get names of their own: ONNX Runtime makes the same names again when it
-    fuses further at loading, and then refuses the model ("Attempt to replace the existing tensor", 1.31).
+    Tensors that are new in the result get names of their own: ONNX Runtime makes the same names
+    again when it fuses further at loading, and then refuses the model ("Attempt to replace the
+    existing tensor", 1.31).
 
     Parameters
     ----------
@@ -68,22 +70,28 @@ def optimised(source: Path, destination: Path, level: str) -> None:
     options.log_severity_level = _FATAL
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.optimized_model_filepath = str(destination)
-    # Nothing is run, so weights need not be repacked for kernels, which would take their memory once more.
+    # Nothing is run, so weights need not be repacked for kernels, which would take their memory
+    # once more.
     options.add_session_config_entry("session.disable_prepacking", "1")
     onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
     known = _tensors(onnx.load_model(str(source), load_external_data=False).graph)
     model = onnx.load_model(str(destination))
     if new := _tensors(model.graph) - known:
         prefix = _MADE
-        while any(name.startswith(prefix) for name in known):  # the source has been optimised before
+        # the source has been optimised before
+        while any(name.startswith(prefix) for name in known):
             prefix += _MADE
         rename(model.graph, {name: f"{prefix}{name}" for name in new})
         onnx.save_model(model, str(destination))
 
 
 def _tensors(graph: Any) -> set[str]:
-    """Return the names of the tensors that a graph computes or holds, without those of graphs inside."""
-    return {name for node in graph.node for name in node.output} | {held.name for held in graph.initializer}
+    """Return the names of the tensors that a graph computes or holds, without those of graphs
+    inside.
+    """
+    return {name for node in graph.node for name in node.output} | {
+        held.name for held in graph.initializer
+    }
 
 
 def rename(graph: Any, names: dict[str, str]) -> None:
@@ -92,7 +100,9 @@ def rename(graph: Any, names: dict[str, str]) -> None:
         for held in (node.input, node.output):
             held[:] = [names.get(name, name) for name in held]
         for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+            for inner in (
+                (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs
+            ):
                 rename(inner, names)
     for held in (*graph.initializer, *graph.value_info, *graph.output, *graph.sparse_initializer):
         named = held.values if hasattr(held, "values") else held
@@ -126,7 +136,9 @@ def fix_batch(model: Any, io: IOSpec, batch: int) -> None:
                 axis.dim_value = batch
     # The inferred inner shapes are no longer valid.
     del model.graph.value_info[:]
-    inferred = {value.name: _axes(value) for value in onnx.shape_inference.infer_shapes(model).graph.output}
+    inferred = {
+        value.name: _axes(value) for value in onnx.shape_inference.infer_shapes(model).graph.output
+    }
     for value in model.graph.output:
         for axis, found in zip(_axes(value), inferred[value.name], strict=False):
             if not axis.HasField("dim_value") and found.HasField("dim_value"):
@@ -138,10 +150,11 @@ def _axes(value: Any) -> Any:
 
 
 def put_in_order(graph: Any) -> None:
-    """Sort the nodes of a graph and of its subgraphs so that each follows the nodes whose results it takes.
+    """Sort the nodes of a graph and of its subgraphs so that each follows the nodes whose results
+    it takes.
 
-    A node whose inputs are computed in the subgraph of another node is moved there: some converters append such nodes
-    to the outer graph.
+    A node whose inputs are computed in the subgraph of another node is moved there: some converters
+    append such nodes to the outer graph.
 
     Parameters
     ----------
@@ -150,8 +163,14 @@ def put_in_order(graph: Any) -> None:
     """
     for inner in _within(graph):
         made = {name for node in inner.node for name in node.output}
-        known = made | {value.name for value in inner.input} | {constant.name for constant in inner.initializer}
-        here = [n for n, node in enumerate(graph.node) if known.intersection(filter(None, node.input))]
+        known = (
+            made
+            | {value.name for value in inner.input}
+            | {constant.name for constant in inner.initializer}
+        )
+        here = [
+            n for n, node in enumerate(graph.node) if known.intersection(filter(None, node.input))
+        ]
         for number in here:
             inner.node.add().CopyFrom(graph.node[number])
         for number in reversed(here):
@@ -166,7 +185,9 @@ def put_in_order(graph: Any) -> None:
 
 def _order(graph: Any) -> list[int]:
     """Return the nodes' indices in topological order, as close to the present order as possible."""
-    makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
+    makers = {
+        name: number for number, node in enumerate(graph.node) for name in node.output if name
+    }
     users: dict[int, list[int]] = {}
     waiting: dict[int, int] = {}
     for number, node in enumerate(graph.node):
@@ -189,7 +210,8 @@ def taken_by(node: Any) -> set[str]:
     """Return the inputs of a node, including the outer values that its subgraphs use."""
     found = set(filter(None, node.input))
     for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():  # GRAPH, GRAPHS
+        # GRAPH, GRAPHS
+        for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
             for inner in graph.node:
                 found |= taken_by(inner)
             found |= {value.name for value in graph.output}
@@ -208,26 +230,44 @@ def _within(graph: Any) -> Iterator[Any]:
 # Operations whose rounded result is the result for the rounded input.
 _PASSING = frozenset(
     (
-        "Relu", "Clip", "MaxPool", "GlobalMaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze",
-        "Identity", "Dropout", "DepthToSpace", "SpaceToDepth", "Expand", "Tile",
+        "Relu",
+        "Clip",
+        "MaxPool",
+        "GlobalMaxPool",
+        "Reshape",
+        "Flatten",
+        "Transpose",
+        "Squeeze",
+        "Unsqueeze",
+        "Identity",
+        "Dropout",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "Expand",
+        "Tile",
     )
-)  # fmt: skip
+)
 
 
 def steps_of(graph: Any) -> list[GraphStep]:
     """Return the nodes of an ``onnx.GraphProto``, without those of graphs inside."""
     return [
         GraphStep(
-            node.name, tuple(filter(None, node.input)), tuple(filter(None, node.output)), node.op_type in _PASSING
+            node.name,
+            tuple(filter(None, node.input)),
+            tuple(filter(None, node.output)),
+            node.op_type in _PASSING,
         )
         for node in graph.node
     ]
 
 
 def surviving(name: str, before: Sequence[GraphStep], there: Collection[str]) -> set[str]:
-    """Return the tensors that stand for a source's tensor after fusion: itself, or the next ones that are left.
+    """Return the tensors that stand for a source's tensor after fusion: itself, or the next ones
+    that are left.
 
-    A convolution and the normalisation after it become one operation, which computes the normalisation's result.
+    A convolution and the normalisation after it become one operation, which computes the
+    normalisation's result.
 
     Parameters
     ----------
@@ -245,7 +285,9 @@ def surviving(name: str, before: Sequence[GraphStep], there: Collection[str]) ->
         if tensor in there:
             found.add(tensor)
             continue
-        fresh = {output for step in before if tensor in step.inputs for output in step.outputs} - seen
+        fresh = {
+            output for step in before if tensor in step.inputs for output in step.outputs
+        } - seen
         seen |= fresh
         waiting += fresh
     return found
@@ -259,7 +301,8 @@ def surviving(name: str, before: Sequence[GraphStep], there: Collection[str]) ->
 
 
 def separate_weights(model: Any) -> None:
-    """Take the weights of an ``onnx.ModelProto`` out of its inputs, among which version 3 of the IR lists them, too.
+    """Take the weights of an ``onnx.ModelProto`` out of its inputs, among which version 3 of the IR
+    lists them, too.
 
     Converters that keep the types of inputs would leave them as they are.
     """
@@ -290,15 +333,20 @@ def hold_constants(graph: Any) -> None:
 
 
 def separate_outputs(graph: Any, *kinds: str) -> None:
-    """Copy outputs that are also weights, or that operators of these kinds read, which could change both."""
+    """Copy outputs that are also weights, or that operators of these kinds read, which could
+    change both.
+    """
     shared = {constant.name for constant in graph.initializer}
     shared.update(name for node in graph.node if node.op_type in kinds for name in node.input)
     shared -= {value.name for value in graph.input}
-    _put_behind(graph, {value.name: ("Identity", {}) for value in graph.output if value.name in shared})
+    _put_behind(
+        graph, {value.name: ("Identity", {}) for value in graph.output if value.name in shared}
+    )
 
 
 def compute_in_float32(graph: Any, *others: str) -> None:
-    """Compute in float32 what a graph computes in other floats; its inputs and outputs keep their types.
+    """Compute in float32 what a graph computes in other floats; its inputs and outputs keep their
+    types.
 
     Parameters
     ----------
@@ -338,14 +386,20 @@ def unpack_blocks(graph: Any) -> None:
             continue
         values, *others = (numpy_helper.to_array(constant) for constant in packed)
         axis, size = stated.get("axis", 1), stated["block_size"]
-        scale, *zero = (np.repeat(each, size, axis).take(range(values.shape[axis]), axis) for each in others)
+        scale, *zero = (
+            np.repeat(each, size, axis).take(range(values.shape[axis]), axis) for each in others
+        )
         real = values.astype(np.float32) - (zero[0].astype(np.float32) if zero else 0)
-        graph.initializer.append(numpy_helper.from_array(real * scale.astype(np.float32), node.output[0]))
+        graph.initializer.append(
+            numpy_helper.from_array(real * scale.astype(np.float32), node.output[0])
+        )
         graph.node.remove(node)  # ONNX Runtime removes the constants that nothing takes
 
 
 def _put_behind(graph: Any, operations: dict[str, tuple[str, dict[str, int]]]) -> None:
-    """Put an operation, with its attributes, between an output and what gave it until now, by the output's name."""
+    """Put an operation, with its attributes, between an output and what gave it until now, by
+    the output's name.
+    """
     from onnx import helper
 
     outputs = [value.name for value in graph.output]
@@ -353,7 +407,9 @@ def _put_behind(graph: Any, operations: dict[str, tuple[str, dict[str, int]]]) -
     for value, name in zip(graph.output, outputs, strict=True):
         value.name = name
     for name, (kind, attributes) in operations.items():
-        graph.node.append(helper.make_node(kind, [f"{name}/inside"], [name], f"{name}/{kind}", **attributes))
+        graph.node.append(
+            helper.make_node(kind, [f"{name}/inside"], [name], f"{name}/{kind}", **attributes)
+        )
 
 
 def _widen(graph: Any, others: Collection[int]) -> None:

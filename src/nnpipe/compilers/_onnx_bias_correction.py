@@ -1,9 +1,10 @@
 """Correction of the biases of quantised ONNX models.
 
-Rounding weights and activations shifts the mean of what a layer computes, channel by channel.  The shift is the same
-for every sample, so it can be subtracted from the bias: M. Nagel et al., "Data-Free Quantization Through Weight
-Equalization and Bias Correction", ICCV 2019 (arXiv:1906.04721), section 4.2 and appendix D, in the empirical
-form, in which samples give the means.
+Rounding weights and activations shifts the mean of what a layer computes, channel by channel.  The
+shift is the same for every sample, so it can be subtracted from the bias: M. Nagel et al.,
+"Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019
+(arXiv:1906.04721), section 4.2 and appendix D, in the empirical form, in which samples give the
+means.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Values = npt.NDArray[np.float64]
 
 
 def give_biases(graph: Any) -> None:
-    """Add a bias of 0 to convolutions and matrix products that have none and whose weights are constants.
+    """Add a bias of 0 to convolutions and matrix products that have none and whose weights are
+    constants.
 
     Parameters
     ----------
@@ -41,7 +43,11 @@ def give_biases(graph: Any) -> None:
     """
     from onnx import numpy_helper
 
-    sizes = {constant.name: tuple(constant.dims) for constant in graph.initializer if constant.data_type == 1}
+    sizes = {
+        constant.name: tuple(constant.dims)
+        for constant in graph.initializer
+        if constant.data_type == 1
+    }
     for node in graph.node:
         if node.op_type not in _LAYERS or len(node.input) > 2 or node.input[1] not in sizes:
             continue
@@ -52,11 +58,12 @@ def give_biases(graph: Any) -> None:
 
 
 def correct_biases(floats: Any, quantised: Any, samples: Sequence[Batch]) -> int:
-    """Shift biases of a quantised model such that the means of its layers are those of the model in floats.
+    """Shift biases of a quantised model such that the means of its layers are those of the model in
+    floats.
 
-    Layers are corrected in order, each with the results of the corrected ones before it: the shift that they cause
-    would otherwise be corrected twice.  If the outputs for samples that were held back are not closer to those in
-    floats afterwards, all biases get their former values.
+    Layers are corrected in order, each with the results of the corrected ones before it: the shift
+    that they cause would otherwise be corrected twice.  If the outputs for samples that were held
+    back are not closer to those in floats afterwards, all biases get their former values.
 
     Parameters
     ----------
@@ -78,17 +85,24 @@ def correct_biases(floats: Any, quantised: Any, samples: Sequence[Batch]) -> int
         return 0
     held = samples[: len(samples) // _HELD_BACK]
     samples = samples[len(held) :]
-    exact, former = _outputs(floats, held), [layer.bias.constant.SerializeToString() for layer in layers]
+    exact, former = (
+        _outputs(floats, held),
+        [layer.bias.constant.SerializeToString() for layer in layers],
+    )
     error = _error(_outputs(quantised, held), exact)
     wanted = _means(floats, [layer.name for layer in layers], samples)
     for layer, results in zip(layers, _results(quantised, layers, samples), strict=True):
-        shift = layer.bias.moved(wanted[layer.name] - np.mean([_mean(array) for array in results], axis=0))
+        shift = layer.bias.moved(
+            wanted[layer.name] - np.mean([_mean(array) for array in results], axis=0)
+        )
         for array in results:  # what the layers after it take
             array += shift.astype(array.dtype).reshape(-1, *(1,) * (array.ndim - 2))
     if error and _error(_outputs(quantised, held), exact) >= error:
         for layer, stored in zip(layers, former, strict=True):
             layer.bias.constant.ParseFromString(stored)
-        log.info("correcting biases did not help on samples that were held back; they are as they were")
+        log.info(
+            "correcting biases did not help on samples that were held back; they are as they were"
+        )
         return 0
     return len(layers)
 
@@ -138,7 +152,11 @@ def _layers_of(graph: Any) -> list[_Layer]:
         bias, scale = node.input[2], None
         if bias in makers:
             bias, factor = makers[bias].input[:2]
-            scale = numpy_helper.to_array(constants[factor]).astype(np.float64) if factor in constants else None
+            scale = (
+                numpy_helper.to_array(constants[factor]).astype(np.float64)
+                if factor in constants
+                else None
+            )
             if scale is None:
                 continue
         if bias in constants and uses[bias] == 1 and uses[node.input[2]] == 1:
@@ -156,7 +174,9 @@ def _channels(node: Any, shape: tuple[int, ...]) -> int:
 
 
 def _mean(array: npt.NDArray[np.floating[Any]]) -> Values:
-    """Return the mean of each channel of the result of a layer, whose second axis has the channels."""
+    """Return the mean of each channel of the result of a layer, whose second axis has the
+    channels.
+    """
     found: Values = array.mean(axis=(0, *range(2, array.ndim)), dtype=np.float64)
     return found
 
@@ -167,7 +187,9 @@ def _means(model: Any, names: Sequence[str], samples: Sequence[Batch]) -> dict[s
     outputs = [made[name] for name in names]
     session = _session(_part(model, outputs, ()))
     runs = (map(_mean, session.run(outputs, _given(session, sample))) for sample in samples)
-    return dict(zip(names, (np.mean(means, axis=0) for means in zip(*runs, strict=True)), strict=True))
+    return dict(
+        zip(names, (np.mean(means, axis=0) for means in zip(*runs, strict=True)), strict=True)
+    )
 
 
 def _outputs(model: Any, samples: Sequence[Batch]) -> list[list[Any]]:
@@ -177,31 +199,43 @@ def _outputs(model: Any, samples: Sequence[Batch]) -> list[list[Any]]:
 
 
 def _error(found: Sequence[Sequence[Any]], exact: Sequence[Sequence[Any]]) -> float:
-    """Return the noise by the signal of outputs, the sum over all of them; 0 if there are none in floats."""
+    """Return the noise by the signal of outputs, the sum over all of them; 0 if there are none
+    in floats.
+    """
     total = 0.0
     for ours, theirs in zip(zip(*found, strict=True), zip(*exact, strict=True), strict=True):
-        if theirs[0].dtype.kind != "f" or any(a.shape != b.shape for a, b in zip(ours, theirs, strict=True)):
+        if theirs[0].dtype.kind != "f" or any(
+            a.shape != b.shape for a, b in zip(ours, theirs, strict=True)
+        ):
             continue  # such as classes, or as many boxes as were found
-        pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(ours, theirs, strict=True)]
+        pairs = [
+            (a.astype(np.float64), b.astype(np.float64)) for a, b in zip(ours, theirs, strict=True)
+        ]
         signal = sum(float(np.square(b).sum()) for _, b in pairs)
         total += sum(float(np.square(a - b).sum()) for a, b in pairs) / signal if signal else 0.0
     return total
 
 
 def _results(model: Any, layers: Sequence[_Layer], samples: Sequence[Batch]) -> Iterator[list[Any]]:
-    """Yield the results of each layer for all samples; those that were yielded before are what the next one takes.
+    """Yield the results of each layer for all samples; those that were yielded before are what the
+    next one takes.
 
     So all layers together cost as much as running the model once for each sample.
     """
     outputs = [layer.output for layer in layers]
-    needs = [_sources(model.graph, output, set(outputs[:place])) for place, output in enumerate(outputs)]
+    needs = [
+        _sources(model.graph, output, set(outputs[:place])) for place, output in enumerate(outputs)
+    ]
     last = {name: place for place, names in enumerate(needs) for name in names}
     known: dict[str, list[Any]] = {}
     for place, output in enumerate(outputs):
         taken = {name: known[name] for name in needs[place]}
         session = _session(_part(model, [output], taken))
         known[output] = [
-            session.run([output], _given(session, {**sample, **{name: arrays[n] for name, arrays in taken.items()}}))[0]
+            session.run(
+                [output],
+                _given(session, {**sample, **{name: arrays[n] for name, arrays in taken.items()}}),
+            )[0]
             for n, sample in enumerate(samples)
         ]
         yield known[output]
@@ -215,14 +249,20 @@ def _sources(graph: Any, output: str, known: set[str]) -> set[str]:
 
 def _between(graph: Any, outputs: Sequence[str], known: Collection[str]) -> list[Any]:
     """Return the nodes that compute some tensors from the known ones and the inputs, in order."""
-    makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
+    makers = {
+        name: number for number, node in enumerate(graph.node) for name in node.output if name
+    }
     found: set[int] = set()
     waiting = [makers[name] for name in outputs]
     while waiting:
         number = waiting.pop()
         if number not in found:
             found.add(number)
-            waiting += [makers[name] for name in taken_by(graph.node[number]) if name in makers and name not in known]
+            waiting += [
+                makers[name]
+                for name in taken_by(graph.node[number])
+                if name in makers and name not in known
+            ]
     return [graph.node[number] for number in sorted(found)]
 
 
@@ -248,7 +288,9 @@ def _session(model: Any) -> Any:
     # The numbers of each layer by itself are asked for, not those of fused ones.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def _given(session: Any, values: Batch) -> dict[str, Any]:
@@ -273,18 +315,26 @@ def restore_dead_biases(floats: Any, quantised: Any) -> None:
     floats
         An ``onnx.GraphProto`` in floats.
     quantised
-        The same graph in QDQ form, with the same names of nodes and weights per channel; it is modified in place.
+        The same graph in QDQ form, with the same names of nodes and weights per channel; it is
+        modified in place.
     """
     from onnx import numpy_helper
 
-    biases = {node.name: node.input[2] for node in floats.node if node.op_type in _LAYERS and len(node.input) > 2}
+    biases = {
+        node.name: node.input[2]
+        for node in floats.node
+        if node.op_type in _LAYERS and len(node.input) > 2
+    }
     given = {constant.name: constant for constant in floats.initializer}
     constants = {constant.name: constant for constant in quantised.initializer}
     makers = {node.output[0]: node for node in quantised.node if node.op_type == "DequantizeLinear"}
-    before: dict[str, Any] = {}  # layers may share weights, of which the first one changes the scale
+    # layers may share weights, of which the first one changes the scale
+    before: dict[str, Any] = {}
 
     for node in quantised.node:
-        if biases.get(node.name) not in given or any(name not in makers for name in node.input[1:3]):
+        if biases.get(node.name) not in given or any(
+            name not in makers for name in node.input[1:3]
+        ):
             continue
         weight, bias = (makers[name] for name in node.input[1:3])
         names = [*weight.input, *bias.input[:2]]
@@ -307,4 +357,6 @@ def restore_dead_biases(floats: Any, quantised: Any) -> None:
             continue
         exact = np.where(dead, exact, integers.ravel()).reshape(integers.shape)
         for name, values in ((names[1], finer), (names[3], exact), (names[4], finer_biases)):
-            constants[name].CopyFrom(numpy_helper.from_array(values.astype(before[name].dtype), name))
+            constants[name].CopyFrom(
+                numpy_helper.from_array(values.astype(before[name].dtype), name)
+            )

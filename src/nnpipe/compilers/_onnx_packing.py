@@ -1,11 +1,13 @@
 """Constants of ONNX graphs in few bits, with nodes that unpack them.
 
-The nodes are ONNX's own, gathered in functions of the model.  As all that they take is constant, ONNX Runtime carries
-them out once, when it loads the model; afterwards, it computes as with the unpacked weights.
+The nodes are ONNX's own, gathered in functions of the model.  As all that they take is constant,
+ONNX Runtime carries them out once, when it loads the model; afterwards, it computes as with the
+unpacked weights.
 
-A constant of at most ``2**b`` different values is a list of these values, the codebook, and a whole number of ``b``
-bits for each element.  These numbers are split into parts of 4, 2 and 1 bits, each of which fills whole bytes.  Where
-many elements are 0, one bit for each element says where, and only the others have numbers.
+A constant of at most ``2**b`` different values is a list of these values, the codebook, and a whole
+number of ``b`` bits for each element.  These numbers are split into parts of 4, 2 and 1 bits, each
+of which fills whole bytes.  Where many elements are 0, one bit for each element says where, and
+only the others have numbers.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class PackedConstants:
         places
             The place in the codebook of each element, in the constant's shape.
         book
-            The values; if ``sparse``, the first one is that of most elements, and is not stored for each of them.
+            The values; if ``sparse``, the first one is that of most elements, and is not stored for
+            each of them.
         sparse
             Whether to store where the elements are that have other values than the first.
         """
@@ -61,7 +64,11 @@ class PackedConstants:
         low = bits
         for width in widths_of(bits):
             low -= width
-            inputs.append(self._constant(f"{name}/bits{low}", packed((numbers >> low) & (2**width - 1), width)))
+            inputs.append(
+                self._constant(
+                    f"{name}/bits{low}", packed((numbers >> low) & (2**width - 1), width)
+                )
+            )
         inputs.append(self._constant(f"{name}/book", book))
         inputs.append(self._constant(f"{name}/shape", np.array(places.shape, np.int64)))
         self._kinds.add((sparse, bits))
@@ -74,7 +81,9 @@ class PackedConstants:
         flat = values.reshape(-1)
         inputs = [
             self._constant(f"{name}/mask", packed(flat != 0, 1)),
-            self._constant(f"{name}/book", np.concatenate([np.zeros(1, flat.dtype), flat[flat != 0]])),
+            self._constant(
+                f"{name}/book", np.concatenate([np.zeros(1, flat.dtype), flat[flat != 0]])
+            ),
             self._constant(f"{name}/shape", np.array(values.shape, np.int64)),
         ]
         self._kinds.add((True, 0))
@@ -88,11 +97,19 @@ class PackedConstants:
         self.nodes.append(helper.make_node("Cast", [half], [name], to=TensorProto.FLOAT))
 
     def scale(self, name: str, units: str, scales: Array) -> None:
-        """Let ``name`` be a tensor of whole numbers times scales that fit its shape, as 32-bit floats."""
+        """Let ``name`` be a tensor of whole numbers times scales that fit its shape, as 32-bit
+        floats.
+        """
         from onnx import TensorProto, helper
 
-        self.nodes.append(helper.make_node("Cast", [units], [f"{units}/float"], to=TensorProto.FLOAT))
-        self.nodes.append(helper.make_node("Mul", [f"{units}/float", self._constant(f"{name}/scales", scales)], [name]))
+        self.nodes.append(
+            helper.make_node("Cast", [units], [f"{units}/float"], to=TensorProto.FLOAT)
+        )
+        self.nodes.append(
+            helper.make_node(
+                "Mul", [f"{units}/float", self._constant(f"{name}/scales", scales)], [name]
+            )
+        )
 
     def functions(self, opset: int) -> Iterator[Any]:
         """Yield the functions that the nodes call."""
@@ -139,16 +156,27 @@ def packed_bytes(places: Array, values: int, sparse: bool) -> int:
     """Return about how many bytes packed elements take, with their nodes."""
     numbers = int((places > 0).sum()) if sparse else places.size
     mask = -(-places.size // 8) if sparse else 0
-    return mask + sum(-(-numbers * width // 8) for width in widths_of(bits_of(values - sparse))) + values + _NODE_BYTES
+    return (
+        mask
+        + sum(-(-numbers * width // 8) for width in widths_of(bits_of(values - sparse)))
+        + values
+        + _NODE_BYTES
+    )
 
 
 def listed_bytes(values: Array) -> int:
-    """Return about how many bytes a constant takes if only elements that are not 0 are stored, with its nodes."""
-    return int(-(-values.size // 8) + values.itemsize * (np.count_nonzero(values) + 1) + _NODE_BYTES)
+    """Return about how many bytes a constant takes if only elements that are not 0 are stored,
+    with its nodes.
+    """
+    return int(
+        -(-values.size // 8) + values.itemsize * (np.count_nonzero(values) + 1) + _NODE_BYTES
+    )
 
 
 def losslessly_packed(values: Array) -> tuple[Array, Array, bool] | None:
-    """Return places, codebook and whether zeros are left out, if an array is smaller so; None if it is not."""
+    """Return places, codebook and whether zeros are left out, if an array is smaller so; None if
+    it is not.
+    """
     book, places = np.unique(values, return_inverse=True)
     if len(book) > _MOST_VALUES:
         return None
@@ -168,7 +196,8 @@ def _title(sparse: bool, bits: int) -> str:
 
 
 def _function(sparse: bool, bits: int, opset: int) -> Any:
-    """Return the function that unpacks numbers of so many bits; it takes the parts, the codebook and the shape.
+    """Return the function that unpacks numbers of so many bits; it takes the parts, the codebook
+    and the shape.
 
     With no bits, each element that is not 0 has a value of its own in the codebook, in order.
     """
@@ -188,7 +217,9 @@ def _function(sparse: bool, bits: int, opset: int) -> Any:
         rows = do("Unsqueeze", [name, axis], f"{name}u")
         shifted = do("BitShift", [rows, shifts], f"{name}b", direction="RIGHT")
         whole = do("Mod", [shifted, constant(f"{name}m", np.array(2**width, np.uint8))], f"{name}r")
-        return do("Reshape", [do("Cast", [whole], f"{name}c", to=TensorProto.INT32), axis], f"{name}f")
+        return do(
+            "Reshape", [do("Cast", [whole], f"{name}c", to=TensorProto.INT32), axis], f"{name}f"
+        )
 
     axis, zero = constant("ax", np.array([-1], np.int64)), constant("z", np.array([0], np.int64))
     count = do("ReduceProd", ["shape"], "n", keepdims=1)
@@ -205,7 +236,11 @@ def _function(sparse: bool, bits: int, opset: int) -> Any:
         one = constant("one", np.array(1, np.int32))
         own = do("CumSum", [there, constant("a0", np.array(0, np.int64))], "sum")
         if bits:
-            at = do("Max", [do("Sub", [own, one], "before"), constant("i0", np.array(0, np.int32))], "at")
+            at = do(
+                "Max",
+                [do("Sub", [own, one], "before"), constant("i0", np.array(0, np.int32))],
+                "at",
+            )
             own = do("Add", [do("Gather", [total, at], "own"), one], "own1")
         total = do("Mul", [there, own], "places")
     else:
@@ -233,7 +268,11 @@ def slim(model: Any) -> None:
     kept = [each for each in model.opset_import if each.domain in used or each.domain == "ai.onnx"]
     del model.opset_import[:]
     model.opset_import.extend(kept)
-    if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
+    if any(
+        attribute.HasField("g") or attribute.graphs
+        for node in graph.node
+        for attribute in node.attribute
+    ):
         return
     _merge_constants(graph)
     _shorten_names(graph)
@@ -264,16 +303,25 @@ def _merge_constants(graph: Any) -> None:
 
 
 def _shorten_names(graph: Any) -> None:
-    """Name nodes after their results, and give every tensor inside the shortest name that is left."""
+    """Name nodes after their results, and give every tensor inside the shortest name that is
+    left.
+    """
     taken = {value.name for value in (*graph.input, *graph.output)} | {""}
     fresh = (name for name in _names() if name not in taken)
     short: dict[str, str] = {name: name for name in taken}
     for node in graph.node:
         node.ClearField("name")
         for side in (node.input, node.output):
-            side[:] = [short[name] if name in short else short.setdefault(name, next(fresh)) for name in side]
+            side[:] = [
+                short[name] if name in short else short.setdefault(name, next(fresh))
+                for name in side
+            ]
     for constant in graph.initializer:
-        constant.name = short[constant.name] if constant.name in short else short.setdefault(constant.name, next(fresh))
+        constant.name = (
+            short[constant.name]
+            if constant.name in short
+            else short.setdefault(constant.name, next(fresh))
+        )
     graph.name = "g"
 
 

@@ -1,4 +1,6 @@
-"""Arguments shared by quantising compilers, declared once so that their options have the same meaning."""
+"""Arguments shared by quantising compilers, declared once so that their options have the same
+meaning.
+"""
 
 from __future__ import annotations
 
@@ -64,18 +66,29 @@ def chosen(patterns: Sequence[str], known: Collection[str], owner: str) -> set[s
     """
     found: set[str] = set()
     for pattern in patterns:
-        matching = {pattern} if pattern in known else {name for name in known if fnmatchcase(name, pattern)}
+        matching = (
+            {pattern}
+            if pattern in known
+            else {name for name in known if fnmatchcase(name, pattern)}
+        )
         if not matching:
             told = ", ".join(map(repr, _near(pattern, known)))
-            raise ConfigError(f"{owner}: --keep-float {pattern!r} is no tensor of the model; near it are {told}")
+            raise ConfigError(
+                f"{owner}: --keep-float {pattern!r} is no tensor of the model; near it are {told}"
+            )
         found |= matching
     return found
 
 
 def _near(pattern: str, known: Collection[str]) -> list[str]:
-    """Return the names nearest to one that is not there: first those that contain it, the shortest of them first."""
+    """Return the names nearest to one that is not there: first those that contain it, the
+    shortest of them first.
+    """
     part = pattern.strip("*?").lower()
-    holding = sorted((name for name in known if part and part in name.lower()), key=lambda name: (len(name), name))
+    holding = sorted(
+        (name for name in known if part and part in name.lower()),
+        key=lambda name: (len(name), name),
+    )
     alike = difflib.get_close_matches(pattern, sorted(known), n=_NEAR, cutoff=0.4)
     return list(dict.fromkeys([*holding, *alike]))[:_NEAR] or sorted(known)[:_NEAR]
 
@@ -119,16 +132,16 @@ class FloatKeepingCompiler(WritingCompiler):
     Attributes
     ----------
     names_from_result
-        Whether the tensors have the names that they get in the result, such as those of a converter, and not those
-        that they have in the source.
+        Whether the tensors have the names that they get in the result, such as those of a
+        converter, and not those that they have in the source.
     """
 
     names_from_result: ClassVar[bool] = False
 
     keep_float: tuple[str, ...] = argument(
         (),
-        help="tensors to keep in floats, by their names in the model or by patterns such as 'block1*'; what takes them "
-        "is computed in floats, and in most runtimes what computes them",
+        help="tensors to keep in floats, by their names in the model or by patterns such as "
+        "'block1*'; what takes them is computed in floats, and in most runtimes what computes them",
     )
 
     def _named(self, known: Collection[str]) -> set[str]:
@@ -142,8 +155,12 @@ class FloatKeepingCompiler(WritingCompiler):
         return chosen(self.keep_float, known, type(self).__name__)
 
     def _kept(self, steps: Sequence[GraphStep]) -> set[str]:
-        """Return the tensors to keep in floats, with those that are clipped or moved to or from them."""
-        return merged(self._named({name for step in steps for name in (*step.inputs, *step.outputs)}), steps)
+        """Return the tensors to keep in floats, with those that are clipped or moved to or from
+        them.
+        """
+        return merged(
+            self._named({name for step in steps for name in (*step.inputs, *step.outputs)}), steps
+        )
 
     def _check_keep_float(self, quantises: bool, needed: str) -> None:
         """Raise an error if tensors are named and nothing is quantised."""
@@ -154,8 +171,12 @@ class FloatKeepingCompiler(WritingCompiler):
 class WeightQuantisingCompiler(WritingCompiler):
     """Base of compilers with options for the quantisation of weights."""
 
-    weight_type: Literal["int8", "uint8"] = argument("int8", help="integer type of quantised weights")
-    per_channel: bool = argument(True, help="use a separate scale for each output channel of a weight")
+    weight_type: Literal["int8", "uint8"] = argument(
+        "int8", help="integer type of quantised weights"
+    )
+    per_channel: bool = argument(
+        True, help="use a separate scale for each output channel of a weight"
+    )
     reduce_range: bool = argument(
         False, help="use 7 bits for weights, which avoids overflow on x86 processors without VNNI"
     )
@@ -170,12 +191,19 @@ class BlockwiseWeights(WritingCompiler):
     """Base of compilers that give each block of weights in a column a scale."""
 
     block_size: int = argument(
-        32, help="weights in a column that share a scale, a power of two from 16 to 256", minimum=16, maximum=256
+        32,
+        help="weights in a column that share a scale, a power of two from 16 to 256",
+        minimum=16,
+        maximum=256,
     )
-    symmetric: bool = argument(True, help="whether weights have no zero point beside the scale of their block")
+    symmetric: bool = argument(
+        True, help="whether weights have no zero point beside the scale of their block"
+    )
 
     def validate(self) -> None:
         """Check that the block size is a power of two."""
         super().validate()
         if self.block_size & (self.block_size - 1):
-            raise ConfigError(f"--block-size should be 16, 32, 64, 128 or 256, not {self.block_size}")
+            raise ConfigError(
+                f"--block-size should be 16, 32, 64, 128 or 256, not {self.block_size}"
+            )

@@ -1,10 +1,11 @@
 """Scales with which XNNPACK can compute products of 8-bit integers.
 
-It multiplies the sums of a convolution or a linear layer by the scale of the input times that of the weights, divided
-by that of the result, and refuses to create the operation if this factor is 256 or more, so that the whole model cannot
-be loaded.  This happens in networks with a channel that is far larger than the others: one step of such an input
-outweighs 256 steps of the result.  The result's scale is then increased until the factor is small enough.  A step of
-the sums, in which the result is exact at best, is still 255 steps of the result.
+It multiplies the sums of a convolution or a linear layer by the scale of the input times that of
+the weights, divided by that of the result, and refuses to create the operation if this factor is
+256 or more, so that the whole model cannot be loaded.  This happens in networks with a channel that
+is far larger than the others: one step of such an input outweighs 256 steps of the result.  The
+result's scale is then increased until the factor is small enough.  A step of the sums, in which the
+result is exact at best, is still 255 steps of the result.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _MOST = 255.0  # XNNPACK's limit is 256, for numbers in single precision
 
 
 def widening(taken: float, weight: float, given: float) -> float:
-    """Return by how much the scale of a result has to be increased; 1 if XNNPACK can compute it as it is.
+    """Return by how much the scale of a result has to be increased; 1 if XNNPACK can compute it as
+    it is.
 
     Parameters
     ----------
@@ -43,14 +45,30 @@ def widening(taken: float, weight: float, given: float) -> float:
     return max(1.0, taken * weight / given / _MOST) if given > 0 else 1.0
 
 
-# Operators whose rounded result is that of a rounded input, and normalisations, which become part of convolutions.
+# Operators whose rounded result is that of a rounded input, and normalisations, which become part
+# of convolutions.
 _PASSING = frozenset(
     (
-        "relu", "relu6", "hardtanh", "clamp", "max_pool2d", "max_pool1d", "view", "reshape", "flatten", "permute",
-        "transpose", "t", "squeeze", "unsqueeze", "dropout", "contiguous", "batch_norm",
+        "relu",
+        "relu6",
+        "hardtanh",
+        "clamp",
+        "max_pool2d",
+        "max_pool1d",
+        "view",
+        "reshape",
+        "flatten",
+        "permute",
+        "transpose",
+        "t",
+        "squeeze",
+        "unsqueeze",
+        "dropout",
+        "contiguous",
+        "batch_norm",
         "_native_batch_norm_legit_no_training",
     )
-)  # fmt: skip
+)
 _ANNOTATION = "quantization_annotation"
 
 
@@ -59,10 +77,11 @@ def keeping_types(
     kept: Callable[[Sequence[GraphStep]], set[str]] | None = None,
     before: Sequence[GraphStep] = (),
 ) -> Any:
-    """Return a quantiser that does what another does, but leaves integers and some tensors of floats as they are.
+    """Return a quantiser that does what another does, but leaves integers and some tensors of
+    floats as they are.
 
-    XNNPACK's quantiser (ExecuTorch 1.5) also observes integers, such as indices, of which PyTorch computes no
-    histogram.
+    XNNPACK's quantiser (ExecuTorch 1.5) also observes integers, such as indices, of which PyTorch
+    computes no histogram.
 
     Parameters
     ----------
@@ -71,8 +90,8 @@ def keeping_types(
     kept
         Returns the tensors to keep in floats, given the operations of the program; by default none.
     before
-        The operations of the program before torchao changes it, from :func:`steps_of`: a normalisation that is folded
-        into a convolution stands for the convolution then.
+        The operations of the program before torchao changes it, from :func:`steps_of`: a
+        normalisation that is folded into a convolution stands for the convolution then.
     """
     from torchao.quantization.pt2e.quantizer import Quantizer
 
@@ -148,17 +167,22 @@ def _withdraw(model: Any, floats: set[Any]) -> None:
             if (annotation := node.meta.get(_ANNOTATION)) is None:
                 continue
             specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
-            shared = [spec.edge_or_node for spec in specs if isinstance(spec, SharedQuantizationSpec)]
+            shared = [
+                spec.edge_or_node for spec in specs if isinstance(spec, SharedQuantizationSpec)
+            ]
             owners = {place[1] if isinstance(place, tuple) else place for place in shared}
             if any(_ANNOTATION not in owner.meta for owner in owners):
                 waiting.add(node)
 
 
 def check_quantised(module: Any, quantiser: str) -> None:
-    """Raise :class:`~nnpipe.core.errors.CompileError` unless a quantised module computes something in integers."""
+    """Raise :class:`~nnpipe.core.errors.CompileError` unless a quantised module computes
+    something in integers.
+    """
     if not any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
         raise CompileError(
-            f"the {quantiser} quantiser knows none of its operators or leaves numbers of their type, or all of "
+            f"the {quantiser} quantiser knows none of its operators or leaves numbers of their "
+            f"type, or all of "
             "them are kept in floats"
         )
 
@@ -168,9 +192,11 @@ _LIMITS = ("relu", "relu6", "hardtanh", "clamp")  # computed together with the o
 
 
 def widen_results(prepared: Any) -> None:
-    """Increase the scales of results that are too small for XNNPACK, in a module that has seen its samples.
+    """Increase the scales of results that are too small for XNNPACK, in a module that has seen its
+    samples.
 
-    Tensors that share an observer, such as those that a concatenation joins, keep sharing their scale.
+    Tensors that share an observer, such as those that a concatenation joins, keep sharing their
+    scale.
 
     Parameters
     ----------
@@ -181,7 +207,9 @@ def widen_results(prepared: Any) -> None:
     for node in prepared.graph.nodes:
         if operator_kind(node) not in _WEIGHTED:
             continue
-        observers = [_observer(each, modules) for each in node.args[:2]] + [_of_result(node, modules)]
+        observers = [_observer(each, modules) for each in node.args[:2]] + [
+            _of_result(node, modules)
+        ]
         if any(each is None for each in observers):
             continue
         taken, weight, given = map(_scale, observers)
@@ -198,7 +226,9 @@ def _observer(node: Any, modules: Mapping[str, Any]) -> Any:
 
 
 def _of_result(node: Any, modules: Mapping[str, Any]) -> Any:
-    """Return the observer of an operation's result, or of the limits that are computed together with it."""
+    """Return the observer of an operation's result, or of the limits that are computed together
+    with it.
+    """
     for user in node.users:
         if (found := _observer(user, modules)) is not None:
             return found
@@ -208,7 +238,9 @@ def _of_result(node: Any, modules: Mapping[str, Any]) -> Any:
 
 
 def _scale(observer: Any) -> float:
-    """Return the greatest scale of an observer, which then keeps it: a search in a histogram takes time."""
+    """Return the greatest scale of an observer, which then keeps it: a search in a histogram
+    takes time.
+    """
     found = observer.calculate_qparams()
     _fix(observer, found)
     return float(found[0].max())
@@ -252,7 +284,9 @@ def with_loadable_ranges(content: bytes, floats: Collection[str]) -> bytes:
         if result < 0 or tensors[result].name.decode() in floats or _range(tensors[result]) is None:
             continue
         if kind in _TFLITE_WEIGHTED:
-            taken, weights = (tensors[int(operator.inputs[place])] for place in _TFLITE_WEIGHTED[kind])
+            taken, weights = (
+                tensors[int(operator.inputs[place])] for place in _TFLITE_WEIGHTED[kind]
+            )
             factor = widening(
                 _tensor_scale(taken),
                 _weight_scale(model, weights),

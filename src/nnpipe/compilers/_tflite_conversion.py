@@ -1,4 +1,6 @@
-"""Conversion of TensorFlow functions to TensorFlow Lite, in floats or integers, for CPUs, boards and the Edge TPU."""
+"""Conversion of TensorFlow functions to TensorFlow Lite, in floats or integers, for CPUs, boards
+and the Edge TPU.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from nnpipe.frameworks.keras import copying_variables, import_keras
 
 _COMMAND = "edgetpu_compiler"
 EDGETPU = Tool(
-    "the Edge TPU compiler", (_COMMAND,), "see https://coral.ai/docs/edgetpu/compiler/ for how to install it"
+    "the Edge TPU compiler",
+    (_COMMAND,),
+    "see https://coral.ai/docs/edgetpu/compiler/ for how to install it",
 )
 _SECONDS = 1800
 
@@ -56,7 +60,9 @@ def compile_for_edgetpu(model: bytes) -> bytes:
             raise CompileError(f"{_COMMAND} did not run: {error}") from None
         if done.returncode:
             said = " / ".join(done.stdout.split("\n")[-6:]).strip(" /")
-            raise CompileError(f"{_COMMAND} ended with status {done.returncode}: {said or 'it said nothing'}")
+            raise CompileError(
+                f"{_COMMAND} ended with status {done.returncode}: {said or 'it said nothing'}"
+            )
         result = Path(folder, "model_edgetpu.tflite")
         if not result.is_file():
             raise CompileError(f"{_COMMAND} wrote no {result.name}")
@@ -65,8 +71,12 @@ def compile_for_edgetpu(model: bytes) -> bytes:
 
 _INTEGER = ("int8", "edgetpu")
 _CLAIMS: dict[str, Claim] = {
-    "default": "float", "float16": "float16", "dynamic": "int8-weights", "int8": "int8", "edgetpu": "int8",
-}  # fmt: skip
+    "default": "float",
+    "float16": "float16",
+    "dynamic": "int8-weights",
+    "int8": "int8",
+    "edgetpu": "int8",
+}
 
 
 Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -74,7 +84,8 @@ Call = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
-    """Base of compilers that turn a model into a TensorFlow function, which TensorFlow's converter converts.
+    """Base of compilers that turn a model into a TensorFlow function, which TensorFlow's converter
+    converts.
 
     In int8 models, those parts of attention that have no use for 256 equal
     steps stay in float32 (:mod:`nnpipe.compilers._tflite_ranges`), unless
@@ -90,45 +101,61 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
 
     target: Literal["default", "float16", "dynamic", "int8", "edgetpu"] = argument(
         "default",
-        help="number formats: all float32 (default), weights float16 (float16), weights int8 (dynamic), int8 "
-        "(int8), or all int8 and compiled for the Edge TPU (edgetpu)",
+        help="number formats: all float32 (default), weights float16 (float16), weights int8 "
+        "(dynamic), int8 (int8), or all int8 and compiled for the Edge TPU (edgetpu)",
         aliases=("precision",),
     )
     fixed_batch: int | None = argument(
         None,
-        help="fixed batch size, which some runtimes and devices need; 0 and the default leave it free",
+        help=(
+            "fixed batch size, which some runtimes and devices need; 0 and the default leave it "
+            "free"
+        ),
         minimum=0,  # as runtimes declare it, so that the two are one option
     )
 
     integer_only: bool = argument(
         False,
-        help="compute everything in int8, for devices without floating-point numbers; otherwise int8 leaves "
-        "layer normalisations, the sums before them and the softmax of attention in float32, which is more accurate",
+        help="compute everything in int8, for devices without floating-point numbers; otherwise "
+        "int8 leaves layer normalisations, the sums before them and the softmax of attention in "
+        "float32, which is more accurate",
     )
 
-    per_channel: bool = argument(True, help="use a separate scale for each output channel of a weight")
+    per_channel: bool = argument(
+        True, help="use a separate scale for each output channel of a weight"
+    )
 
     @abstractmethod
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
-        """Return the model as a function of its inputs by name, and the variables that the function uses."""
+        """Return the model as a function of its inputs by name, and the variables that the
+        function uses.
+        """
 
     def validate(self) -> None:
         """Check that integer inputs and outputs are only asked for with integer computation."""
-        for flag, kind in (("input", self.inference_input_type), ("output", self.inference_output_type)):
+        for flag, kind in (
+            ("input", self.inference_input_type),
+            ("output", self.inference_output_type),
+        ):
             if kind != "float32" and self.target not in _INTEGER:
                 raise ConfigError(
-                    f"{type(self).__name__}: --inference-{flag}-type {kind} needs --precision int8 or edgetpu, "
-                    f"not {self.target}"
+                    f"{type(self).__name__}: --inference-{flag}-type {kind} needs --precision int8 "
+                    f"or edgetpu, not {self.target}"
                 )
         if not self.per_channel and self.target not in _INTEGER:
-            raise ConfigError(f"{type(self).__name__}: --no-per-channel needs --precision int8, not {self.target}")
+            raise ConfigError(
+                f"{type(self).__name__}: --no-per-channel needs --precision int8, not {self.target}"
+            )
         self._check_keep_float(self.target == "int8", f"--precision int8, not {self.target}")
         if self.integer_only and self.keep_float:
             raise ConfigError(
-                f"{type(self).__name__}: --integer-only computes everything in int8, without --keep-float"
+                f"{type(self).__name__}: --integer-only computes everything in int8, without "
+                f"--keep-float"
             )
         if self.integer_only and self.target not in _INTEGER:
-            raise ConfigError(f"{type(self).__name__}: --integer-only needs --precision int8, not {self.target}")
+            raise ConfigError(
+                f"{type(self).__name__}: --integer-only needs --precision int8, not {self.target}"
+            )
 
     def needs_calibration(self) -> bool:
         """Return whether activations are quantised to integers."""
@@ -150,13 +177,19 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
         """Return the device that the result is for."""
         return "edgetpu" if self.target == "edgetpu" else "cpu"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         with copying_variables(), warnings.catch_warnings():
             # TensorFlow's calibrator and flatbuffer tools use its deprecated interpreter.
-            warnings.filterwarnings("ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated")
+            warnings.filterwarnings(
+                "ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated"
+            )
             converted = self._convert(artifact, calibration)
         converted = _renamed(converted, artifact.io)
-        destination.write_bytes(compile_for_edgetpu(converted) if self.target == "edgetpu" else converted)
+        destination.write_bytes(
+            compile_for_edgetpu(converted) if self.target == "edgetpu" else converted
+        )
         return read_tflite(destination).io
 
     def _convert(self, artifact: Artifact, calibration: Calibration | None) -> bytes:
@@ -176,13 +209,15 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
             if samples:
                 converter.representative_dataset = lambda: iter(samples)
                 converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-                converter._experimental_calibrate_only = True  # as TensorFlow's QuantizationDebugger does
+                # as TensorFlow's QuantizationDebugger does
+                converter._experimental_calibrate_only = True
             try:
                 content: bytes = converter.convert()
             except Exception as error:  # of classes that TensorFlow does not publish
                 if batch is None and "element_shape to be static" in str(error):
                     raise CompileError(
-                        "TensorFlow Lite has recurrent layers only for a fixed batch size; set --fixed-batch 1"
+                        "TensorFlow Lite has recurrent layers only for a fixed batch size; set "
+                        "--fixed-batch 1"
                     ) from error
                 raise
         return self._quantised(with_measured_ranges(content, samples)) if samples else content
@@ -191,7 +226,11 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
         from tensorflow import as_dtype
         from tensorflow.lite.python.convert import mlir_quantize
 
-        floats = None if self.integer_only or self.target == "edgetpu" else self._float_tensors(calibrated)
+        floats = (
+            None
+            if self.integer_only or self.target == "edgetpu"
+            else self._float_tensors(calibrated)
+        )
         content: bytes = mlir_quantize(
             with_loadable_ranges(calibrated, floats or ()),
             disable_per_channel=not self.per_channel,
@@ -206,21 +245,29 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
         found = float_parts(calibrated)
         if self.keep_float:
             steps = steps_of(calibrated)
-            found += [output for step in touching(self._kept(steps), steps) for output in step.outputs]
+            found += [
+                output for step in touching(self._kept(steps), steps) for output in step.outputs
+            ]
         return sorted(set(found))
 
 
 def _save(call: Call, variables: list[Any], io: IOSpec, batch: int | None, folder: str) -> None:
-    """Write a function as a saved model whose signature names inputs and outputs by their position."""
+    """Write a function as a saved model whose signature names inputs and outputs by their
+    position.
+    """
     import tensorflow as tf
 
     def serve(**tensors: Any) -> dict[str, Any]:
-        results = call({spec.name: tensors[f"input_{place}"] for place, spec in enumerate(io.inputs)})
+        results = call(
+            {spec.name: tensors[f"input_{place}"] for place, spec in enumerate(io.inputs)}
+        )
         return {f"output_{place}": results[spec.name] for place, spec in enumerate(io.outputs)}
 
     signature = {
         f"input_{place}": tf.TensorSpec(
-            (spec.shape[0] if batch is None else batch, *spec.shape[1:]), spec.dtype, name=f"input_{place}"
+            (spec.shape[0] if batch is None else batch, *spec.shape[1:]),
+            spec.dtype,
+            name=f"input_{place}",
         )
         for place, spec in enumerate(io.inputs)
     }
@@ -231,15 +278,20 @@ def _save(call: Call, variables: list[Any], io: IOSpec, batch: int | None, folde
     tf.saved_model.save(module, folder, signatures={"serving_default": function})
 
 
-def _samples(calibration: Calibration, io: IOSpec, batch: int | None) -> Iterator[dict[str, np.ndarray]]:
+def _samples(
+    calibration: Calibration, io: IOSpec, batch: int | None
+) -> Iterator[dict[str, np.ndarray]]:
     for sample in calibration():
         yield {
-            f"input_{place}": np.repeat(sample[spec.name], batch or 1, axis=0) for place, spec in enumerate(io.inputs)
+            f"input_{place}": np.repeat(sample[spec.name], batch or 1, axis=0)
+            for place, spec in enumerate(io.inputs)
         }
 
 
 def _renamed(content: bytes, io: IOSpec) -> bytes:
-    """Return the model with the names of inputs and outputs in its signature; the converter rejects some names."""
+    """Return the model with the names of inputs and outputs in its signature; the converter
+    rejects some names.
+    """
     from tensorflow.lite.tools import flatbuffer_utils
 
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))

@@ -29,18 +29,39 @@ from nnpipe.compilers._quantisation import GraphStep
 # softmax: each operator would round them again.  None of these costs much beside the products of
 # matrices, which become int8.
 
-_STATISTICS = ("ADD", "MEAN", "SUM", "SQUARED_DIFFERENCE", "SQUARE", "MUL", "SUB", "MAXIMUM", "CAST")
+_STATISTICS = (
+    "ADD",
+    "MEAN",
+    "SUM",
+    "SQUARED_DIFFERENCE",
+    "SQUARE",
+    "MUL",
+    "SUB",
+    "MAXIMUM",
+    "CAST",
+)
 _SCALING = ("MUL", "ADD", "SUB")
 # Operators whose rounded result is the result for the rounded input.
 PASSING = (
-    "RELU", "RELU6", "RELU_N1_TO_1", "MAX_POOL_2D", "RESHAPE", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "DEPTH_TO_SPACE",
-    "SPACE_TO_DEPTH", "TILE",
-)  # fmt: skip
+    "RELU",
+    "RELU6",
+    "RELU_N1_TO_1",
+    "MAX_POOL_2D",
+    "RESHAPE",
+    "TRANSPOSE",
+    "SQUEEZE",
+    "EXPAND_DIMS",
+    "DEPTH_TO_SPACE",
+    "SPACE_TO_DEPTH",
+    "TILE",
+)
 _SCORES = ("ADD", "SUB", "MUL", "DIV", "SELECT", "SELECT_V2", "MAXIMUM", "MINIMUM")
 
 
 def float_parts(content: bytes) -> list[str]:
-    """Return the names of the tensors that the parts of a model compute which should stay in floats."""
+    """Return the names of the tensors that the parts of a model compute which should stay in
+    floats.
+    """
     from tensorflow.lite.tools import flatbuffer_utils
 
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
@@ -52,7 +73,9 @@ def float_parts(content: bytes) -> list[str]:
         elif kind == "SOFTMAX" and not graph.results.intersection(graph.outputs[number]):
             places |= {number} | graph.before(number, _SCORES)
     tensors = model.subgraphs[0].tensors
-    return sorted({tensors[out].name.decode() for number in places for out in graph.outputs[number]})
+    return sorted(
+        {tensors[out].name.decode() for number in places for out in graph.outputs[number]}
+    )
 
 
 def steps_of(content: bytes) -> list[GraphStep]:
@@ -63,10 +86,14 @@ def steps_of(content: bytes) -> list[GraphStep]:
     names = [tensor.name.decode() for tensor in model.subgraphs[0].tensors]
     graph = _Operators(model)
     return [
-        GraphStep(str(number), tuple(names[place] for place in graph.inputs[number] if place not in graph.constant),
-             tuple(names[place] for place in graph.outputs[number]), kind in PASSING)
+        GraphStep(
+            str(number),
+            tuple(names[place] for place in graph.inputs[number] if place not in graph.constant),
+            tuple(names[place] for place in graph.outputs[number]),
+            kind in PASSING,
+        )
         for number, kind in enumerate(graph.kinds)
-    ]  # fmt: skip
+    ]
 
 
 class _Operators:
@@ -75,10 +102,14 @@ class _Operators:
     def __init__(self, model: Any) -> None:
         graph = model.subgraphs[0]
         self.kinds = [operator_kind(model, operator) for operator in graph.operators]
-        self.inputs = [[int(place) for place in operator.inputs if place >= 0] for operator in graph.operators]
+        self.inputs = [
+            [int(place) for place in operator.inputs if place >= 0] for operator in graph.operators
+        ]
         self.outputs = [[int(place) for place in operator.outputs] for operator in graph.operators]
         self.results = {int(place) for place in graph.outputs}
-        self.maker = {place: number for number, places in enumerate(self.outputs) for place in places}
+        self.maker = {
+            place: number for number, places in enumerate(self.outputs) for place in places
+        }
         self.users: dict[int, list[int]] = {}
         for number, places in enumerate(self.inputs):
             for place in places:
@@ -90,24 +121,38 @@ class _Operators:
         }
 
     def normalisation(self, root: int) -> set[int]:
-        """Return the operators of the normalisation that has this reciprocal root, and of the sum it normalises."""
+        """Return the operators of the normalisation that has this reciprocal root, and of the
+        sum it normalises.
+        """
         found, given = self._statistics(root)
         if not any(self.kinds[number] in ("MEAN", "SUM") for number in found):
             return set()  # a root of something else
-        known = given | self.constant | {place for number in found for place in self.outputs[number]}
+        known = (
+            given | self.constant | {place for number in found for place in self.outputs[number]}
+        )
         waiting = sorted(found)
         while waiting:
             for place in self.outputs[waiting.pop()]:
                 for user in self.users.get(place, ()):
-                    if user not in found and self.kinds[user] in _SCALING and known.issuperset(self.inputs[user]):
+                    if (
+                        user not in found
+                        and self.kinds[user] in _SCALING
+                        and known.issuperset(self.inputs[user])
+                    ):
                         found.add(user)
                         known |= set(self.outputs[user])
                         waiting.append(user)
-        sums = {self.maker[place] for place in given if place in self.maker and self.kinds[self.maker[place]] == "ADD"}
+        sums = {
+            self.maker[place]
+            for place in given
+            if place in self.maker and self.kinds[self.maker[place]] == "ADD"
+        }
         return found.union(sums, *(self.before(number, ("ADD",)) for number in sums))
 
     def before(self, number: int, kinds: tuple[str, ...]) -> set[int]:
-        """Return the operators of some kinds that compute the inputs of one, and those that compute theirs."""
+        """Return the operators of some kinds that compute the inputs of one, and those that
+        compute theirs.
+        """
         found: set[int] = set()
         waiting = [number]
         while waiting:
@@ -119,14 +164,18 @@ class _Operators:
         return found
 
     def _statistics(self, root: int) -> tuple[set[int], set[int]]:
-        """Return the operators that compute mean and variance with the root itself, and the normalised tensors."""
+        """Return the operators that compute mean and variance with the root itself, and the
+        normalised tensors.
+        """
         found, given, squared = {root}, set(), set()
         waiting = [root]
         while waiting:
             number = waiting.pop()
             for place in self.inputs[number]:
                 maker = self.maker.get(place)
-                if self.kinds[number] in ("SQUARED_DIFFERENCE", "SQUARE") or _squares(self.inputs[number]):
+                if self.kinds[number] in ("SQUARED_DIFFERENCE", "SQUARE") or _squares(
+                    self.inputs[number]
+                ):
                     squared.add(place)
                 elif maker is not None and self.kinds[maker] in _STATISTICS and maker not in found:
                     found.add(maker)
@@ -136,7 +185,9 @@ class _Operators:
         return found, given
 
     def _centre(self, place: int, found: set[int]) -> set[int]:
-        """Add the operators that subtract the mean before the square; return the tensor that has it."""
+        """Add the operators that subtract the mean before the square; return the tensor that has
+        it.
+        """
         maker = self.maker.get(place)
         if maker is None:
             return {place}
@@ -144,8 +195,13 @@ class _Operators:
             found.add(maker)
             return set(self.inputs[maker])
         means = [self.maker.get(each) for each in self.inputs[maker]]
-        if self.kinds[maker] == "SUB" and any(one is not None and self.kinds[one] == "MEAN" for one in means):
-            found |= {maker, *(one for one in means if one is not None and self.kinds[one] == "MEAN")}
+        if self.kinds[maker] == "SUB" and any(
+            one is not None and self.kinds[one] == "MEAN" for one in means
+        ):
+            found |= {
+                maker,
+                *(one for one in means if one is not None and self.kinds[one] == "MEAN"),
+            }
             return set(self.inputs[maker])
         return {place}
 
@@ -162,14 +218,34 @@ def operator_kind(model: Any, operator: Any) -> str:
 
 
 HIDING = -1e4
-"""Numbers before a softmax that are not above this one are taken for a mask; scores are far above it."""
+"""Numbers before a softmax that are not above this one are taken for a mask; scores are far
+above it.
+"""
 
-_BELOW = 12.0  # distance of a hidden score from the lowest score: exp(-12) is 0 in int8, even for hundreds of keys
+# distance of a hidden score from the lowest score: exp(-12) is 0 in int8, even for hundreds of keys
+_BELOW = 12.0
 # Operators between the mask and the softmax, by their names in the schema.
 _PASSING = (
-    "ADD", "SUB", "MUL", "SELECT", "SELECT_V2", "WHERE", "MAXIMUM", "MINIMUM", "RESHAPE", "TRANSPOSE", "CAST",
-    "EXPAND_DIMS", "SQUEEZE", "BROADCAST_TO", "SLICE", "STRIDED_SLICE", "GATHER", "TILE", "CONCATENATION",
-)  # fmt: skip
+    "ADD",
+    "SUB",
+    "MUL",
+    "SELECT",
+    "SELECT_V2",
+    "WHERE",
+    "MAXIMUM",
+    "MINIMUM",
+    "RESHAPE",
+    "TRANSPOSE",
+    "CAST",
+    "EXPAND_DIMS",
+    "SQUEEZE",
+    "BROADCAST_TO",
+    "SLICE",
+    "STRIDED_SLICE",
+    "GATHER",
+    "TILE",
+    "CONCATENATION",
+)
 
 
 @dataclass
@@ -184,7 +260,10 @@ class _Range:
         """Extend the range by further values; those that are not finite are left out."""
         finite = values[np.isfinite(values)]
         if finite.size:
-            self.low, self.high = min(self.low, float(finite.min())), max(self.high, float(finite.max()))
+            self.low, self.high = (
+                min(self.low, float(finite.min())),
+                max(self.high, float(finite.max())),
+            )
             seen = finite[finite > HIDING]
             self.seen = min(self.seen, float(seen.min())) if seen.size else self.seen
 
@@ -212,7 +291,9 @@ def with_measured_ranges(content: bytes, samples: Iterable[Mapping[str, np.ndarr
     calibrated = {
         place
         for place in _computed(graph)
-        if (found := graph.tensors[place].quantization) is not None and found.min is not None and len(found.min) == 1
+        if (found := graph.tensors[place].quantization) is not None
+        and found.min is not None
+        and len(found.min) == 1
     }
     ranges = _measured(content, calibrated, samples)
     for place, measured in ranges.items():
@@ -223,11 +304,15 @@ def with_measured_ranges(content: bytes, samples: Iterable[Mapping[str, np.ndarr
 
 def _computed(graph: Any) -> set[int]:
     """Return the inputs of a graph and the results of its operators, without states."""
-    found = {int(place) for operator in graph.operators for place in operator.outputs} | set(map(int, graph.inputs))
+    found = {int(place) for operator in graph.operators for place in operator.outputs} | set(
+        map(int, graph.inputs)
+    )
     return {place for place in found if place >= 0 and not graph.tensors[place].isVariable}
 
 
-def _measured(content: bytes, places: Iterable[int], samples: Iterable[Mapping[str, np.ndarray]]) -> dict[int, _Range]:
+def _measured(
+    content: bytes, places: Iterable[int], samples: Iterable[Mapping[str, np.ndarray]]
+) -> dict[int, _Range]:
     from tensorflow.lite.python.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(
@@ -235,8 +320,12 @@ def _measured(content: bytes, places: Iterable[int], samples: Iterable[Mapping[s
         experimental_preserve_all_tensors=True,
         experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
     )
-    # The runner of a signature must not live on: the interpreter refuses to run while it is referenced.
-    inputs = {name: dict(told) for name, told in interpreter.get_signature_runner().get_input_details().items()}
+    # The runner of a signature must not live on: the interpreter refuses to run while it is
+    # referenced.
+    inputs = {
+        name: dict(told)
+        for name, told in interpreter.get_signature_runner().get_input_details().items()
+    }
     ranges = {place: _Range() for place in places}
     shapes: dict[str, tuple[int, ...]] = {}
     for sample in samples:
@@ -264,9 +353,15 @@ def _lift_masks(model: Any, ranges: Mapping[int, _Range]) -> None:
     """Raise the numbers that hide keys, in constants and ranges, to just below the scores."""
     graph = model.subgraphs[0]
     before = _before_softmax(model)
-    hidden = {place: found for place, found in ranges.items() if place in before and found.low <= HIDING}
+    hidden = {
+        place: found for place, found in ranges.items() if place in before and found.low <= HIDING
+    }
     # One mask serves several layers, so it has to hide the keys of all of them.
-    scores = [found for place, found in ranges.items() if place in before and HIDING < found.seen <= found.high]
+    scores = [
+        found
+        for place, found in ranges.items()
+        if place in before and HIDING < found.seen <= found.high
+    ]
     if not scores:
         return
     lowest = min(found.seen - max(found.high, 0.0) for found in scores) - _BELOW
@@ -291,7 +386,9 @@ def _lift_constant(model: Any, tensor: Any, lowest: float) -> None:
 
 
 def _before_softmax(model: Any) -> set[int]:
-    """Return the tensors from which the operands of softmaxes are computed by adding, selecting and moving values."""
+    """Return the tensors from which the operands of softmaxes are computed by adding, selecting
+    and moving values.
+    """
     graph = model.subgraphs[0]
     makers = {int(place): operator for operator in graph.operators for place in operator.outputs}
     waiting = [

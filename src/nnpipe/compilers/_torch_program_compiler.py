@@ -28,12 +28,16 @@ class TorchProgramCompiler(WritingCompiler):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
 
     def _save(self, native: Any, destination: Path) -> IOSpec:
-        """Write a ``torch.export.ExportedProgram`` that can be loaded again; return its inputs and outputs."""
+        """Write a ``torch.export.ExportedProgram`` that can be loaded again; return its inputs
+        and outputs.
+        """
         destination.write_bytes(program_bytes(native))
         try:
             return read_program(destination).io
         except ArtifactError as error:
-            raise CompileError(f"what comes out cannot be kept: {str(error).partition(': ')[2]}") from None
+            raise CompileError(
+                f"what comes out cannot be kept: {str(error).partition(': ')[2]}"
+            ) from None
 
 
 log = logging.getLogger("nnpipe")
@@ -46,7 +50,8 @@ _SLOWER = 0.2  # of the rate, after steps that did harm
 
 
 class DistillingCompiler(TorchProgramCompiler):
-    """Base of compilers that can fine-tune their results on the source's outputs for calibration samples.
+    """Base of compilers that can fine-tune their results on the source's outputs for calibration
+    samples.
 
     This is distillation (Hinton et al. 2015, arXiv:1503.02531): the loss is the
     cross entropy for outputs of a softmax, and for other outputs the mean squared
@@ -58,13 +63,19 @@ class DistillingCompiler(TorchProgramCompiler):
 
     fine_tuning_steps: int = argument(
         0,
-        help="training steps towards the source's outputs on calibration samples, after pruning, or with rounded "
-        "numbers; 0 for none, some hundreds restore most of the accuracy",
+        help="training steps towards the source's outputs on calibration samples, after pruning, "
+        "or with rounded numbers; 0 for none, some hundreds restore most of the accuracy",
         minimum=0,
     )
-    fine_tuning_rate: float = argument(0.0005, help="learning rate of the fine-tuning (Adam)", minimum=0.0)
-    fine_tuning_batch: int = argument(32, help="batch size of the fine-tuning, if the batch size is free", minimum=1)
-    fine_tuning_seed: int = argument(0, help="seed of the order in which samples are drawn", minimum=0)
+    fine_tuning_rate: float = argument(
+        0.0005, help="learning rate of the fine-tuning (Adam)", minimum=0.0
+    )
+    fine_tuning_batch: int = argument(
+        32, help="batch size of the fine-tuning, if the batch size is free", minimum=1
+    )
+    fine_tuning_seed: int = argument(
+        0, help="seed of the order in which samples are drawn", minimum=0
+    )
 
     def needs_calibration(self) -> bool:
         """Return whether fine-tuning was asked for."""
@@ -80,9 +91,10 @@ class DistillingCompiler(TorchProgramCompiler):
     ) -> None:
         """Train a changed module of the program towards the program's original outputs.
 
-        A careful training holds a part of the samples back and judges itself by them, now and then.  If it has become
-        no better, it goes back to the best weights so far, which may be those that it began with, and goes on in
-        smaller steps: a network may have weights of such different sizes that the usual steps destroy it.
+        A careful training holds a part of the samples back and judges itself by them, now and then.
+        If it has become no better, it goes back to the best weights so far, which may be those that
+        it began with, and goes on in smaller steps: a network may have weights of such different
+        sizes that the usual steps destroy it.
 
         Parameters
         ----------
@@ -101,17 +113,22 @@ class DistillingCompiler(TorchProgramCompiler):
 
         if kept := state_buffers(loaded.native):
             raise CompileError(
-                f"it keeps {', '.join(kept)} from one run to the next, so it cannot be trained further here"
+                f"it keeps {', '.join(kept)} from one run to the next, so it cannot be trained "
+                f"further here"
             )
         samples = [tensors_of(batch) for batch in calibration()]
         count = max(1, round(_HELD_BACK * len(samples))) if careful else 0
         if careful and len(samples) < 2:
-            raise CompileError("fine-tuning holds a part of the calibration samples back; give at least 2")
+            raise CompileError(
+                "fine-tuning holds a part of the calibration samples back; give at least 2"
+            )
         # The same samples, whatever the order of training.
         held, batches = (self._batches(loaded, part) for part in (samples[:count], samples[count:]))
         teacher = loaded.module()
         with torch.no_grad(), quiet():
-            wanted, expected = ([loaded.call(teacher, batch) for batch in part] for part in (batches, held))
+            wanted, expected = (
+                [loaded.call(teacher, batch) for batch in part] for part in (batches, held)
+            )
         kinds = _kinds(teacher, len(loaded.io.outputs))
         trained = [p.requires_grad_() for p in student.parameters() if p.is_floating_point()]
         weights = dict(student.named_parameters(remove_duplicate=False))
@@ -148,7 +165,9 @@ class DistillingCompiler(TorchProgramCompiler):
         if best is not None:
             log.info("fine-tuning: %s", best)
 
-    def _batches(self, loaded: LoadedProgram, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _batches(
+        self, loaded: LoadedProgram, samples: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
         """Return the samples as batches, if the program takes several samples at once."""
         import torch
 
@@ -156,7 +175,10 @@ class DistillingCompiler(TorchProgramCompiler):
             return samples
         step = self.fine_tuning_batch
         return [
-            {name: torch.cat([sample[name] for sample in samples[start : start + step]]) for name in samples[0]}
+            {
+                name: torch.cat([sample[name] for sample in samples[start : start + step]])
+                for name in samples[0]
+            }
             for start in range(0, len(samples), step)
         ]
 
@@ -180,7 +202,9 @@ class _Best:
         self._kept = [weight.detach().clone() for weight in weights]
 
     def update(self) -> None:
-        """Keep the weights if they are better than all before; otherwise go back, and take smaller steps."""
+        """Keep the weights if they are better than all before; otherwise go back, and take
+        smaller steps.
+        """
         import torch
 
         loss = self._judged()
@@ -190,7 +214,8 @@ class _Best:
         with torch.no_grad():
             for weight, kept in zip(self._weights, self._kept, strict=True):
                 weight.copy_(kept)
-        self._optimiser.state.clear()  # the averages of its gradients belong to the weights that were left
+        # the averages of its gradients belong to the weights that were left
+        self._optimiser.state.clear()
         for group in self._optimiser.param_groups:
             group["lr"] *= _SLOWER
         self._judged()  # so that ranges of the weights are theirs again
@@ -198,12 +223,19 @@ class _Best:
     def __str__(self) -> str:
         """Return what the training has brought."""
         if self._loss < self._first:
-            return f"{self._loss / self._first:.0%} of the loss is left, on samples that were held back"
-        return "it did not lower the loss on samples that were held back; the weights are as they were"
+            return (
+                f"{self._loss / self._first:.0%} of the loss is left, on samples that were held "
+                f"back"
+            )
+        return (
+            "it did not lower the loss on samples that were held back; the weights are as they were"
+        )
 
 
 def _is_check(step: int, steps: int) -> bool:
-    """Return whether a training of so many steps is judged after a step; it always is after the last one."""
+    """Return whether a training of so many steps is judged after a step; it always is after the
+    last one.
+    """
     return step * _CHECKS // steps > (step - 1) * _CHECKS // steps
 
 
@@ -239,7 +271,9 @@ def _loss(found: tuple[Any, ...], wanted: tuple[Any, ...], kinds: list[bool]) ->
         if probabilities:
             losses.append(-(want * have.clamp_min(_LEAST).log()).sum(-1).mean())
         else:
-            losses.append(torch.nn.functional.mse_loss(have, want) / want.var(correction=0).clamp_min(_LEAST))
+            losses.append(
+                torch.nn.functional.mse_loss(have, want) / want.var(correction=0).clamp_min(_LEAST)
+            )
     if not losses:
         raise CompileError("it has no outputs to learn from; leave out --fine-tuning-steps")
     return torch.stack(losses).sum()

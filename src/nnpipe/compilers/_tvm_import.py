@@ -49,10 +49,14 @@ def _from_onnx(artifact: Artifact, batch: int | None) -> tuple[Any, IOSpec]:
         with hushed():
             module = from_onnx(model, keep_params_in_input=False)
     except KeyError as error:
-        raise CompileError(f"TVM's importer needs {error}, an attribute or tensor that is optional in ONNX") from None
+        raise CompileError(
+            f"TVM's importer needs {error}, an attribute or tensor that is optional in ONNX"
+        ) from None
     _refuse_wrong_expand(artifact.path, module)
     if len(module["main"].params) != len(io.inputs):
-        raise CompileError(f"TVM sees {len(module['main'].params)} inputs, the file has {len(io.inputs)}")
+        raise CompileError(
+            f"TVM sees {len(module['main'].params)} inputs, the file has {len(io.inputs)}"
+        )
     return module, _as_given(module, IOSpec(with_batch(io, batch).inputs, io.outputs))
 
 
@@ -77,13 +81,18 @@ def _check_kinds(io: IOSpec) -> None:
     """
     for spec in io:
         if spec.dtype in UNTAKEN:
-            raise CompileError(f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from TVM here")
+            raise CompileError(
+                f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from TVM "
+                f"here"
+            )
 
 
 def _as_given(module: Any, io: IOSpec) -> IOSpec:
-    """Check that the module's outputs are those in the file, and return them with lengths that the file leaves open.
+    """Check that the module's outputs are those in the file, and return them with lengths that the
+    file leaves open.
 
-    For some operations, TVM returns an output of another shape, or a placeholder for one that it does not compute.
+    For some operations, TVM returns an output of another shape, or a placeholder for one that it
+    does not compute.
     """
     returned = module["main"].ret_ty
     fields = list(returned.fields) if hasattr(returned, "fields") else [returned]
@@ -96,21 +105,28 @@ def _as_given(module: Any, io: IOSpec) -> IOSpec:
 def _agreed(given: Any, said: TensorSpec) -> TensorSpec:
     shape = said.shape
     if getattr(given, "shape", None) is not None:
-        shape = tuple(int(length.value) if hasattr(length, "value") else None for length in given.shape)
+        shape = tuple(
+            int(length.value) if hasattr(length, "value") else None for length in given.shape
+        )
     same = len(shape) == len(said.shape) and all(
-        have is None or want is None or have == want for have, want in zip(shape, said.shape, strict=True)
+        have is None or want is None or have == want
+        for have, want in zip(shape, said.shape, strict=True)
     )
     if not same or str(given.dtype) != said.dtype:
         raise CompileError(
             f"TVM gives output {said.name!r} as {given.dtype} {show_shape(shape)}, "
             f"the file says {said.dtype} {show_shape(said.shape)}"
         )
-    merged = tuple(want if have is None else have for have, want in zip(shape, said.shape, strict=True))
+    merged = tuple(
+        want if have is None else have for have, want in zip(shape, said.shape, strict=True)
+    )
     return TensorSpec(said.name, merged, said.dtype)
 
 
 def _refuse_wrong_expand(path: Path, module: Any) -> None:
-    """Reject an ``Expand`` to lengths known only at run time: TVM treats a 1 among them as the new length."""
+    """Reject an ``Expand`` to lengths known only at run time: TVM treats a 1 among them as the
+    new length.
+    """
     from tvm import relax
 
     measured: list[Any] = []
@@ -123,8 +139,11 @@ def _refuse_wrong_expand(path: Path, module: Any) -> None:
             if getattr(getattr(value, "op", None), "name", "") == "relax.broadcast_to":
                 lengths = getattr(value.args[1], "values", None) or ()
                 if any(length.same_as(known) for length in lengths for known in measured):
-                    names = ", ".join(repr(node.title) for node in read_nodes(path) if node.kind == "Expand")
+                    names = ", ".join(
+                        repr(node.title) for node in read_nodes(path) if node.kind == "Expand"
+                    )
                     raise NotSupported(
-                        f"{path}: TVM computes Expand {names} wrongly where its shape is known only when the model "
+                        f"{path}: TVM computes Expand {names} wrongly where its shape is known "
+                        f"only when the model "
                         "runs: a 1 there should keep the input's length"
                     )

@@ -1,7 +1,9 @@
-"""The subprocess that searches for fast schedules with TVM's MetaSchedule; its parent may kill it at any time.
+"""The subprocess that searches for fast schedules with TVM's MetaSchedule; its parent may kill it
+at any time.
 
-It reads a request and exits when all trials are done.  Results are appended to a database beside the request, trial
-by trial.  When its standard input is closed, it exits together with all processes that it started.
+It reads a request and exits when all trials are done.  Results are appended to a database beside
+the request, trial by trial.  When its standard input is closed, it exits together with all
+processes that it started.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from nnpipe.frameworks.tvm import native_target
 
 REQUEST = "request.json"
 FAILED, NOTHING = 3, 4
-"""Exit statuses: the search failed, with the reason as the last line printed; there is nothing to tune."""
+"""Exit statuses: the search failed, with the reason as the last line printed; there is nothing
+to tune.
+"""
 
 # A worker first imports TVM, which alone may take longer than the default timeout of 30 s.
 _TIMEOUT_S = 90
@@ -36,7 +40,9 @@ _STDIN = 0
 
 
 def main() -> int:
-    """Run the search of the request in the folder that the command line names; return the exit status."""
+    """Run the search of the request in the folder that the command line names; return the exit
+    status.
+    """
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_whoever_started_it, daemon=True).start()
     request = json.loads((folder / REQUEST).read_text())
@@ -49,17 +55,24 @@ def main() -> int:
 
 
 def built(module: Any, target: Any) -> str:
-    """Build one candidate in a worker with as few imports as possible; return the path of its library."""
+    """Build one candidate in a worker with as few imports as possible; return the path of its
+    library.
+    """
     from tvm.driver import build
     from tvm.s_tir.meta_schedule.builder.local_builder import default_export
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-    return str(default_export(build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)))
+    return str(
+        default_export(
+            build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module), target=target)
+        )
+    )
 
 
 def _builder() -> Any:
-    """Return a builder with persistent workers: TVM's builder starts new ones for each round, and importing TVM takes
-    them longer than building."""
+    """Return a builder with persistent workers: TVM's builder starts new ones for each round, and
+    importing TVM takes them longer than building.
+    """
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.builder import BuilderResult, PyBuilder
     from tvm.support.popen_pool import PopenPoolExecutor, StatusKind
@@ -93,12 +106,16 @@ def _search(folder: Path, request: Mapping[str, Any]) -> int:
     target = native_target()
     with target:
         lowered = relax.get_pipeline("zero")(module)
-    tasks = [task for task in extract_tasks(lowered, target) if not task.mod.attrs.get("tirx.is_scheduled", False)]
+    tasks = [
+        task
+        for task in extract_tasks(lowered, target)
+        if not task.mod.attrs.get("tirx.is_scheduled", False)
+    ]
     if not tasks:
         return NOTHING
     trials, seconds = request["trials"], request["seconds"]
-    # Each operation first gets one round, as the search would otherwise use up all trials for the first few;
-    # the remaining trials go where they help most.
+    # Each operation first gets one round, as the search would otherwise use up all trials for the
+    # first few; the remaining trials go where they help most.
     expected = min(count for count in (trials, seconds / _SECONDS_A_TRIAL) if count)
     per_round = max(1, min(_AT_ONCE, int(expected) // (2 * len(tasks))))
     strategy = ms.search_strategy.EvolutionarySearch(population_size=_population(per_round))
@@ -119,13 +136,17 @@ def _search(folder: Path, request: Mapping[str, Any]) -> int:
 def _spare_imports(folder: Path, request: Mapping[str, Any]) -> None:
     """Block optional imports of TVM, which take most of the time until a process can start.
 
-    Builders, and imports of ONNX models, do not need PyTorch.  TVM registers the instructions of GPUs by reading about
-    a hundred scripts one by one.
+    Builders, and imports of ONNX models, do not need PyTorch.  TVM registers the instructions of
+    GPUs by reading about a hundred scripts one by one.
     """
     without = folder / "without"
     without.mkdir()
-    (without / "torch.py").write_text("raise ImportError('blocked: builders and runners need no PyTorch')\n")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(without), os.environ.get("PYTHONPATH", ""))))
+    (without / "torch.py").write_text(
+        "raise ImportError('blocked: builders and runners need no PyTorch')\n"
+    )
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(without), os.environ.get("PYTHONPATH", "")))
+    )
     for name in ("cuda", "rocm", "hexagon"):
         name = f"tvm.s_tir.tensor_intrin.{name}"
         sys.modules[name] = types.ModuleType(name)
@@ -148,13 +169,16 @@ def _end_with_whoever_started_it() -> None:
 def _population(per_round: int) -> int:
     """Return the number of schedules among which each round searches.
 
-    TVM's default is for rounds of 64 trials; in a small round, searching would take longer than the trials.
+    TVM's default is for rounds of 64 trials; in a small round, searching would take longer than the
+    trials.
     """
     return max(_LEAST_POPULATION, min(_POPULATION, 32 * per_round))
 
 
 def _contexts(tasks: Sequence[Any], strategy: Any, seed: int) -> list[Any]:
-    """Return the tuning context of each operation, as TVM's ``tune_relax`` does, but without its log files."""
+    """Return the tuning context of each operation, as TVM's ``tune_relax`` does, but without its
+    log files.
+    """
     from tvm.s_tir.meta_schedule import TuneContext
     from tvm.s_tir.meta_schedule.utils import fork_seed
 

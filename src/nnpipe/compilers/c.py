@@ -36,18 +36,22 @@ from nnpipe.frameworks.c_source import FORMAT, PREFIX, is_prefix, read_c_source,
 
 _CUSTOM = 32  # the code of custom operators in the schema
 EXP, LOG, SQRT = CKernel("exp.c"), CKernel("log.c"), CKernel("sqrt.c")
-"""The functions ``float nn_exp(float)``, ``nn_log`` and ``nn_sqrt``, for ``uses``: there is no library of C."""
+"""The functions ``float nn_exp(float)``, ``nn_log`` and ``nn_sqrt``, for ``uses``: there is no
+library of C.
+"""
 
 
 class COperator(Discoverable):
     """An operator of TensorFlow Lite in C; a class in a plugin is found like a component.
 
-    The kernels that CCompiler has come first.  The text of the kernel becomes part of the source as it is.
+    The kernels that CCompiler has come first.  The text of the kernel becomes part of the source as
+    it is.
 
     Attributes
     ----------
     operator
-        The name of the operator: of a custom one the name in the file, otherwise that in the schema, such as ``POW``.
+        The name of the operator: of a custom one the name in the file, otherwise that in the
+        schema, such as ``POW``.
     kernel
         Functions in C99 that need no library.  Names that begin with ``nn_`` are taken.
     uses
@@ -77,26 +81,30 @@ class COperator(Discoverable):
 
     @abstractmethod
     def step(self, op: OperatorView) -> CStep:
-        """Return the call of the kernel for one operator of a graph; what ``looked_up`` returns needs no ``kernel``.
+        """Return the call of the kernel for one operator of a graph; what ``looked_up`` returns
+        needs no ``kernel``.
 
-        All that the file states must be checked: the kernel writes whatever is called for, and shapes in a file may be
-        wrong.
+        All that the file states must be checked: the kernel writes whatever is called for, and
+        shapes in a file may be wrong.
 
         Parameters
         ----------
         op
-            The operator: its types by ``op.types()``, ``op.input(0)`` and ``op.output()`` with ``shape``, ``count``
-            and ``spec``, constants by ``op.constant(1)``, a custom one's options by ``op.operator.custom_options``.
+            The operator: its types by ``op.types()``, ``op.input(0)`` and ``op.output()`` with
+            ``shape``, ``count`` and ``spec``, constants by ``op.constant(1)``, a custom one's
+            options by ``op.operator.custom_options``.
 
         Raises
         ------
         CompileError
-            If the kernel does not compute its types or shapes; ``op.expect`` and ``op.expect_shape`` raise it.
+            If the kernel does not compute its types or shapes; ``op.expect`` and
+            ``op.expect_shape`` raise it.
         """
 
 
 def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
-    """Return what makes steps by the names of operators: of plugins, the running program, and the named classes.
+    """Return what makes steps by the names of operators: of plugins, the running program, and the
+    named classes.
 
     Parameters
     ----------
@@ -110,11 +118,15 @@ def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
     ConfigError
         If a named class does not say which operator it is for.
     """
-    chosen = dict.fromkeys(named_or_imported(name, COperator) or find(name, COperator) for name in names)
+    chosen = dict.fromkeys(
+        named_or_imported(name, COperator) or find(name, COperator) for name in names
+    )
     found: dict[str, list[type[COperator]]] = {}
     for cls in chosen:
         if not cls.operator:
-            raise ConfigError(f"{cls.dotted_path()} names no operator; set its attribute operator, such as 'POW'")
+            raise ConfigError(
+                f"{cls.dotted_path()} names no operator; set its attribute operator, such as 'POW'"
+            )
         found.setdefault(cls.operator, []).append(cls)
     others: dict[str, list[type[COperator]]] = {}
     for cls in named(COperator).values():
@@ -123,13 +135,16 @@ def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
 
 
 def _only(classes: list[type[COperator]]) -> Builder:
-    """Return what makes the step of an operator; if several classes are for it, it raises an error."""
+    """Return what makes the step of an operator; if several classes are for it, it raises an
+    error.
+    """
     if len(classes) == 1:
         return _builder(classes[0], classes[0].dotted_path())
 
     def builder(op: OperatorView) -> CStep:
         raise CompileError(
-            f"{' and '.join(cls.dotted_path() for cls in classes)} are for it; name one in own_operators"
+            f"{' and '.join(cls.dotted_path() for cls in classes)} are for it; name one in "
+            f"own_operators"
         )
 
     return builder
@@ -169,7 +184,9 @@ def source_of_one(
     made = list(range(len(inputs), len(specs)))
     io = IOSpec(tuple(specs[n] for n in read), tuple(outputs))
     file = TFLiteFile(io, {specs[n].name: n for n in read}, {specs[n].name: n for n in made})
-    one = ProgramOperator(_CUSTOM, operator.operator, tuple(range(len(inputs))), tuple(made), None, (), options)
+    one = ProgramOperator(
+        _CUSTOM, operator.operator, tuple(range(len(inputs))), tuple(made), None, (), options
+    )
     return source_of(
         TFLiteProgram(file, tuple(tensors), (one,)),
         0,
@@ -178,7 +195,9 @@ def source_of_one(
 
 
 def _builder(make: Callable[[], COperator], name: str) -> Builder:
-    """Return what makes the step by an operator's class, which is not constructed before a model needs it."""
+    """Return what makes the step by an operator's class, which is not constructed before a model
+    needs it.
+    """
 
     def builder(op: OperatorView) -> CStep:
         try:
@@ -189,17 +208,22 @@ def _builder(make: Callable[[], COperator], name: str) -> Builder:
         except Exception as error:
             raise CompileError(f"{name} failed: {type(error).__name__}: {error}") from error
         # A function that is not called would be a warning of the compiler.
-        return step if step.kernels else replace(step, kernels=(*operator.uses, operator.kernel.strip("\n") + "\n"))
+        return (
+            step
+            if step.kernels
+            else replace(step, kernels=(*operator.uses, operator.kernel.strip("\n") + "\n"))
+        )
 
     return builder
 
 
 class CCompiler(WritingCompiler):
-    """Writes TensorFlow Lite models as one file of C99 without libraries, for devices without an operating system.
+    """Writes TensorFlow Lite models as one file of C99 without libraries, for devices without an
+    operating system.
 
-    Weights are constants, and all values lie in one block of memory of known size.  Models in 8-bit numbers compute
-    what LiteRT's reference kernels compute, bit by bit.  Operators that it lacks can be your own: a
-    :class:`~nnpipe.compilers.c.COperator`.
+    Weights are constants, and all values lie in one block of memory of known size.  Models in 8-bit
+    numbers compute what LiteRT's reference kernels compute, bit by bit.  Operators that it lacks
+    can be your own: a :class:`~nnpipe.compilers.c.COperator`.
     """
 
     accepts: ClassVar[tuple[str, ...]] = ("tflite",)
@@ -207,21 +231,33 @@ class CCompiler(WritingCompiler):
     suffix: ClassVar[str] = ".c"
 
     arena_seconds: int = argument(
-        20, help="processor time for the search of the smallest arena, in seconds; 0 takes the first plan", minimum=0
+        20,
+        help=(
+            "processor time for the search of the smallest arena, in seconds; 0 takes the first "
+            "plan"
+        ),
+        minimum=0,
     )
 
     own_operators: tuple[str, ...] = argument(
-        (), help="your own operators, such as mine.Pow; those of installed plugins need no option", metavar="CLASS"
+        (),
+        help="your own operators, such as mine.Pow; those of installed plugins need no option",
+        metavar="CLASS",
     )
     prefix: str = argument(
-        PREFIX, help="what the names of the file's functions begin with; models in one program need different ones"
+        PREFIX,
+        help=(
+            "what the names of the file's functions begin with; models in one program need "
+            "different ones"
+        ),
     )
 
     def validate(self) -> None:
         """Check that the prefix can begin a name in C."""
         if not is_prefix(self.prefix):
             raise ConfigError(
-                f"--prefix {self.prefix!r} cannot begin the name of a function: take letters, digits and underscores, "
+                f"--prefix {self.prefix!r} cannot begin the name of a function: take letters, "
+                f"digits and underscores, "
                 "at most 40, and first no digit"
             )
 
@@ -242,10 +278,14 @@ class CCompiler(WritingCompiler):
             return (str(error),)
         return ()
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         program = read_program(artifact.path)
         try:
-            source = source_of(program, self.arena_seconds, own_kernels(self.own_operators), self.prefix)
+            source = source_of(
+                program, self.arena_seconds, own_kernels(self.own_operators), self.prefix
+            )
         except (MemoryError, OverflowError) as error:
             raise CompileError(f"its sizes are too large ({type(error).__name__})") from None
         notes: dict[str, int | str] = {
@@ -256,7 +296,9 @@ class CCompiler(WritingCompiler):
         }
         if self.prefix != PREFIX:
             notes["prefix"] = self.prefix
-        write_c_source(destination, f"/* Made by nnpipe's CCompiler. */\n{source.text}", source.io, notes)
+        write_c_source(
+            destination, f"/* Made by nnpipe's CCompiler. */\n{source.text}", source.io, notes
+        )
         return source.io
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:

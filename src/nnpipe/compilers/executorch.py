@@ -30,8 +30,19 @@ from nnpipe.frameworks.torch_program import keep_integers, load_program, store_k
 from nnpipe.frameworks.torch_state import buffers_put_back
 
 _LABOURING = (
-    "convolution", "addmm", "bmm", "mm", "linear", "pool", "norm", "softmax", "gelu", "erf", "upsample", "grid_sampler",
-)  # fmt: skip
+    "convolution",
+    "addmm",
+    "bmm",
+    "mm",
+    "linear",
+    "pool",
+    "norm",
+    "softmax",
+    "gelu",
+    "erf",
+    "upsample",
+    "grid_sampler",
+)
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
@@ -54,11 +65,16 @@ def fit_windows(program: Any) -> None:
         lengths = node.args[0].meta["val"].shape[-2:]
         windows = tuple(node.args[1]) * (2 // len(node.args[1]))
         given = dict(
-            zip(("stride", "padding", "ceil_mode", "count_include_pad", "divisor"), node.args[2:], strict=False)
+            zip(
+                ("stride", "padding", "ceil_mode", "count_include_pad", "divisor"),
+                node.args[2:],
+                strict=False,
+            )
         )
         padding = given.get("padding", 0)
         whole = all(
-            isinstance(length, int) and window >= length for window, length in zip(windows, lengths, strict=True)
+            isinstance(length, int) and window >= length
+            for window, length in zip(windows, lengths, strict=True)
         )
         if whole and given.get("divisor") is None and padding in (0, [0], [0, 0]):
             node.args = (node.args[0], list(lengths), list(lengths))
@@ -74,7 +90,11 @@ def slow_parts(program: Any, lowered: Any) -> list[str]:
     lowered
         That of the ``EdgeProgramManager`` after partitioning.
     """
-    found = ["recurrent layers are unrolled into their steps"] if _RECURRENT & set(_operators(program)) else []
+    found = (
+        ["recurrent layers are unrolled into their steps"]
+        if _RECURRENT & set(_operators(program))
+        else []
+    )
     portable = [name for name in _operators(lowered) if any(part in name for part in _LABOURING)]
     return found + ([f"portable kernels for {', '.join(portable)}"] if portable else [])
 
@@ -87,23 +107,32 @@ def _operators(program: Any) -> list[str]:
 
 
 class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
-    """Compiles exported PyTorch programs to ExecuTorch programs, which run wherever ExecuTorch does."""
+    """Compiles exported PyTorch programs to ExecuTorch programs, which run wherever ExecuTorch
+    does.
+    """
 
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
     install: ClassVar[str] = "nnpipe[executorch]"
     accepts: ClassVar[tuple[str, ...]] = ("torch-export",)
-    unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)  # it compiles them, and the results are wrong
+    # it compiles them, and the results are wrong
+    unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)
     produces: ClassVar[str] = FORMAT
     suffix: ClassVar[str] = ".pte"
     packages: ClassVar[tuple[str, ...]] = ("executorch", "torch", "torchao")
 
     backend: Literal["xnnpack", "portable"] = argument(
-        "xnnpack", help="kernels to compute with: XNNPACK's, or the portable ones, which are correct but very slow"
+        "xnnpack",
+        help=(
+            "kernels to compute with: XNNPACK's, or the portable ones, which are correct but very "
+            "slow"
+        ),
     )
     precision: Literal["fp32", "int8"] = argument(
         "fp32", help="fp32 keeps the model's numbers, int8 quantises weights and activations (PT2E)"
     )
-    per_channel: bool = argument(True, help="use a separate scale for each output channel of a weight; for int8")
+    per_channel: bool = argument(
+        True, help="use a separate scale for each output channel of a weight; for int8"
+    )
     max_batch: int = argument(
         32,
         help="greatest batch size if it is free; memory is planned for it, and 1 fixes it",
@@ -111,8 +140,8 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
     )
     max_length: int | None = argument(
         None,
-        help="greatest length of other free axes, such as that of texts; memory is planned for it; by default the "
-        "greatest that the program states",
+        help="greatest length of other free axes, such as that of texts; memory is planned for "
+        "it; by default the greatest that the program states",
         minimum=2,
     )
 
@@ -121,7 +150,10 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         super().validate()
         self._check_keep_float(self.precision == "int8", f"--precision int8, not {self.precision}")
         if self.precision == "int8" and self.backend != "xnnpack":
-            raise ConfigError(f"{type(self).__name__}: --precision int8 needs --backend xnnpack, not {self.backend}")
+            raise ConfigError(
+                f"{type(self).__name__}: --precision int8 needs --backend xnnpack, not "
+                f"{self.backend}"
+            )
 
     def needs_calibration(self) -> bool:
         """Return whether activations are quantised to integers."""
@@ -133,13 +165,18 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
 
     def handicaps(self) -> tuple[str, ...]:
         """Return a handicap for the slow portable kernels."""
-        return (*super().handicaps(), *(("portable kernels",) if self.backend == "portable" else ()))
+        return (
+            *super().handicaps(),
+            *(("portable kernels",) if self.backend == "portable" else ()),
+        )
 
     def variant(self) -> str:
         """Return kernels and precision."""
         return f"{self.backend}-{self.precision}"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         loaded = load_program(artifact.path)
         lengths = bounded_lengths(loaded, self.max_length)
         io, most = with_batch(loaded.io, self.batch), 1 if self.batch else self.max_batch
@@ -147,7 +184,9 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
             program = exported_anew(positional_module(loaded), io, most, lengths)
         if calibration is not None and self.precision == "int8":
             # Read outside the block, so that errors about samples keep their messages.
-            samples = [_repeated(tensors_in_order(io, batch), self.batch) for batch in calibration()]
+            samples = [
+                _repeated(tensors_in_order(io, batch), self.batch) for batch in calibration()
+            ]
             with hushed():
                 program = exported_anew(self._quantised(program, io, samples), io, most, lengths)
         found = io_of_program(program, io)
@@ -174,18 +213,23 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         )
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-        quantiser = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=self.per_channel))
+        quantiser = XNNPACKQuantizer().set_global(
+            get_symmetric_quantization_config(is_per_channel=self.per_channel)
+        )
         module = program.module(check_guards=False)
         keep_integers(module)
         store_kernels(module)
         before = steps_of(module, [spec.name for spec in io.inputs])
-        prepared = prepare_pt2e(module, keeping_types(quantiser, self._kept if self.keep_float else None, before))
+        prepared = prepare_pt2e(
+            module, keeping_types(quantiser, self._kept if self.keep_float else None, before)
+        )
         for tensors in samples:
             with buffers_put_back(program, prepared):
                 prepared(*tensors)
         widen_results(prepared)
         converted = convert_pt2e(prepared)
-        check_quantised(converted, "xnnpack")  # in the compiled program, XNNPACK's part says nothing of types
+        # in the compiled program, XNNPACK's part says nothing of types
+        check_quantised(converted, "xnnpack")
         return converted
 
     def _lowered(self, program: Any) -> tuple[bytes, list[str], bool]:
@@ -203,17 +247,23 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
         lowered = edge.exported_program()
         if any("quantized_decomposed" in str(node.target) for node in lowered.graph.nodes):
             raise CompileError(
-                f"{self.backend} has no kernels for all of its quantised operations; quantise it for XNNPACK "
+                f"{self.backend} has no kernels for all of its quantised operations; quantise it "
+                f"for XNNPACK "
                 "(TorchPT2EQuantizer --quantizer xnnpack, or --precision int8 here)"
             )
         # Inputs stay in the caller's memory: planned memory would be reused for other tensors.
         planning = MemoryPlanningPass(alloc_graph_input=False)
-        slow = slow_parts(program, lowered) if partitioners else []  # else all kernels are, which is a handicap
+        # else all kernels are, which is a handicap
+        slow = slow_parts(program, lowered) if partitioners else []
         # Without it, what the program keeps from one run to the next begins with anything.
         kept = lowered.graph_signature.buffers_to_mutate.values()
         buffers = lowered.graph_signature.inputs_to_buffers.items()
-        first_values = InitializedMutableBufferPass([name for name, buffer in buffers if buffer in kept])
-        config = ExecutorchBackendConfig(passes=[first_values] if kept else [], memory_planning_pass=planning)
+        first_values = InitializedMutableBufferPass(
+            [name for name, buffer in buffers if buffer in kept]
+        )
+        config = ExecutorchBackendConfig(
+            passes=[first_values] if kept else [], memory_planning_pass=planning
+        )
         with torch.no_grad():
             return bytes(edge.to_executorch(config).buffer), slow, bool(kept)
 
@@ -225,8 +275,8 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
             planned = meta.input_tensor_meta(place).sizes()
             if spec.shape[:1] == (None,) and planned[0] < self.max_batch:
                 raise CompileError(
-                    f"ExecuTorch plans memory for no more than {planned[0]} samples of {spec.name!r}; "
-                    f"use --max-batch {planned[0]}"
+                    f"ExecuTorch plans memory for no more than {planned[0]} samples of "
+                    f"{spec.name!r}; use --max-batch {planned[0]}"
                 )
         with hushed():
             method.set_inputs(tensors_in_order(io, random_batch(io, 1)))
@@ -235,4 +285,7 @@ class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):
 
 def _repeated(sample: list[Any], batch: int | None) -> list[Any]:
     """Return a batch of copies of one sample, if a batch size is set."""
-    return [tensor.expand(batch, *tensor.shape[1:]) if batch and tensor.ndim else tensor for tensor in sample]
+    return [
+        tensor.expand(batch, *tensor.shape[1:]) if batch and tensor.ndim else tensor
+        for tensor in sample
+    ]

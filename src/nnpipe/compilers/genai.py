@@ -24,26 +24,41 @@ from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.text_tokenizer import TextTokenizer
 
 _CLAIMS: dict[str, Claim] = {"fp32": "float", "int8": "int8-weights", "int4": "int4-weights"}
-_TAKEN = ("*.safetensors", "*.safetensors.index.json", "generation_config.json", "tokenizer_config.json",
-          "special_tokens_map.json", "chat_template.jinja")  # fmt: skip
+_TAKEN = (
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+)
 
 
 class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
-    """Language models for onnxruntime-genai, with weights of 4 or 8 bits, made by its own model builder.
+    """Language models for onnxruntime-genai, with weights of 4 or 8 bits, made by its own model
+    builder.
 
-    It takes what ``TransformersGenerator`` exports; nothing is downloaded, and no samples are needed.  The matrix
-    products become ONNX Runtime's ``MatMulNBits``, with a scale for each block of weights.  ``ONNXRuntimeGenAI`` runs
-    the result.
+    It takes what ``TransformersGenerator`` exports; nothing is downloaded, and no samples are
+    needed.  The matrix products become ONNX Runtime's ``MatMulNBits``, with a scale for each block
+    of weights.  ``ONNXRuntimeGenAI`` runs the result.
     """
 
-    requires: ClassVar[tuple[str, ...]] = ("onnxruntime_genai", "transformers", "torch", "safetensors", "tokenizers")
+    requires: ClassVar[tuple[str, ...]] = (
+        "onnxruntime_genai",
+        "transformers",
+        "torch",
+        "safetensors",
+        "tokenizers",
+    )
     install: ClassVar[str] = "nnpipe[genai,transformers]"
     accepts: ClassVar[tuple[str, ...]] = (TRANSFORMERS,)
     produces: ClassVar[str] = GENAI
     suffix: ClassVar[str] = ".genai"
     packages: ClassVar[tuple[str, ...]] = ("onnxruntime-genai", "onnxruntime", "transformers")
 
-    precision: Literal["int4", "int8", "fp32"] = argument("int4", help="bits of each weight of the matrix products")
+    precision: Literal["int4", "int8", "fp32"] = argument(
+        "int4", help="bits of each weight of the matrix products"
+    )
     product_type: Literal["int8", "float32"] = argument(
         "int8", help="type to which both factors of a product with quantised weights are converted"
     )
@@ -56,7 +71,9 @@ class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
         """Return the precision of the weights."""
         return self.precision
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         source = listed_folder(artifact.path, TRANSFORMERS_CONFIGURATION)
         read_folder(source)  # refuses what would run code
         TextTokenizer.read(source / "tokenizer.json")
@@ -80,8 +97,18 @@ class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
         options = ["hf_token=false", "hf_remote=false"]
         if self.precision != "fp32":
             level = 4 if self.product_type == "int8" else 1
-            options += [f"block_size={self.block_size}", f"is_symmetric={str(self.symmetric).lower()}"]
+            options += [
+                f"block_size={self.block_size}",
+                f"is_symmetric={str(self.symmetric).lower()}",
+            ]
             options.append(f"accuracy_level={level}")
-        target: tuple[Any, ...] = (None, str(source), str(destination), self.precision, "cpu", str(cache))
+        target: tuple[Any, ...] = (
+            None,
+            str(source),
+            str(destination),
+            self.precision,
+            "cpu",
+            str(cache),
+        )
         with hushed():
             builder.create_model(*target, **builder.parse_extra_options(*target, options))

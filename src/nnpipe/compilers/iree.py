@@ -38,10 +38,11 @@ _DEFAULT = [b"Sigmoid", b"Tanh"]
 
 
 def unroll(model: Any) -> Any:
-    """Return an ``onnx.ModelProto`` with its GRU layers as other operations, where their number of steps is known.
+    """Return an ``onnx.ModelProto`` with its GRU layers as other operations, where their number of
+    steps is known.
 
-    Layers with activations of their own, lengths that differ between samples, a limit on values, or weights that are
-    computed stay as they are.
+    Layers with activations of their own, lengths that differ between samples, a limit on values, or
+    weights that are computed stay as they are.
     """
     import onnx
 
@@ -50,25 +51,36 @@ def unroll(model: Any) -> Any:
     shapes = {
         value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         # Between layers, exporters compute shapes from shapes.
-        for value in (*onnx.shape_inference.infer_shapes(model, data_prop=True).graph.value_info, *model.graph.input)
+        for value in (
+            *onnx.shape_inference.infer_shapes(model, data_prop=True).graph.value_info,
+            *model.graph.input,
+        )
     }
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     nodes: list[Any] = []
     replaced: list[list[str]] = []
     for node in model.graph.node:
-        unrolled = _unrolled(node, shapes, held, model.graph.initializer) if node.op_type == "GRU" else None
+        unrolled = (
+            _unrolled(node, shapes, held, model.graph.initializer)
+            if node.op_type == "GRU"
+            else None
+        )
         if unrolled is not None:
             replaced.append([name for name in node.input[1:4] if name])
         nodes += [node] if unrolled is None else unrolled
     del model.graph.node[:]
     model.graph.node.extend(nodes)
-    used = {name for node in nodes for name in node.input} | {value.name for value in model.graph.output}
+    used = {name for node in nodes for name in node.input} | {
+        value.name for value in model.graph.output
+    }
     for name in {name for names in replaced for name in names} - used:
         model.graph.initializer.remove(held[name])
     return model
 
 
-def _unrolled(node: Any, shapes: Mapping[str, list[int]], held: Mapping[str, Any], kept: Any) -> list[Any] | None:
+def _unrolled(
+    node: Any, shapes: Mapping[str, list[int]], held: Mapping[str, Any], kept: Any
+) -> list[Any] | None:
     import onnx
 
     options = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
@@ -79,9 +91,18 @@ def _unrolled(node: Any, shapes: Mapping[str, list[int]], held: Mapping[str, Any
     ]
     plain = options.get("activations", _DEFAULT * len(directions)) == _DEFAULT * len(directions)
     known = all(not name or name in held for name in inputs[1:4])
-    if not plain or not known or inputs[4] or "clip" in options or options.get("layout") or not 0 < steps <= _LONGEST:
+    if (
+        not plain
+        or not known
+        or inputs[4]
+        or "clip" in options
+        or options.get("layout")
+        or not 0 < steps <= _LONGEST
+    ):
         return None
-    kernel, recurrent, bias = (onnx.numpy_helper.to_array(held[name]) if name else None for name in inputs[1:4])
+    kernel, recurrent, bias = (
+        onnx.numpy_helper.to_array(held[name]) if name else None for name in inputs[1:4]
+    )
     assert kernel is not None
     assert recurrent is not None
     prefix = f"unrolled/{node.output[0] or node.output[1]}/"
@@ -96,29 +117,41 @@ def _unrolled(node: Any, shapes: Mapping[str, list[int]], held: Mapping[str, Any
     shared = {
         name: constant(name, array)
         for name, array in {
-            "one": np.array(1, kernel.dtype), "start": np.array([0]), "axis": np.array([1]),
-            "steps": np.full(steps, 1), "three": np.full(3, size), "two": np.full(2, size),
+            "one": np.array(1, kernel.dtype),
+            "start": np.array([0]),
+            "axis": np.array([1]),
+            "steps": np.full(steps, 1),
+            "three": np.full(3, size),
+            "two": np.full(2, size),
         }.items()
-    }  # fmt: skip
+    }
     for number, backwards in enumerate(directions):
         of = f"{number}/"
         layer = _Direction(
-            prefix + of, size, steps, backwards, bool(options.get("linear_before_reset", 0)),
+            prefix + of,
+            size,
+            steps,
+            backwards,
+            bool(options.get("linear_before_reset", 0)),
             {
                 "kernel": constant(of + "kernel", kernel[number].T),
                 "recurrent": constant(of + "recurrent", recurrent[number, : 2 * size].T),
                 "recurrent_new": constant(of + "recurrent_new", recurrent[number, 2 * size :].T),
                 "bias": constant(of + "bias", bias[number, : 3 * size]),
-                "recurrent_bias": constant(of + "recurrent_bias", bias[number, 3 * size : 5 * size]),
+                "recurrent_bias": constant(
+                    of + "recurrent_bias", bias[number, 3 * size : 5 * size]
+                ),
                 "recurrent_bias_new": constant(of + "recurrent_bias_new", bias[number, 5 * size :]),
                 **shared,
             },
-        )  # fmt: skip
+        )
         initial = ""
         if inputs[5]:
             initial = f"{prefix}{of}initial"
             nodes.append(
-                onnx.helper.make_node("Gather", [inputs[5], constant(of + "which", number)], [initial], axis=0)
+                onnx.helper.make_node(
+                    "Gather", [inputs[5], constant(of + "which", number)], [initial], axis=0
+                )
             )
         made, whole, last = layer.nodes(inputs[0], initial)
         nodes += made
@@ -126,7 +159,9 @@ def _unrolled(node: Any, shapes: Mapping[str, list[int]], held: Mapping[str, Any
         lasts.append(last)
     for parts, axis_of, output in ((wholes, 1, 0), (lasts, 0, 1)):
         if len(node.output) > output and node.output[output]:
-            nodes.append(onnx.helper.make_node("Concat", parts, [node.output[output]], axis=axis_of))
+            nodes.append(
+                onnx.helper.make_node("Concat", parts, [node.output[output]], axis=axis_of)
+            )
     return nodes
 
 
@@ -134,14 +169,22 @@ class _Direction:
     """The nodes of one direction of one layer."""
 
     def __init__(
-        self, prefix: str, size: int, steps: int, backwards: bool, reset_after: bool, weights: Mapping[str, str]
+        self,
+        prefix: str,
+        size: int,
+        steps: int,
+        backwards: bool,
+        reset_after: bool,
+        weights: Mapping[str, str],
     ) -> None:
         self.prefix, self.size, self.steps, self.weights = prefix, size, steps, weights
         self.backwards, self.reset_after = backwards, reset_after
         self._made: list[Any] = []
 
     def nodes(self, x: str, initial: str) -> tuple[list[Any], str, str]:
-        """Return the nodes, and the names of all states, ``(steps, 1, n, size)``, and of the last, ``(1, n, size)``."""
+        """Return the nodes, and the names of all states, ``(steps, 1, n, size)``, and of the
+        last, ``(1, n, size)``.
+        """
         w = self.weights
         given = self._one("Add", "given", self._one("MatMul", "product", x, w["kernel"]), w["bias"])
         split = [f"{self.prefix}given/{step}" for step in range(self.steps)]
@@ -161,7 +204,9 @@ class _Direction:
         return steps[::-1] if self.backwards else steps
 
     def _step(self, of: str, given: str, state: str) -> str:
-        """Return the state after a step, from the input's part ``(n, 3 * size)`` and the state before, if any."""
+        """Return the state after a step, from the input's part ``(n, 3 * size)`` and the state
+        before, if any.
+        """
         w, names = self.weights, [f"{self.prefix}{of}{name}" for name in ("update", "reset", "new")]
         self._add("Split", [given, w["three"]], names, axis=1)
         own = [f"{self.prefix}{of}own/{name}" for name in ("update", "reset")]
@@ -170,24 +215,43 @@ class _Direction:
             self._one("Add", f"{of}gate+/{n}", name, part)
             for n, (name, part) in enumerate(zip(names, own, strict=False))
         ]
-        update, reset = (self._one("Sigmoid", f"{of}gate/{n}", gate) for n, gate in enumerate(gates))
-        new = self._one("Tanh", of + "tanh", self._one("Add", of + "sum", names[2], self._recalled(of, reset, state)))
+        update, reset = (
+            self._one("Sigmoid", f"{of}gate/{n}", gate) for n, gate in enumerate(gates)
+        )
+        new = self._one(
+            "Tanh",
+            of + "tanh",
+            self._one("Add", of + "sum", names[2], self._recalled(of, reset, state)),
+        )
         rest = self._one("Mul", of + "rest", self._one("Sub", of + "1-", w["one"], update), new)
-        return rest if not state else self._one("Add", of + "state", rest, self._one("Mul", of + "old", update, state))
+        return (
+            rest
+            if not state
+            else self._one("Add", of + "state", rest, self._one("Mul", of + "old", update, state))
+        )
 
     def _recalled(self, of: str, reset: str, state: str) -> str:
         """Return what the new state takes from the one before."""
         if self.reset_after:
-            return self._one("Mul", of + "left", reset, self._of_state(of + "recalled", state, "_new"))
+            return self._one(
+                "Mul", of + "left", reset, self._of_state(of + "recalled", state, "_new")
+            )
         left = self._one("Mul", of + "left", reset, state) if state else ""
         return self._of_state(of + "recalled", left, "_new")
 
     def _of_state(self, name: str, state: str, which: str) -> str:
-        """Return the product with the state and the bias; without a state, which is 0 at first, the bias alone."""
+        """Return the product with the state and the bias; without a state, which is 0 at first,
+        the bias alone.
+        """
         bias = self.weights[f"recurrent_bias{which}"]
         if not state:
             return bias
-        return self._one("Add", f"{name}+", self._one("MatMul", name, state, self.weights[f"recurrent{which}"]), bias)
+        return self._one(
+            "Add",
+            f"{name}+",
+            self._one("MatMul", name, state, self.weights[f"recurrent{which}"]),
+            bias,
+        )
 
     def _one(self, kind: str, name: str, *inputs: str) -> str:
         output = f"{self.prefix}{name}"
@@ -204,7 +268,8 @@ log = logging.getLogger("nnpipe")
 _NATIVE, _GENERIC = "native", "generic"
 _TILES = "--iree-opt-data-tiling"
 _CHANNELS_LAST = (
-    "--iree-preprocessing-pass-pipeline=builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
+    "--iree-preprocessing-pass-pipeline="
+    "builtin.module(util.func(iree-preprocessing-convert-conv-to-channels-last))"
 )
 _CANNOT = "it cannot compile"
 _OPSET = 17  # IREE supports older operator sets in part only
@@ -231,24 +296,37 @@ class IREECompiler(WritingCompiler, FixesBatch):
 
     target: str = argument(
         _NATIVE,
-        help="processor to compile for: native (this one), generic (any of this kind), or a triple such as "
-        "aarch64-linux-gnu",
+        help="processor to compile for: native (this one), generic (any of this kind), or a "
+        "triple such as aarch64-linux-gnu",
     )
-    mcpu: str = argument("", help="LLVM's name of the processor model, such as cortex-a72; only with a triple")
+    mcpu: str = argument(
+        "", help="LLVM's name of the processor model, such as cortex-a72; only with a triple"
+    )
     data_tiling: bool = argument(True, help="lay tensors out in tiles that fit the processor")
-    channels_last: bool = argument(True, help="compute convolutions with channels last, which is faster on CPUs")
-    compile_timeout: float = argument(600.0, help="seconds after which a compiler step is aborted", minimum=1.0)
+    channels_last: bool = argument(
+        True, help="compute convolutions with channels last, which is faster on CPUs"
+    )
+    compile_timeout: float = argument(
+        600.0, help="seconds after which a compiler step is aborted", minimum=1.0
+    )
 
     def validate(self) -> None:
         """Check that a processor model is only given with a triple."""
         if self.mcpu and self.target in (_NATIVE, _GENERIC):
-            raise ConfigError(f"{type(self).__name__}: --mcpu needs a triple as --target, not {self.target}")
+            raise ConfigError(
+                f"{type(self).__name__}: --mcpu needs a triple as --target, not {self.target}"
+            )
 
     def handicaps(self) -> tuple[str, ...]:
         """Return handicaps: generic code, no data tiling, channels first."""
         generic = ("code for any processor",) if self.target == _GENERIC else ()
         first = () if self.channels_last else ("convolutions with channels first",)
-        return (*super().handicaps(), *generic, *(() if self.data_tiling else ("no data tiling",)), *first)
+        return (
+            *super().handicaps(),
+            *generic,
+            *(() if self.data_tiling else ("no data tiling",)),
+            *first,
+        )
 
     def variant(self) -> str:
         """Return the number format of the computation."""
@@ -262,32 +340,54 @@ class IREECompiler(WritingCompiler, FixesBatch):
         """Return the nodes that IREE is known to compute wrongly."""
         return faults_in(path, "IREE", IREE)
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             model, io = self._prepared(artifact, folder)
             mlir, module = folder / "model.mlir", folder / "model.vmfb"
-            self._run([sys.executable, "-m", "iree.compiler.tools.import_onnx", str(model), "-o", str(mlir)], folder)
+            self._run(
+                [
+                    sys.executable,
+                    "-m",
+                    "iree.compiler.tools.import_onnx",
+                    str(model),
+                    "-o",
+                    str(mlir),
+                ],
+                folder,
+            )
             function = _function_of(mlir)
             flags, notes = self._target()
             command = [_tool(), str(mlir), "-o", str(module), "--iree-input-type=onnx", *flags]
             self._run_best(command, mlir, artifact.path)
-            write_sealed(destination, SealedFile(module.read_bytes(), FORMAT, io, notes | {FUNCTION: function}))
+            write_sealed(
+                destination,
+                SealedFile(module.read_bytes(), FORMAT, io, notes | {FUNCTION: function}),
+            )
         return io
 
     def _prepared(self, artifact: Artifact, folder: Path) -> tuple[Path, IOSpec]:
-        """Return the model as one file with an operator set that IREE supports and the requested batch size."""
+        """Return the model as one file with an operator set that IREE supports and the requested
+        batch size.
+        """
         import onnx
 
         whole = in_one_file(artifact.path, folder)
         io = read_onnx(whole).io(artifact.io)
         for spec in io:
             if not takes(spec.dtype):
-                raise CompileError(f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from IREE")
+                raise CompileError(
+                    f"tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from "
+                    f"IREE"
+                )
         model = onnx.load_model(str(whole))
         onnx.checker.check_model(model)
         refuse_wrong(artifact.path, "IREE", IREE)
-        versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+        versions = [
+            entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")
+        ]
         if versions and versions[0] < _OPSET:
             model = onnx.version_converter.convert_version(model, _OPSET)
         if self.batch is not None:
@@ -296,10 +396,14 @@ class IREECompiler(WritingCompiler, FixesBatch):
         prepared = folder / "prepared.onnx"
         onnx.save_model(model, str(prepared))
         io = read_onnx(prepared).io(io)
-        return prepared, IOSpec(*(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io)))
+        return prepared, IOSpec(
+            *(tuple(TensorSpec(s.name, s.shape, s.dtype) for s in side) for side in _sides(io))
+        )
 
     def _run_best(self, command: Sequence[str], mlir: Path, source: Path) -> None:
-        """Compile for the fastest code; what IREE cannot do with this model is left out, with a warning."""
+        """Compile for the fastest code; what IREE cannot do with this model is left out, with a
+        warning.
+        """
         last = self.channels_last and _holds(mlir, "onnx.Conv")
         wanted = {_TILES: "data tiling"} if self.data_tiling else {}
         wanted |= {_CHANNELS_LAST: "convolutions with channels last"} if last else {}
@@ -314,7 +418,12 @@ class IREECompiler(WritingCompiler, FixesBatch):
                 continue
             if failed:
                 without = " and ".join(told for flag, told in wanted.items() if flag not in flags)
-                log.warning("%s: compiled without %s, since IREE cannot do it here: %s", source, without, failed)
+                log.warning(
+                    "%s: compiled without %s, since IREE cannot do it here: %s",
+                    source,
+                    without,
+                    failed,
+                )
             return
         assert failed is not None
         raise failed
@@ -326,28 +435,40 @@ class IREECompiler(WritingCompiler, FixesBatch):
             "--iree-input-demote-f64-to-f32=false",  # otherwise float64 inputs would become float32
         ]
         if self.target == _NATIVE:
-            return [*flags, "--iree-llvmcpu-target-cpu=host"], {MACHINE: machine(), FEATURES: instructions_here()}
+            return [*flags, "--iree-llvmcpu-target-cpu=host"], {
+                MACHINE: machine(),
+                FEATURES: instructions_here(),
+            }
         if self.target == _GENERIC:
             return [*flags, "--iree-llvmcpu-target-cpu=generic"], {MACHINE: machine()}
         cpu = [f"--iree-llvmcpu-target-cpu={self.mcpu or 'generic'}"]
-        return [*flags, f"--iree-llvmcpu-target-triple={self.target}", *cpu], {MACHINE: machine(self.target)}
+        return [*flags, f"--iree-llvmcpu-target-triple={self.target}", *cpu], {
+            MACHINE: machine(self.target)
+        }
 
     def _run(self, command: Sequence[str], folder: Path) -> None:
         """Run a step in a subprocess, so that a crash or hang only leads to an error."""
         step = "IREE's importer" if "-m" in command else "iree-compile"
         try:
             done = subprocess.run(
-                command, cwd=folder, capture_output=True, timeout=self.compile_timeout, stdin=subprocess.DEVNULL
+                command,
+                cwd=folder,
+                capture_output=True,
+                timeout=self.compile_timeout,
+                stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
             raise _Hangs(
-                f"{step} did not end within {self.compile_timeout:g} s; allow more with --compile-timeout"
+                f"{step} did not end within {self.compile_timeout:g} s; allow more with "
+                f"--compile-timeout"
             ) from None
         if done.returncode < 0:
             raise CompileError(f"{step} crashed (signal {-done.returncode})")
         if done.returncode:
             cause = _cause(done.stderr.decode("utf-8", "replace"))
-            raise (_Unknown if cause.startswith(_CANNOT) else CompileError)(f"{step} failed: {cause}")
+            raise (_Unknown if cause.startswith(_CANNOT) else CompileError)(
+                f"{step} failed: {cause}"
+            )
 
 
 def _tool() -> str:
@@ -372,7 +493,9 @@ def _function_of(mlir: Path) -> str:
 
 
 def _cause(said: str) -> str:
-    """Return the first error, which causes the others, or the last line if none is marked as an error."""
+    """Return the first error, which causes the others, or the last line if none is marked as an
+    error.
+    """
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     marked = [line for line in lines if re.search(r"\berror: |Error\b", line)]
     unknown = re.search(r"torch\.operator.*\"onnx\.(\w+)\"", marked[0]) if marked else None

@@ -1,4 +1,6 @@
-"""The forms in which the weights of a layer can be stored, as text: ``int4``, ``cluster16``, ``prune50+int6``."""
+"""The forms in which the weights of a layer can be stored, as text: ``int4``, ``cluster16``,
+``prune50+int6``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.messages import nearest
 
 AS_IT_IS = "as-it-is"
-FORMS = "as-it-is, float16, int2 to int8, cluster2 to cluster256, prune1 to prune99, or for example prune50+cluster16"
+FORMS = (
+    "as-it-is, float16, int2 to int8, cluster2 to cluster256, prune1 to prune99, or for example "
+    "prune50+cluster16"
+)
 _PART = re.compile(r"(int|cluster|prune)(\d{1,3})")
 
 
@@ -26,8 +31,8 @@ class LayerForm:
     Parameters
     ----------
     levels
-        ``grid`` for evenly spaced values, ``cluster`` for values that k-means finds, ``half`` for 16-bit floats,
-        and an empty text if values are kept.
+        ``grid`` for evenly spaced values, ``cluster`` for values that k-means finds, ``half`` for
+        16-bit floats, and an empty text if values are kept.
     count
         The greatest number of different values, without the zeros of a pruned layer.
     sparsity
@@ -75,7 +80,8 @@ class LayerForm:
 
 
 def assigned(entries: Sequence[str], layers: Sequence[str]) -> dict[str, LayerForm]:
-    """Return the form of each layer that entries such as ``block*=int4`` name; the last that fits counts.
+    """Return the form of each layer that entries such as ``block*=int4`` name; the last that fits
+    counts.
 
     Parameters
     ----------
@@ -93,7 +99,9 @@ def assigned(entries: Sequence[str], layers: Sequence[str]) -> dict[str, LayerFo
     for entry in entries:
         pattern, equals, form = entry.rpartition("=")
         if not equals or not pattern:
-            raise ConfigError(f"--layers {entry!r}: expected a layer and its form, such as conv1=int4")
+            raise ConfigError(
+                f"--layers {entry!r}: expected a layer and its form, such as conv1=int4"
+            )
         chosen = [layer for layer in layers if layer == pattern]
         chosen = chosen or [layer for layer in layers if fnmatchcase(layer, pattern)]
         if not chosen:
@@ -112,8 +120,10 @@ def assigned(entries: Sequence[str], layers: Sequence[str]) -> dict[str, LayerFo
 # Other than there, the values may be those that k-means finds, each weight counted by how strongly
 # its input moves the result.
 
-_LARGEST = 127  # of the whole numbers that weights are rounded to, in units of their channel's scale
-_DAMPING = 0.01  # of the mean second moment, added to each: inputs that hardly vary would make errors explode
+# of the whole numbers that weights are rounded to, in units of their channel's scale
+_LARGEST = 127
+# of the mean second moment, added to each: inputs that hardly vary would make errors explode
+_DAMPING = 0.01
 _BLOCK = 64  # columns whose errors are spread together
 _ROUNDS = 100
 
@@ -129,7 +139,8 @@ class RoundedWeights:
     places
         Which value each weight has: ``(channels, inputs)``, int64.
     book
-        The values, in units of a channel's scale: int8 ``(values,)``; the first one is 0 if weights were pruned.
+        The values, in units of a channel's scale: int8 ``(values,)``; the first one is 0 if weights
+        were pruned.
     pruned
         Whether the first value stands for pruned weights.
     """
@@ -146,7 +157,9 @@ class RoundedWeights:
 
 
 def scales_of(weights: Floats) -> npt.NDArray[np.float32]:
-    """Return the scale of each channel, by which its greatest weight is 127; 1 for a channel of zeros."""
+    """Return the scale of each channel, by which its greatest weight is 127; 1 for a channel of
+    zeros.
+    """
     most = np.abs(weights).max(axis=1)
     found: npt.NDArray[np.float32] = np.where(most > 0, most / _LARGEST, 1.0).astype(np.float32)
     return found
@@ -188,7 +201,11 @@ def rounded_weights(
         With ``grid`` or ``cluster``.
     """
     units = weights / scales[:, None].astype(np.float64)
-    kept = kept_weights(weights, moments, form.sparsity) if form.sparsity else np.ones(weights.shape, bool)
+    kept = (
+        kept_weights(weights, moments, form.sparsity)
+        if form.sparsity
+        else np.ones(weights.shape, bool)
+    )
     if form.levels == "grid":
         half = form.count // 2
         book = np.rint(np.arange(-half, half + 1) * (_LARGEST / half)).astype(np.int8)
@@ -203,7 +220,9 @@ def rounded_weights(
 
 
 def pruned_weights(weights: Floats, moments: Floats | None, sparsity: float) -> Floats:
-    """Return weights of which a share is 0, and the others make up for that if moments are known."""
+    """Return weights of which a share is 0, and the others make up for that if moments are
+    known.
+    """
     kept = kept_weights(weights, moments, sparsity)
     found = weights.copy()
     if moments is None:
@@ -218,7 +237,9 @@ def pruned_weights(weights: Floats, moments: Floats | None, sparsity: float) -> 
 
 
 def _clusters(values: Floats, importance: Floats, count: int) -> npt.NDArray[np.int8]:
-    """Return the values that k-means finds for numbers of unequal importance, as distinct whole numbers."""
+    """Return the values that k-means finds for numbers of unequal importance, as distinct whole
+    numbers.
+    """
     if not values.size:
         return np.zeros(1, np.int8)
     order = np.argsort(values, kind="stable")
@@ -234,12 +255,16 @@ def _clusters(values: Floats, importance: Floats, count: int) -> npt.NDArray[np.
         if np.array_equal(moved, centres):
             break
         centres = moved
-    found: npt.NDArray[np.int8] = np.unique(np.clip(np.rint(centres), -_LARGEST, _LARGEST).astype(np.int8))
+    found: npt.NDArray[np.int8] = np.unique(
+        np.clip(np.rint(centres), -_LARGEST, _LARGEST).astype(np.int8)
+    )
     return found
 
 
 def _prepared(moments: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Return the order of the columns, the strongest inputs first, and how an error spreads over those to come."""
+    """Return the order of the columns, the strongest inputs first, and how an error spreads over
+    those to come.
+    """
     size = len(moments)
     diagonal = np.diag(moments)
     order = np.argsort(-diagonal, kind="stable")
@@ -249,9 +274,15 @@ def _prepared(moments: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
 
 
 def _spread(
-    units: Floats, kept: npt.NDArray[np.bool_], moments: Floats | None, book: npt.NDArray[np.int8], pruned: bool
+    units: Floats,
+    kept: npt.NDArray[np.bool_],
+    moments: Floats | None,
+    book: npt.NDArray[np.int8],
+    pruned: bool,
 ) -> npt.NDArray[np.int64]:
-    """Return the place in the book of each weight; of pruned ones 0, which no other weight has then."""
+    """Return the place in the book of each weight; of pruned ones 0, which no other weight has
+    then.
+    """
     own = book[1:] if pruned and len(book) > 1 else book
     shift = len(book) - len(own)
     ranks = np.argsort(own, kind="stable")

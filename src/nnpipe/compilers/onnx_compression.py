@@ -12,8 +12,22 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.compilers._onnx import ONNXRewriter, in_one_file, optimised
-from nnpipe.compilers._onnx_packing import DOMAIN, PackedConstants, listed_bytes, losslessly_packed, packed_bytes, slim
-from nnpipe.compilers.layer_forms import LayerForm, RoundedWeights, assigned, pruned_weights, rounded_weights, scales_of
+from nnpipe.compilers._onnx_packing import (
+    DOMAIN,
+    PackedConstants,
+    listed_bytes,
+    losslessly_packed,
+    packed_bytes,
+    slim,
+)
+from nnpipe.compilers.layer_forms import (
+    LayerForm,
+    RoundedWeights,
+    assigned,
+    pruned_weights,
+    rounded_weights,
+    scales_of,
+)
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
@@ -57,7 +71,11 @@ class ONNXLayer:
     @property
     def matrix(self) -> Floats:
         """The weights as ``(channels, inputs)``."""
-        return np.moveaxis(self.values, self.channels, 0).reshape(self.values.shape[self.channels], -1).astype(float)
+        return (
+            np.moveaxis(self.values, self.channels, 0)
+            .reshape(self.values.shape[self.channels], -1)
+            .astype(float)
+        )
 
     def restored(self, matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return an array like :attr:`matrix` in the shape of the weights."""
@@ -71,7 +89,9 @@ class ONNXLayer:
 
 
 def layers_of(graph: Any) -> list[ONNXLayer]:
-    """Return the layers of an ``onnx.GraphProto``, in its order; those that share their weights are left out."""
+    """Return the layers of an ``onnx.GraphProto``, in its order; those that share their weights
+    are left out.
+    """
     from onnx import numpy_helper
 
     constants = {each.name: each for each in graph.initializer}
@@ -96,13 +116,23 @@ def layers_of(graph: Any) -> list[ONNXLayer]:
             continue
         array = numpy_helper.to_array(constants[name])
         if scales is not None:
-            place = _attribute(makers[node.input[1]], "axis", 1) % array.ndim if scales.ndim else axis
-            if array.dtype != np.int8 or place != axis or _zero_points(makers[node.input[1]], constants).any():
+            place = (
+                _attribute(makers[node.input[1]], "axis", 1) % array.ndim if scales.ndim else axis
+            )
+            if (
+                array.dtype != np.int8
+                or place != axis
+                or _zero_points(makers[node.input[1]], constants).any()
+            ):
                 continue
             scales = np.broadcast_to(scales, (array.shape[axis],)).astype(np.float32)
-            array = array * scales.reshape([-1 if each == axis else 1 for each in range(array.ndim)])
+            array = array * scales.reshape(
+                [-1 if each == axis else 1 for each in range(array.ndim)]
+            )
         if array.dtype == np.float32:
-            found.append(ONNXLayer(node.name or f"{node.op_type}{number}", node, name, array, scales, axis))
+            found.append(
+                ONNXLayer(node.name or f"{node.op_type}{number}", node, name, array, scales, axis)
+            )
     return found
 
 
@@ -147,18 +177,31 @@ def input_moments(
     watched.CopyFrom(model)
     given = {value.name for value in model.graph.input}
     known = {value.name for value in model.graph.output}
-    wanted = list(dict.fromkeys(layer.node.input[0] for layer in layers if layer.node.input[0] not in given))
-    watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in wanted if name not in known)
+    wanted = list(
+        dict.fromkeys(layer.node.input[0] for layer in layers if layer.node.input[0] not in given)
+    )
+    watched.graph.output.extend(
+        helper.make_empty_tensor_value_info(name) for name in wanted if name not in known
+    )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
-    session = onnxruntime.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        watched.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     random = np.random.default_rng(0)
     sums: dict[str, list[Floats]] = {}
     rows: dict[str, int] = {}
     for sample in samples:
-        tensors = {**sample, **dict(zip(wanted, session.run(wanted, dict(sample)) if wanted else (), strict=True))}
+        tensors = {
+            **sample,
+            **dict(zip(wanted, session.run(wanted, dict(sample)) if wanted else (), strict=True)),
+        }
         for layer in layers:
-            parts = list(_rows(layer, np.asarray(tensors[layer.node.input[0]]), max(1, _ROWS // count), random))
+            parts = list(
+                _rows(
+                    layer, np.asarray(tensors[layer.node.input[0]]), max(1, _ROWS // count), random
+                )
+            )
             added = [part.T @ part for part in parts]
             before = sums.get(layer.name, [np.zeros_like(each) for each in added])
             sums[layer.name] = [one + other for one, other in zip(before, added, strict=True)]
@@ -166,8 +209,12 @@ def input_moments(
     return {name: [each / max(rows[name], 1) for each in found] for name, found in sums.items()}
 
 
-def _rows(layer: ONNXLayer, values: npt.NDArray[Any], most: int, random: np.random.Generator) -> Iterator[Floats]:
-    """Yield some of the vectors that a layer multiplies with its weights: ``(rows, inputs)`` for each group."""
+def _rows(
+    layer: ONNXLayer, values: npt.NDArray[Any], most: int, random: np.random.Generator
+) -> Iterator[Floats]:
+    """Yield some of the vectors that a layer multiplies with its weights: ``(rows, inputs)`` for
+    each group.
+    """
     if layer.node.op_type != "Conv":
         flat = values.reshape(-1, values.shape[-1])
         chosen = random.permutation(len(flat))[:most]
@@ -218,7 +265,8 @@ class Compression:
     model
         An ``onnx.ModelProto``, with its weights inside.
     calibration
-        Samples by which the errors of weights make up for each other; None if each weight is rounded by itself.
+        Samples by which the errors of weights make up for each other; None if each weight is
+        rounded by itself.
 
     Raises
     ------
@@ -252,8 +300,8 @@ class Compression:
     def cost(self, name: str, form: LayerForm) -> tuple[int, float]:
         """Return about how many bytes a layer takes in a form, and its noise.
 
-        The noise is what its results change by, squared, as a share of the results squared; without samples, that of
-        the weights.
+        The noise is what its results change by, squared, as a share of the results squared; without
+        samples, that of the weights.
         """
         layer = self._layers[name]
         found = self._in_form(layer, form) if form.levels or form.sparsity else layer.values
@@ -265,18 +313,33 @@ class Compression:
             )
             changed = found.values * scales[:, None].astype(np.float64)
         else:
-            width = 1 if layer.scales is not None else 2 if form.levels == "half" else found.itemsize
+            width = (
+                1 if layer.scales is not None else 2 if form.levels == "half" else found.itemsize
+            )
             size = min(found.size * width, int(found.size / 8 + width * np.count_nonzero(found)))
             if form.levels == "half":
                 found = found.astype(np.float16)
-            changed = np.moveaxis(found, layer.channels, 0).reshape(layer.matrix.shape).astype(np.float64)
+            changed = (
+                np.moveaxis(found, layer.channels, 0).reshape(layer.matrix.shape).astype(np.float64)
+            )
         moments = self._moments_of(layer)
-        pairs = zip(np.split(layer.matrix, len(moments)), np.split(changed, len(moments)), moments, strict=True)
+        pairs = zip(
+            np.split(layer.matrix, len(moments)),
+            np.split(changed, len(moments)),
+            moments,
+            strict=True,
+        )
         energies = [(_energy(one - other, own), _energy(one, own)) for one, other, own in pairs]
-        return size, sum(noise for noise, _ in energies) / max(sum(all_ for _, all_ in energies), 1e-300)
+        return size, sum(noise for noise, _ in energies) / max(
+            sum(all_ for _, all_ in energies), 1e-300
+        )
 
-    def write(self, forms: Mapping[str, LayerForm], destination: Path, short_names: bool = True) -> None:
-        """Write the model with some layers in other forms, and everything packed that is smaller so."""
+    def write(
+        self, forms: Mapping[str, LayerForm], destination: Path, short_names: bool = True
+    ) -> None:
+        """Write the model with some layers in other forms, and everything packed that is smaller
+        so.
+        """
         import onnx
 
         made = onnx.ModelProto()
@@ -289,7 +352,9 @@ class Compression:
             if form.levels or form.sparsity:
                 gone |= self._store(self._layers[name], form, packed, constants)
         for name, constant in constants.items():
-            if name not in gone | given and self._pack(name, onnx.numpy_helper.to_array(constant), packed):
+            if name not in gone | given and self._pack(
+                name, onnx.numpy_helper.to_array(constant), packed
+            ):
                 gone.add(name)
         kept = [each for name, each in constants.items() if name not in gone]
         _replace(made, kept, packed)
@@ -298,7 +363,11 @@ class Compression:
         onnx.save_model(made, str(destination))
 
     def _store(
-        self, layer: ONNXLayer, form: LayerForm, packed: PackedConstants, constants: Mapping[str, Any]
+        self,
+        layer: ONNXLayer,
+        form: LayerForm,
+        packed: PackedConstants,
+        constants: Mapping[str, Any],
     ) -> set[str]:
         """Store a layer in a form; return the constants that are no longer needed."""
         from onnx import numpy_helper
@@ -317,7 +386,9 @@ class Compression:
             return {layer.weight}
         if layer.scales is not None:
             shape = [-1 if axis == layer.channels else 1 for axis in range(layer.values.ndim)]
-            rounded = np.clip(np.rint(rounded / layer.scales.reshape(shape)), -128, 127).astype(np.int8)
+            rounded = np.clip(np.rint(rounded / layer.scales.reshape(shape)), -128, 127).astype(
+                np.int8
+            )
         constants[layer.weight].CopyFrom(numpy_helper.from_array(rounded, layer.weight))
         return set()
 
@@ -337,7 +408,10 @@ class Compression:
             return rounded_weights(matrix, scales, moments[0], form)
         if form.sparsity:
             matrix = np.concatenate(
-                [pruned_weights(part, own, form.sparsity) for part, own in zip(parts, moments, strict=True)]
+                [
+                    pruned_weights(part, own, form.sparsity)
+                    for part, own in zip(parts, moments, strict=True)
+                ]
             )
         return layer.restored(matrix).astype(np.float32)
 
@@ -346,7 +420,9 @@ class Compression:
             return [None] * layer.groups
         if self._moments is None:
             samples = list(self._calibration())
-            self._moments = input_moments(self._model, list(self._layers.values()), samples, len(samples))
+            self._moments = input_moments(
+                self._model, list(self._layers.values()), samples, len(samples)
+            )
         return self._moments[layer.name]
 
     def _pack(self, name: str, values: npt.NDArray[Any], packed: PackedConstants) -> bool:
@@ -374,10 +450,17 @@ def _replace(model: Any, constants: list[Any], packed: PackedConstants) -> None:
 
     graph = model.graph
     constants = [TensorProto.FromString(each.SerializeToString()) for each in constants]
-    nodes = [*packed.nodes, *(NodeProto.FromString(node.SerializeToString()) for node in graph.node)]
+    nodes = [
+        *packed.nodes,
+        *(NodeProto.FromString(node.SerializeToString()) for node in graph.node),
+    ]
     gone = {name for node in packed.nodes for name in node.output}
     inputs = [each for each in graph.input if each.name not in gone]
-    for held, new in ((graph.initializer, [*constants, *packed.constants]), (graph.node, nodes), (graph.input, inputs)):
+    for held, new in (
+        (graph.initializer, [*constants, *packed.constants]),
+        (graph.node, nodes),
+        (graph.input, inputs),
+    ):
         copies = [type(each).FromString(each.SerializeToString()) for each in new]
         del held[:]
         held.extend(copies)
@@ -390,25 +473,32 @@ def _replace(model: Any, constants: list[Any], packed: PackedConstants) -> None:
 
 
 class ONNXCompressor(ONNXRewriter):
-    """Stores the weights of each layer in a form of its own, and packs them into as few bytes as these need.
+    """Stores the weights of each layer in a form of its own, and packs them into as few bytes as
+    these need.
 
-    Layers can be rounded to evenly spaced values (``int4``), to those that k-means finds (``cluster16``), be pruned
-    (``prune50``), or both (``prune50+int6``).  With calibration samples, the errors of weights make up for each other
-    (GPTQ, Frantar et al. 2022, arXiv:2210.17323).  What has few values already, such as the 8-bit weights of another
-    compiler, is packed without loss.
+    Layers can be rounded to evenly spaced values (``int4``), to those that k-means finds
+    (``cluster16``), be pruned (``prune50``), or both (``prune50+int6``).  With calibration samples,
+    the errors of weights make up for each other (GPTQ, Frantar et al. 2022, arXiv:2210.17323).
+    What has few values already, such as the 8-bit weights of another compiler, is packed without
+    loss.
 
-    The weights are packed in the file itself: ONNX Runtime unpacks them when it loads the model, without anything of
-    nnpipe, and then takes as long as for the unpacked model.  Put it behind ``ONNXStaticQuantizer`` to compute with
-    8-bit integers, and use it alone to compute with floats.
+    The weights are packed in the file itself: ONNX Runtime unpacks them when it loads the model,
+    without anything of nnpipe, and then takes as long as for the unpacked model.  Put it behind
+    ``ONNXStaticQuantizer`` to compute with 8-bit integers, and use it alone to compute with floats.
     """
 
     layers: tuple[str, ...] = argument(
         (),
-        help="the form of each layer, such as 'conv1=int4' 'block*=cluster16' 'dense=prune50+int6'; a name may be a "
-        "pattern, and the last that fits counts; layers that are not named keep their values",
+        help="the form of each layer, such as 'conv1=int4' 'block*=cluster16' "
+        "'dense=prune50+int6'; a name may be a pattern, and the last that fits counts; layers that "
+        "are not named keep their values",
     )
     error_feedback: bool = argument(
-        True, help="let the errors of rounded weights make up for each other, which needs calibration samples"
+        True,
+        help=(
+            "let the errors of rounded weights make up for each other, which needs calibration "
+            "samples"
+        ),
     )
     short_names: bool = argument(
         True, help="give nodes and tensors inside short names, which makes small files much smaller"
@@ -425,7 +515,11 @@ class ONNXCompressor(ONNXRewriter):
         if any(each.levels == "half" for each in forms):
             found.append("float16")
         if any(each.levels in ("grid", "cluster") for each in forms):
-            found.append("int8-weights" if all(each.count > 16 for each in forms if each.count) else "int4-weights")
+            found.append(
+                "int8-weights"
+                if all(each.count > 16 for each in forms if each.count)
+                else "int4-weights"
+            )
         if any(each.sparsity for each in forms):
             found.append("pruned")
         if any(each.levels == "cluster" for each in forms):
@@ -436,7 +530,9 @@ class ONNXCompressor(ONNXRewriter):
         """Return that the file is compressed."""
         return "compressed"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         model = foldable(artifact.path)
         compression = Compression(model, calibration if self.error_feedback else None)
         compression.write(assigned(self.layers, compression.names), destination, self.short_names)
@@ -450,7 +546,8 @@ def assigned_forms(entries: Sequence[str]) -> list[Any]:
 
 
 def foldable(source: Path) -> Any:
-    """Return the ``onnx.ModelProto`` of a file, with normalisations folded into the layers before them.
+    """Return the ``onnx.ModelProto`` of a file, with normalisations folded into the layers before
+    them.
 
     A quantised model is returned as it is.
     """

@@ -1,4 +1,6 @@
-"""Compilers from ONNX to ONNX: optimisation of the graph, 16-bit floats, pruning, and equalisation of channels."""
+"""Compilers from ONNX to ONNX: optimisation of the graph, 16-bit floats, pruning, and
+equalisation of channels.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,15 @@ class ONNXRuntimeOptimizer(ONNXRewriter):
         """Return the level."""
         return f"optimised-{self.optimisation_level}"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         with tempfile.TemporaryDirectory() as folder:
-            optimised(in_one_file(artifact.path, Path(folder)), destination, _LEVELS[self.optimisation_level])
+            optimised(
+                in_one_file(artifact.path, Path(folder)),
+                destination,
+                _LEVELS[self.optimisation_level],
+            )
         return read_onnx(destination).io(artifact.io)
 
 
@@ -69,7 +77,8 @@ class ONNXFloat16(ONNXRewriter):
     """
 
     float32_operators: tuple[str, ...] = argument(
-        (), help="operators such as Softmax to keep in 32 bits, beside those that have no 16-bit form"
+        (),
+        help="operators such as Softmax to keep in 32 bits, beside those that have no 16-bit form",
     )
 
     def claims(self) -> tuple[Claim, ...]:
@@ -80,13 +89,18 @@ class ONNXFloat16(ONNXRewriter):
         """Return the number format."""
         return "float16"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import onnx
 
         with tempfile.TemporaryDirectory() as folder:
-            # Shapes are inferred from file to file: in memory, this would take four times the model's size.
+            # Shapes are inferred from file to file: in memory, this would take four times the
+            # model's size.
             shaped = Path(folder, "shaped.onnx")
-            onnx.shape_inference.infer_shapes_path(str(in_one_file(artifact.path, Path(folder))), str(shaped))
+            onnx.shape_inference.infer_shapes_path(
+                str(in_one_file(artifact.path, Path(folder))), str(shaped)
+            )
             model = onnx.load_model(str(shaped))
         separate_weights(model)
         hold_constants(model.graph)
@@ -134,7 +148,9 @@ def _clamp_masks(graph: Any) -> None:
         large = [np.isfinite(piece) & (np.abs(piece) > _LARGEST) for piece in pieces]
         if not any(map(np.any, large)):
             continue
-        masking = all(bool((np.abs(piece[at]) > _MASK).all()) for piece, at in zip(pieces, large, strict=True))
+        masking = all(
+            bool((np.abs(piece[at]) > _MASK).all()) for piece, at in zip(pieces, large, strict=True)
+        )
         if not masking:
             raise CompileError(f"{told} has values beyond the range of float16")
         clamped = np.clip(array, -_LARGEST, _LARGEST).astype(np.float32)
@@ -164,17 +180,24 @@ _WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 class ONNXPruner(ONNXRewriter):
     """ONNX models whose weights of least magnitude are 0; nothing is fine-tuned.
 
-    Kernels and matrices are pruned; biases are not (Han et al. 2015, arXiv:1506.02626).  The file is only smaller once
-    it is compressed, and only faster in a runtime that skips zeros.  The result shows how much a network can be pruned
-    before its accuracy suffers; to fine-tune it, prune the PyTorch program with ``TorchPruner``.
+    Kernels and matrices are pruned; biases are not (Han et al. 2015, arXiv:1506.02626).  The file
+    is only smaller once it is compressed, and only faster in a runtime that skips zeros.  The
+    result shows how much a network can be pruned before its accuracy suffers; to fine-tune it,
+    prune the PyTorch program with ``TorchPruner``.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("onnx",)
     packages: ClassVar[tuple[str, ...]] = ("onnx",)
 
-    sparsity: float = argument(0.5, help="fraction of the weights set to 0", minimum=0.0, maximum=0.999)
+    sparsity: float = argument(
+        0.5, help="fraction of the weights set to 0", minimum=0.0, maximum=0.999
+    )
     scope: Literal["layer", "global"] = argument(
-        "layer", help="prune this fraction of each layer, or of all layers together, which spares small layers"
+        "layer",
+        help=(
+            "prune this fraction of each layer, or of all layers together, which spares small "
+            "layers"
+        ),
     )
 
     def claims(self) -> tuple[Claim, ...]:
@@ -185,16 +208,24 @@ class ONNXPruner(ONNXRewriter):
         """Return the sparsity."""
         return f"pruned-{round(self.sparsity * 1000) / 10:g}"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import onnx
 
         with tempfile.TemporaryDirectory() as folder:
             model = onnx.load_model(str(in_one_file(artifact.path, Path(folder))))
         tensors = _weights(model.graph)
         if not tensors:
-            raise CompileError("it has no floating-point weights to prune; prune a model before it is quantised")
+            raise CompileError(
+                "it has no floating-point weights to prune; prune a model before it is quantised"
+            )
         arrays = [np.array(onnx.numpy_helper.to_array(tensor)) for tensor in tensors]
-        groups = [range(len(arrays))] if self.scope == "global" else [[number] for number in range(len(arrays))]
+        groups = (
+            [range(len(arrays))]
+            if self.scope == "global"
+            else [[number] for number in range(len(arrays))]
+        )
         for group in groups:
             _prune([arrays[number] for number in group], self.sparsity)
         for tensor, array in zip(tensors, arrays, strict=True):
@@ -232,31 +263,43 @@ _ROUNDS = 20  # a chain of layers passes its scales on, one layer in a round
 _GREATEST = 2.0**20  # a factor; weights stay far from the limits of float32
 # Operations that commute with a positive factor for each channel.
 _PASSING = (
-    "Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Identity", "Dropout",
-)  # fmt: skip
+    "Relu",
+    "LeakyRelu",
+    "MaxPool",
+    "AveragePool",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "Identity",
+    "Dropout",
+)
 
 Floats = npt.NDArray[np.float64]
 
 
 class ONNXEqualizer(ONNXRewriter):
-    """ONNX models whose channels have similar ranges, which lose less accuracy in 8 bits; needs no samples.
+    """ONNX models whose channels have similar ranges, which lose less accuracy in 8 bits; needs no
+    samples.
 
-    It goes before a quantiser.  Where a convolution or matrix product follows another, with nothing but ReLU,
-    LeakyReLU and pooling between them, channels of the first are multiplied by factors, and the weights of
-    the second that take these channels are divided by them, such that each channel has the same range in both:
-    cross-layer equalisation, M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
-    Correction", ICCV 2019 (arXiv:1906.04721), equation 9.  The factors are powers of two: the model computes the same
-    numbers, to the last bit, and ranges differ by a factor of two at most.
+    It goes before a quantiser.  Where a convolution or matrix product follows another, with nothing
+    but ReLU, LeakyReLU and pooling between them, channels of the first are multiplied by factors,
+    and the weights of the second that take these channels are divided by them, such that each
+    channel has the same range in both: cross-layer equalisation, M. Nagel et al., "Data-Free
+    Quantization Through Weight Equalization and Bias Correction", ICCV 2019 (arXiv:1906.04721),
+    equation 9.  The factors are powers of two: the model computes the same numbers, to the last
+    bit, and ranges differ by a factor of two at most.
 
-    Batch normalisations are folded into convolutions first.  Layers with ReLU6 between them, and layers whose result
-    goes to several operations, as that of a residual block does, are left as they are.
+    Batch normalisations are folded into convolutions first.  Layers with ReLU6 between them, and
+    layers whose result goes to several operations, as that of a residual block does, are left as
+    they are.
     """
 
     def variant(self) -> str:
         """Return the kind of rewriting."""
         return "equalised"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import onnx
 
         with tempfile.TemporaryDirectory() as folder:
@@ -270,7 +313,9 @@ class ONNXEqualizer(ONNXRewriter):
 
 @dataclass
 class _Side:
-    """Weights of a layer whose channels are multiplied, each with its axis of channels; the kernel comes first."""
+    """Weights of a layer whose channels are multiplied, each with its axis of channels; the
+    kernel comes first.
+    """
 
     names: tuple[str, ...]
     axes: tuple[int, ...]
@@ -311,8 +356,12 @@ def equalise(graph: Any) -> int:
     return len(pairs)
 
 
-def _pairs(graph: Any, constants: dict[str, Any], uses: dict[str, int]) -> Iterator[tuple[_Side, _Side]]:
-    """Yield the layers that follow each other, with nothing between them that factors would change."""
+def _pairs(
+    graph: Any, constants: dict[str, Any], uses: dict[str, int]
+) -> Iterator[tuple[_Side, _Side]]:
+    """Yield the layers that follow each other, with nothing between them that factors would
+    change.
+    """
     users: dict[str, Any] = {name: node for node in graph.node for name in node.input}
     given = {value.name for value in graph.output}
     for node in graph.node:
@@ -334,7 +383,9 @@ def _pairs(graph: Any, constants: dict[str, Any], uses: dict[str, int]) -> Itera
 
 
 def _giving(node: Any, constants: dict[str, Any], uses: dict[str, int]) -> _Side | None:
-    """Return the weights that a layer's results are proportional to, or None if it is no such layer."""
+    """Return the weights that a layer's results are proportional to, or None if it is no such
+    layer.
+    """
     axis = _axis_of_results(node)
     own = [name for name in node.input[1:] if name]
     if axis is None or not own or any(name not in constants or uses[name] != 1 for name in own):
@@ -345,7 +396,11 @@ def _giving(node: Any, constants: dict[str, Any], uses: dict[str, int]) -> _Side
     channels = weight.shape[axis]
     axes = [axis]
     for name in own[1:]:
-        if constants[name].ndim == 0 or constants[name].shape[-1] != channels or constants[name].size != channels:
+        if (
+            constants[name].ndim == 0
+            or constants[name].shape[-1] != channels
+            or constants[name].size != channels
+        ):
             return None
         axes.append(constants[name].ndim - 1)
     return _Side(tuple(own), tuple(axes), channels)
@@ -359,9 +414,18 @@ def _axis_of_results(node: Any) -> int | None:
     return None
 
 
-def _taking(node: Any, tensor: str, constants: dict[str, Any], uses: dict[str, int]) -> _Side | None:
-    """Return the weights that a layer multiplies the channels of a tensor by, or None if it is no such layer."""
-    if len(node.input) < 2 or node.input[0] != tensor or node.input[1] not in constants or uses[node.input[1]] != 1:
+def _taking(
+    node: Any, tensor: str, constants: dict[str, Any], uses: dict[str, int]
+) -> _Side | None:
+    """Return the weights that a layer multiplies the channels of a tensor by, or None if it is
+    no such layer.
+    """
+    if (
+        len(node.input) < 2
+        or node.input[0] != tensor
+        or node.input[1] not in constants
+        or uses[node.input[1]] != 1
+    ):
         return None
     name = node.input[1]
     weight = constants[name]

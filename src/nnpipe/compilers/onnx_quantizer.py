@@ -22,7 +22,12 @@ from nnpipe.compilers._onnx import (
     surviving,
     unpack_blocks,
 )
-from nnpipe.compilers._onnx_bias_correction import MOST_SAMPLES, correct_biases, give_biases, restore_dead_biases
+from nnpipe.compilers._onnx_bias_correction import (
+    MOST_SAMPLES,
+    correct_biases,
+    give_biases,
+    restore_dead_biases,
+)
 from nnpipe.compilers._quantisation import (
     BlockwiseWeights,
     FloatKeepingCompiler,
@@ -51,9 +56,11 @@ _PASSING = frozenset({"Cast", "Dropout", "Identity", "Mul", "Reshape", "Transpos
 
 
 def has_attention(graph: Any) -> bool:
-    """Return whether a matrix product takes the result of a softmax, or an operator computes attention whole.
+    """Return whether a matrix product takes the result of a softmax, or an operator computes
+    attention whole.
 
-    A mask of -3e38 in the range of a tensor leaves nothing of its other values when that is rounded to 8 bits.
+    A mask of -3e38 in the range of a tensor leaves nothing of its other values when that is rounded
+    to 8 bits.
 
     Parameters
     ----------
@@ -64,7 +71,9 @@ def has_attention(graph: Any) -> bool:
     for node in graph.node:
         if node.op_type in _FUSED:
             return True
-        if node.op_type == "Softmax" or (node.op_type in _PASSING and weighed.intersection(node.input)):
+        if node.op_type == "Softmax" or (
+            node.op_type in _PASSING and weighed.intersection(node.input)
+        ):
             weighed.update(node.output)
         elif node.op_type in ("MatMul", "Einsum") and weighed.intersection(node.input):
             return True
@@ -72,14 +81,17 @@ def has_attention(graph: Any) -> bool:
 
 
 def added_biases(graph: Any) -> list[str]:
-    """Return the names of Add nodes that only add a constant to a product of matrices with constant weights.
+    """Return the names of Add nodes that only add a constant to a product of matrices with constant
+    weights.
 
-    Rounded before that, the sum would be rounded to nearly the same steps again, and a bias of less than half a step
-    would have no effect at all.
+    Rounded before that, the sum would be rounded to nearly the same steps again, and a bias of less
+    than half a step would have no effect at all.
     """
     constants = {constant.name for constant in graph.initializer}
     products = {
-        node.output[0] for node in graph.node if node.op_type == "MatMul" and constants.intersection(node.input)
+        node.output[0]
+        for node in graph.node
+        if node.op_type == "MatMul" and constants.intersection(node.input)
     }
     return [
         node.name
@@ -90,9 +102,15 @@ def added_biases(graph: Any) -> list[str]:
 
 
 def gathers_of_activations(graph: Any) -> list[str]:
-    """Return the names of Gather nodes that pick from activations, which gain nothing from being rounded."""
+    """Return the names of Gather nodes that pick from activations, which gain nothing from being
+    rounded.
+    """
     constants = {constant.name for constant in graph.initializer}
-    return [node.name for node in graph.node if node.op_type == "Gather" and node.input[0] not in constants]
+    return [
+        node.name
+        for node in graph.node
+        if node.op_type == "Gather" and node.input[0] not in constants
+    ]
 
 
 # Change a quantised ONNX model to integer inputs and outputs.
@@ -121,16 +139,27 @@ def take_integers(graph: GraphProto, dtype: str) -> None:
     """
     from onnx import TensorProto, helper
 
-    for value in [value for value in graph.input if value.type.tensor_type.elem_type == TensorProto.FLOAT]:
+    for value in [
+        value for value in graph.input if value.type.tensor_type.elem_type == TensorProto.FLOAT
+    ]:
         name, real = value.name, _unused(graph, f"{value.name}_real")
-        quantisers = [node for node in graph.node if node.op_type == "QuantizeLinear" and node.input[0] == name]
+        quantisers = [
+            node
+            for node in graph.node
+            if node.op_type == "QuantizeLinear" and node.input[0] == name
+        ]
         if not quantisers:
-            raise CompileError(f"input {name!r} is not quantised, so it cannot be {dtype}; leave it float32")
+            raise CompileError(
+                f"input {name!r} is not quantised, so it cannot be {dtype}; leave it float32"
+            )
         value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         scale, zero = _parameters(graph, quantisers[0], name, dtype)
         _rename(graph, name, real)
         graph.node.insert(
-            0, helper.make_node("DequantizeLinear", [name, scale, zero], [real], name=f"{name}_dequantise")
+            0,
+            helper.make_node(
+                "DequantizeLinear", [name, scale, zero], [real], name=f"{name}_dequantise"
+            ),
         )
 
 
@@ -138,29 +167,45 @@ def give_integers(graph: GraphProto, dtype: str) -> None:
     """Change the element type of a model's floating-point outputs; see :func:`take_integers`."""
     from onnx import TensorProto, helper
 
-    for value in [value for value in graph.output if value.type.tensor_type.elem_type == TensorProto.FLOAT]:
+    for value in [
+        value for value in graph.output if value.type.tensor_type.elem_type == TensorProto.FLOAT
+    ]:
         name, real = value.name, _unused(graph, f"{value.name}_real")
         makers = [node for node in graph.node if name in node.output]
         if not makers or makers[0].op_type != "DequantizeLinear":
-            raise CompileError(f"output {name!r} is not quantised, so it cannot be {dtype}; leave it float32")
+            raise CompileError(
+                f"output {name!r} is not quantised, so it cannot be {dtype}; leave it float32"
+            )
         value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         _rename(graph, name, real)
         scale, zero = _parameters(graph, makers[0], name, dtype)
-        graph.node.append(helper.make_node("QuantizeLinear", [real, scale, zero], [name], name=f"{name}_quantise"))
+        graph.node.append(
+            helper.make_node("QuantizeLinear", [real, scale, zero], [name], name=f"{name}_quantise")
+        )
 
 
 def _parameters(graph: GraphProto, node: Any, name: str, dtype: str) -> tuple[str, str]:
-    """Add the scale and zero point of a tensor in another integer type; return the names of the two constants."""
+    """Add the scale and zero point of a tensor in another integer type; return the names of the
+    two constants.
+    """
     from onnx import numpy_helper
 
     constants = {constant.name: constant for constant in graph.initializer}
     if any(operand not in constants for operand in node.input[1:]):
-        raise CompileError(f"the scale of {name!r} is computed, so it cannot be {dtype}; leave it float32")
+        raise CompileError(
+            f"the scale of {name!r} is computed, so it cannot be {dtype}; leave it float32"
+        )
     scale = numpy_helper.to_array(constants[node.input[1]])
-    zero = numpy_helper.to_array(constants[node.input[2]]) if len(node.input) > 2 else np.zeros(scale.shape, np.uint8)
+    zero = (
+        numpy_helper.to_array(constants[node.input[2]])
+        if len(node.input) > 2
+        else np.zeros(scale.shape, np.uint8)
+    )
     shift = np.iinfo(dtype).min - np.iinfo(zero.dtype).min
     if scale.size != 1 or zero.dtype.itemsize != 1:
-        raise CompileError(f"{name!r} is not quantised to 8 bits with one scale, so it cannot be {dtype}")
+        raise CompileError(
+            f"{name!r} is not quantised to 8 bits with one scale, so it cannot be {dtype}"
+        )
     names = _unused(graph, f"{name}_{dtype}_scale"), _unused(graph, f"{name}_{dtype}_zero_point")
     moved = (zero.astype(np.int32) + shift).astype(dtype)
     graph.initializer.append(numpy_helper.from_array(scale.reshape(()), names[0]))
@@ -187,7 +232,8 @@ def _rename(graph: GraphProto, old: str, new: str) -> None:
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
 _ADDING = frozenset(
-    ("Add", "Gemm", "Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "LayerNormalization")
+    "Add Gemm Conv ConvTranspose BatchNormalization InstanceNormalization "
+    "LayerNormalization".split()
 )
 _OPSET = 13  # the first in which QuantizeLinear supports scales per channel
 _IR_VERSION = 7  # of operator set 13; from version 4 on, weights need not be inputs
@@ -200,18 +246,26 @@ class _OperatorChoice(ONNXRewriter, WeightQuantisingCompiler):
 
     operator_types: tuple[str, ...] = argument(
         (),
-        help="operators such as Conv to quantise; by default all that ONNX Runtime can quantise from samples, but in "
-        "models with attention only matrix products, convolutions and embeddings, and matrix products without samples",
+        help="operators such as Conv to quantise; by default all that ONNX Runtime can quantise "
+        "from samples, but in models with attention only matrix products, convolutions and "
+        "embeddings, and matrix products without samples",
     )
 
 
 class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompiler):
-    """Quantises ONNX models to 8 bits, with ranges of activations from calibration samples (QDQ form)."""
+    """Quantises ONNX models to 8 bits, with ranges of activations from calibration samples (QDQ
+    form).
+    """
 
-    activation_type: Literal["int8", "uint8"] = argument("uint8", help="integer type of quantised activations")
+    activation_type: Literal["int8", "uint8"] = argument(
+        "uint8", help="integer type of quantised activations"
+    )
     calibration_method: Literal["minmax", "entropy", "percentile"] = argument(
         "minmax",
-        help="how to choose the range of an activation; all but minmax keep all activations in memory",
+        help=(
+            "how to choose the range of an activation; all but minmax keep all activations in "
+            "memory"
+        ),
     )
     percentile: float = argument(
         99.99,
@@ -221,8 +275,8 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
     )
     correct_biases: bool = argument(
         False,
-        help="shift the biases of convolutions and Gemm such that the mean of each channel is that of the model in "
-        "floats, for samples; it helps most with --no-per-channel",
+        help="shift the biases of convolutions and Gemm such that the mean of each channel is "
+        "that of the model in floats, for samples; it helps most with --no-per-channel",
     )
 
     def validate(self) -> None:
@@ -239,7 +293,9 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         return ("int8",)
 
     def handicaps(self) -> tuple[str, ...]:
-        """Return a handicap for types that ONNX Runtime multiplies slowly, as signed ones on x86."""
+        """Return a handicap for types that ONNX Runtime multiplies slowly, as signed ones on
+        x86.
+        """
         slow = self.activation_type == "int8" and platform.machine().lower() in ("x86_64", "amd64")
         return ("signed activations, which ONNX Runtime multiplies slowly on x86",) if slow else ()
 
@@ -247,9 +303,16 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         """Return the kind of quantisation."""
         return "int8-corrected" if self.correct_biases else "int8"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import onnx
-        from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+        from onnxruntime.quantization import (
+            CalibrationMethod,
+            QuantFormat,
+            QuantType,
+            quantize_static,
+        )
 
         assert calibration is not None  # checked by compile()
         with tempfile.TemporaryDirectory() as folder:
@@ -259,9 +322,15 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
             attention = has_attention(graph)
             types = self.operator_types or (ATTENTION_TYPES if attention else ())
             as_floats = self.inference_output_type == "float32"
-            biases = added_biases(graph) if as_floats and not attention and not self.operator_types else []
+            biases = (
+                added_biases(graph)
+                if as_floats and not attention and not self.operator_types
+                else []
+            )
             # Their results go to operators in floats: rounding them would only double the error.
-            unrounded = () if not as_floats else PRODUCTS if attention else ("MatMul",) if biases else ()
+            unrounded = (
+                () if not as_floats else PRODUCTS if attention else ("MatMul",) if biases else ()
+            )
             floats = self._operations_in_floats(artifact.path, graph) if self.keep_float else []
             quantize_static(
                 str(prepared),
@@ -269,7 +338,11 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
                 _Reader(iter(calibration())),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(types) or None,
-                nodes_to_exclude=[*(gathers_of_activations(graph) if attention else biases), *floats] or None,
+                nodes_to_exclude=[
+                    *(gathers_of_activations(graph) if attention else biases),
+                    *floats,
+                ]
+                or None,
                 per_channel=self.per_channel,
                 reduce_range=self.reduce_range,
                 activation_type=getattr(QuantType, _TYPES[self.activation_type]),
@@ -279,7 +352,8 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
                     "CalibPercentile": self.percentile,
                     "OpTypesToExcludeOutputQuantization": list(unrounded),
                     "TensorQuantOverrides": self._overrides(graph) if self.per_channel else {},
-                    # Otherwise, operations such as reshaping before the first computation would use floats.
+                    # Otherwise, operations such as reshaping before the first computation would use
+                    # floats.
                     "ForceQuantizeNoInputCheck": self.inference_input_type != "float32",
                 },
             )
@@ -287,7 +361,9 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
             if self.per_channel:
                 restore_dead_biases(onnx.load_model(str(prepared)).graph, model.graph)
             if self.correct_biases:
-                correct_biases(onnx.load_model(str(prepared)), model, list(islice(calibration(), MOST_SAMPLES)))
+                correct_biases(
+                    onnx.load_model(str(prepared)), model, list(islice(calibration(), MOST_SAMPLES))
+                )
         if self.inference_input_type != "float32":
             take_integers(model.graph, self.inference_input_type)
         if self.inference_output_type != "float32":
@@ -296,15 +372,21 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         return read_onnx(destination).io(artifact.io)
 
     def _overrides(self, graph: Any) -> dict[str, list[dict[str, Any]]]:
-        """Return the weights to quantise with one scale: ONNX Runtime (1.31) fails on channels of transposed groups."""
+        """Return the weights to quantise with one scale: ONNX Runtime (1.31) fails on channels
+        of transposed groups.
+        """
         from onnxruntime.quantization import QuantType
 
         grouped = [
             node.input[1]
             for node in graph.node
-            if node.op_type == "ConvTranspose" and any(each.name == "group" and each.i > 1 for each in node.attribute)
+            if node.op_type == "ConvTranspose"
+            and any(each.name == "group" and each.i > 1 for each in node.attribute)
         ]
-        one = {"quant_type": getattr(QuantType, _TYPES[self.weight_type]), "reduce_range": self.reduce_range}
+        one = {
+            "quant_type": getattr(QuantType, _TYPES[self.weight_type]),
+            "reduce_range": self.reduce_range,
+        }
         return {name: [one] for name in grouped}
 
     def _operations_in_floats(self, source: Path, graph: Any) -> list[str]:
@@ -315,15 +397,18 @@ class ONNXStaticQuantizer(_OperatorChoice, IntegerIOCompiler, FloatKeepingCompil
         steps = steps_of(graph)
         there = {name for step in steps for name in (*step.inputs, *step.outputs)}
         known = there.union(name for step in before for name in (*step.inputs, *step.outputs))
-        names = {survivor for name in self._named(known) for survivor in surviving(name, before, there)}
+        names = {
+            survivor for name in self._named(known) for survivor in surviving(name, before, there)
+        }
         return [step.name for step in touching(merged(names, steps), steps)]
 
 
 class ONNXDynamicQuantizer(_OperatorChoice):
-    """Quantises weights of ONNX models to 8 bits, and activations in every inference; needs no samples.
+    """Quantises weights of ONNX models to 8 bits, and activations in every inference; needs no
+    samples.
 
-    Convolutions stay in floats unless ``operator_types`` names them: ONNX Runtime takes several times as long for
-    dynamically quantised ones.
+    Convolutions stay in floats unless ``operator_types`` names them: ONNX Runtime takes several
+    times as long for dynamically quantised ones.
     """
 
     def claims(self) -> tuple[Claim, ...]:
@@ -334,7 +419,9 @@ class ONNXDynamicQuantizer(_OperatorChoice):
         """Return the kind of quantisation."""
         return "dynamic"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
         types = self.operator_types or DYNAMIC_TYPES
@@ -343,7 +430,8 @@ class ONNXDynamicQuantizer(_OperatorChoice):
             kinds = {kind.rpartition(".")[2] for kind in read_contents(prepared).operations}
             if kinds.isdisjoint(types):
                 raise CompileError(
-                    f"there is no {', '.join(types)} to quantise; --operator-types names others, such as Conv, which "
+                    f"there is no {', '.join(types)} to quantise; --operator-types names others, "
+                    f"such as Conv, which "
                     "is slower than in floats"
                 )
             quantize_dynamic(
@@ -373,7 +461,9 @@ class _Reader:
 
 
 def _prepared(source: Path, folder: Path, with_biases: bool = False) -> Path:
-    """Return the model in the best form for quantisation: a recent operator set, fused, with inferred shapes."""
+    """Return the model in the best form for quantisation: a recent operator set, fused, with
+    inferred shapes.
+    """
     import onnx
 
     model = onnx.load_model(str(in_one_file(source, folder)))
@@ -395,13 +485,16 @@ def _prepared(source: Path, folder: Path, with_biases: bool = False) -> Path:
     _flatten_biases(model.graph)
     _separate_biases(model.graph)
     _forget_stated_shapes(model.graph)
-    separate_outputs(model.graph, "Relu", "Clip")  # their ranges are taken for those of what they read
+    # their ranges are taken for those of what they read
+    separate_outputs(model.graph, "Relu", "Clip")
     onnx.save_model(onnx.shape_inference.infer_shapes(model), str(shaped))
     return shaped
 
 
 def _hide_constants(graph: Any) -> None:
-    """Remove weights from the list of inputs, where old files list them and they cannot be folded."""
+    """Remove weights from the list of inputs, where old files list them and they cannot be
+    folded.
+    """
     constants = {constant.name for constant in graph.initializer}
     kept = [value for value in graph.input if value.name not in constants]
     del graph.input[:]
@@ -418,9 +511,16 @@ def _name_nodes(graph: Any) -> None:
 
 
 def _flatten_biases(graph: Any) -> None:
-    """Reshape biases of Gemm from row vectors to vectors: the quantiser fails on the former (ONNX Runtime 1.31)."""
+    """Reshape biases of Gemm from row vectors to vectors: the quantiser fails on the former
+    (ONNX Runtime 1.31).
+    """
     added = {node.input[2] for node in graph.node if node.op_type == "Gemm" and len(node.input) > 2}
-    elsewhere = {name for node in graph.node for name in node.input if node.op_type != "Gemm" or name != node.input[-1]}
+    elsewhere = {
+        name
+        for node in graph.node
+        for name in node.input
+        if node.op_type != "Gemm" or name != node.input[-1]
+    }
     for constant in graph.initializer:
         if constant.name in added - elsewhere and len(constant.dims) == 2 and constant.dims[0] == 1:
             del constant.dims[0]
@@ -429,8 +529,8 @@ def _flatten_biases(graph: Any) -> None:
 def _separate_biases(graph: Any) -> None:
     """Copy vectors that several nodes add.
 
-    ONNX Runtime (1.31) gives a shared bias the scale of one of them, and copies those of normalisations under names
-    that other tensors may have.
+    ONNX Runtime (1.31) gives a shared bias the scale of one of them, and copies those of
+    normalisations under names that other tensors may have.
     """
     vectors = {constant.name: constant for constant in graph.initializer if len(constant.dims) == 1}
     seen: set[str] = set()
@@ -447,7 +547,9 @@ def _separate_biases(graph: Any) -> None:
 
 
 def _forget_stated_shapes(graph: Any) -> None:
-    """Remove separate shapes of constants, which PyTorch writes: the quantiser transposes constants but not these."""
+    """Remove separate shapes of constants, which PyTorch writes: the quantiser transposes
+    constants but not these.
+    """
     constants = {constant.name for constant in graph.initializer}
     kept = [value for value in graph.value_info if value.name not in constants]
     del graph.value_info[:]
@@ -457,9 +559,10 @@ def _forget_stated_shapes(graph: Any) -> None:
 class ONNXWeightQuantizer(BlockwiseWeights, ONNXRewriter):
     """ONNX models whose matrix products have weights of 4 or 8 bits, in blocks with a scale each.
 
-    All else stays in floats, and no samples are needed.  It is for models whose time and size are those of their
-    weights, such as language models.  The products become ONNX Runtime's own operator ``MatMulNBits``, so that no
-    other runtime takes the result.  Convolutions and embeddings stay as they are.
+    All else stays in floats, and no samples are needed.  It is for models whose time and size are
+    those of their weights, such as language models.  The products become ONNX Runtime's own
+    operator ``MatMulNBits``, so that no other runtime takes the result.  Convolutions and
+    embeddings stay as they are.
     """
 
     lowers: ClassVar[str] = "the weights of matrix products (MatMul, Gemm)"
@@ -474,7 +577,9 @@ class ONNXWeightQuantizer(BlockwiseWeights, ONNXRewriter):
         """Return the number of bits."""
         return f"int{self.bits}-weights"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import onnx
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
@@ -483,9 +588,12 @@ class ONNXWeightQuantizer(BlockwiseWeights, ONNXRewriter):
         hold_constants(model.graph)
         compute_in_float32(model.graph, "DOUBLE")
         quantizer = MatMulNBitsQuantizer(
-            model, bits=int(self.bits), block_size=self.block_size, is_symmetric=self.symmetric,
+            model,
+            bits=int(self.bits),
+            block_size=self.block_size,
+            is_symmetric=self.symmetric,
             op_types_to_quantize=("MatMul",),
-        )  # fmt: skip
+        )
         quantizer.model.replace_gemm_with_matmul()
         quantizer.process()
         onnx.save_model(quantizer.model.model, str(destination))

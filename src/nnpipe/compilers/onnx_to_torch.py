@@ -34,7 +34,9 @@ class ONNXToTorch(TorchProgramCompiler):
         unknown = untranslated(node.kind for node in read_nodes(path))
         return (_refusal(unknown),) if unknown else ()
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import torch
 
         network = read_onnx_network(artifact.path)
@@ -57,7 +59,9 @@ def _refusal(unknown: list[str]) -> str:
 
 def _example(io: IOSpec) -> dict[str, Any]:
     def fixed(spec: TensorSpec) -> TensorSpec:
-        shape = tuple(_LENGTH if axis and length is None else length for axis, length in enumerate(spec.shape))
+        shape = tuple(
+            _LENGTH if axis and length is None else length for axis, length in enumerate(spec.shape)
+        )
         return TensorSpec(spec.name, shape, spec.dtype)
 
     return tensors_of(random_batch(IOSpec(tuple(map(fixed, io.inputs)), ()), _BATCH))
@@ -69,6 +73,10 @@ def _free_axes(io: IOSpec) -> dict[str, dict[int, Any]]:
     # All inputs share the number of samples; PyTorch finds out which other lengths are equal.
     samples = Dim("samples", min=1)
     return {
-        spec.name: {axis: Dim.AUTO if axis else samples for axis, length in enumerate(spec.shape) if length is None}
+        spec.name: {
+            axis: Dim.AUTO if axis else samples
+            for axis, length in enumerate(spec.shape)
+            if length is None
+        }
         for spec in io.inputs
     }

@@ -21,7 +21,12 @@ from nnpipe.core.log_levels import quiet_loggers
 from nnpipe.core.messages import one_line
 from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model, write_openvino
+from nnpipe.frameworks.openvino_models import (
+    OpenVINOModel,
+    openvino_message,
+    read_model,
+    write_openvino,
+)
 
 _LEAST = 1e-30  # of weights that are not 0: in single precision their scale is not 0 either
 
@@ -30,9 +35,9 @@ _LEAST = 1e-30  # of weights that are not 0: in single precision their scale is 
 def own_ranges() -> Iterator[None]:
     """Let NNCF give every channel of weights that are not all 0 the range of its own values.
 
-    It gives a channel at least 1 % of the range of the largest (``fix_zero_filters_symmetric`` in NNCF 3.4), so that
-    a channel of weights a hundred times smaller becomes 0, although each has a scale.  It has no option for this.
-    A version without this function is left as it is.
+    It gives a channel at least 1 % of the range of the largest (``fix_zero_filters_symmetric`` in
+    NNCF 3.4), so that a channel of weights a hundred times smaller becomes 0, although each has a
+    scale.  It has no option for this. A version without this function is left as it is.
     """
     import nncf.quantization.fake_quantize as fake_quantize
     from nncf.tensor import functions
@@ -56,7 +61,18 @@ def own_ranges() -> Iterator[None]:
 _PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
 # Operations whose rounded result is the result for the rounded input.
 _PASSING = frozenset(
-    ("Relu", "Clamp", "MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace", "SpaceToDepth", "Tile")
+    (
+        "Relu",
+        "Clamp",
+        "MaxPool",
+        "Reshape",
+        "Transpose",
+        "Squeeze",
+        "Unsqueeze",
+        "DepthToSpace",
+        "SpaceToDepth",
+        "Tile",
+    )
 )
 
 
@@ -71,24 +87,36 @@ class OpenVINOCompiler(FloatKeepingCompiler):
     packages: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
 
     precision: Literal["fp32", "fp16", "int8"] = argument(
-        "fp32", help="fp32 keeps the model's numbers, fp16 halves its weights, int8 quantises weights and activations"
+        "fp32",
+        help=(
+            "fp32 keeps the model's numbers, fp16 halves its weights, int8 quantises weights and "
+            "activations"
+        ),
     )
     activation_preset: Literal["performance", "mixed"] = argument(
         "performance",
-        help="quantise activations symmetrically (performance), or asymmetrically where it helps (mixed); for int8",
+        help=(
+            "quantise activations symmetrically (performance), or asymmetrically where it helps "
+            "(mixed); for int8"
+        ),
     )
     activation_range: Literal["mean", "minmax"] = argument(
         "mean",
-        help="range of quantised activations: the mean of the samples' ranges, beyond which values saturate, or the "
-        "range of all samples; for int8",
+        help="range of quantised activations: the mean of the samples' ranges, beyond which "
+        "values saturate, or the range of all samples; for int8",
     )
     bias_correction: Literal["fast", "accurate"] = argument(
-        "fast", help="how to correct the shift caused by quantised weights; accurate takes much longer; for int8"
+        "fast",
+        help=(
+            "how to correct the shift caused by quantised weights; accurate takes much longer; for "
+            "int8"
+        ),
     )
     overflow_fix: Literal["auto", "enable", "first_layer", "disable"] = argument(
         "auto",
-        help="use 7 bits of a weight, which avoids overflow on x86 processors without VNNI: in all layers (enable), in "
-        "the first one or in none; auto enables it where this machine's processor overflows; for int8",
+        help="use 7 bits of a weight, which avoids overflow on x86 processors without VNNI: in "
+        "all layers (enable), in the first one or in none; auto enables it where this machine's "
+        "processor overflows; for int8",
     )
 
     model_type: Literal["auto", "transformer", "other"] = argument(
@@ -114,7 +142,9 @@ class OpenVINOCompiler(FloatKeepingCompiler):
         """Return the precision."""
         return self.precision
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import openvino
 
         model = read_model(artifact.path, artifact.format)
@@ -161,13 +191,17 @@ class OpenVINOCompiler(FloatKeepingCompiler):
                 preset=getattr(nncf.QuantizationPreset, _PRESETS[self.activation_preset]),
                 subset_size=len(samples),
                 # The plugin for CPUs takes no GRU whose weights are quantised.
-                ignored_scope=nncf.IgnoredScope(names=floats, types=["GRUSequence"], validate=False),
+                ignored_scope=nncf.IgnoredScope(
+                    names=floats, types=["GRUSequence"], validate=False
+                ),
                 fast_bias_correction=self.bias_correction == "fast",
                 advanced_parameters=self._advanced(),
             )
 
     def _operations_in_floats(self, native: Any) -> list[str]:
-        """Return the operations that take tensors to keep in floats; integer kernels can give floats."""
+        """Return the operations that take tensors to keep in floats; integer kernels can give
+        floats.
+        """
         steps = _steps(native)
         kept = self._kept(steps)
         return sorted({step.name for step in steps if not kept.isdisjoint(step.inputs)})
@@ -182,7 +216,8 @@ class OpenVINOCompiler(FloatKeepingCompiler):
 
         found = AdvancedQuantizationParameters(
             overflow_fix=getattr(OverflowFix, self._overflow_fix().upper()),
-            # Smoothing, NNCF's choice for transformers, made the errors of five of eight up to 17 times larger.
+            # Smoothing, NNCF's choice for transformers, made the errors of five of eight up to 17
+            # times larger.
             smooth_quant_alphas=AdvancedSmoothQuantParameters(convolution=-1, matmul=-1),
         )
         if self.activation_range == "minmax":  # the mean is NNCF's own choice
@@ -204,7 +239,11 @@ def _steps(native: Any) -> list[GraphStep]:
         taken = [_names(port.get_source_output())[0] for port in operation.inputs()]
         passing = operation.get_type_name() in _PASSING
         found.append(GraphStep(name, tuple(taken), tuple(first for first, *_ in made), passing))
-        found += [GraphStep(name, (first,), tuple(others), passing=True) for first, *others in made if others]
+        found += [
+            GraphStep(name, (first,), tuple(others), passing=True)
+            for first, *others in made
+            if others
+        ]
     return found
 
 
@@ -213,7 +252,9 @@ def _names(port: Any) -> list[str]:
 
 
 def _is_transformer(native: Any) -> bool:
-    """Return whether a model has attention, or embeddings, for which NNCF fails in models that it takes for others."""
+    """Return whether a model has attention, or embeddings, for which NNCF fails in models that
+    it takes for others.
+    """
     for operation in native.get_ordered_ops():
         kind = operation.get_type_name()
         if kind == "ScaledDotProductAttention":
@@ -233,21 +274,28 @@ def _is_table(node: Any) -> bool:
 
 
 def _next_kinds(operation: Any) -> set[str]:
-    """Return the kinds of operations that take a result, directly or by way of those that only move numbers."""
+    """Return the kinds of operations that take a result, directly or by way of those that only
+    move numbers.
+    """
     found: set[str] = set()
     waiting = [operation]
     while waiting:
         for target in waiting.pop().output(0).get_target_inputs():
             node = target.get_node()
             kind = node.get_type_name()
-            if kind in ("Reshape", "Transpose", "Select", "Convert", "Multiply") and kind not in found:
+            if (
+                kind in ("Reshape", "Transpose", "Select", "Convert", "Multiply")
+                and kind not in found
+            ):
                 waiting.append(node)
             found.add(kind)
     return found
 
 
 def _fold_constants(native: Any) -> None:
-    """Fold computations on weights alone: for reshaped weights, NNCF would use the axes before reshaping."""
+    """Fold computations on weights alone: for reshaped weights, NNCF would use the axes before
+    reshaping.
+    """
     from openvino.passes import ConstantFolding, Manager
 
     manager = Manager()
@@ -256,17 +304,30 @@ def _fold_constants(native: Any) -> None:
 
 
 def _widen_biases(native: Any) -> None:
-    """Reshape biases of convolutions to full rank: NNCF corrects one of (8, 1, 1) by an array of (1, 8, 1, 1)."""
+    """Reshape biases of convolutions to full rank: NNCF corrects one of (8, 1, 1) by an array of
+    (1, 8, 1, 1).
+    """
     from openvino import opset13
 
     for operation in native.get_ordered_ops():
         if operation.get_type_name() != "Add":
             continue
         for bias, other in ((0, 1), (1, 0)):
-            constant, rank = operation.input_value(bias).get_node(), len(operation.output(0).get_partial_shape())
-            convolved = operation.input_value(other).get_node().get_type_name().endswith("Convolution")
-            if convolved and constant.get_type_name() == "Constant" and 0 < len(constant.shape) < rank:
-                values = constant.data.reshape((1,) * (rank - len(constant.shape)) + tuple(constant.shape))
+            constant, rank = (
+                operation.input_value(bias).get_node(),
+                len(operation.output(0).get_partial_shape()),
+            )
+            convolved = (
+                operation.input_value(other).get_node().get_type_name().endswith("Convolution")
+            )
+            if (
+                convolved
+                and constant.get_type_name() == "Constant"
+                and 0 < len(constant.shape) < rank
+            ):
+                values = constant.data.reshape(
+                    (1,) * (rank - len(constant.shape)) + tuple(constant.shape)
+                )
                 operation.input(bias).replace_source_output(opset13.constant(values).output(0))
 
 
@@ -275,7 +336,8 @@ def _nncf() -> Any:
         import nncf
     except ImportError:
         raise MissingDependency(
-            "OpenVINOCompiler needs nncf for int8, which is not installed: pip install 'nnpipe[openvino]'"
+            "OpenVINOCompiler needs nncf for int8, which is not installed: pip install "
+            "'nnpipe[openvino]'"
         ) from None
     return nncf
 
@@ -287,15 +349,24 @@ def _in_order(taken: tuple[str, ...], batch: Batch) -> dict[int, np.ndarray]:
 
 @contextmanager
 def _told(native: Any, other_type: str) -> Iterator[None]:
-    """Turn NNCF's errors, of which many are defects of its own, into a line with the operator and what to try."""
-    operations = {each.get_friendly_name(): each.get_type_name() for each in native.get_ordered_ops()}
+    """Turn NNCF's errors, of which many are defects of its own, into a line with the operator
+    and what to try.
+    """
+    operations = {
+        each.get_friendly_name(): each.get_type_name() for each in native.get_ordered_ops()
+    }
     try:
         yield
     except Exception as error:  # they share no base but Exception
         message = openvino_message(one_line(error, 5000) if isinstance(error, KeyError) else error)
-        named = [name for name in operations if re.search(rf"(?<![\w./]){re.escape(name)}(?![\w./])", message)]
+        named = [
+            name
+            for name in operations
+            if re.search(rf"(?<![\w./]){re.escape(name)}(?![\w./])", message)
+        ]
         place = max(named, key=len, default="")
         where = f" (at {operations[place]} {place!r})" if place else ""
         raise CompileError(
-            f"NNCF cannot quantise it{where}: {message}; try --model-type {other_type}, or --precision fp16"
+            f"NNCF cannot quantise it{where}: {message}; try --model-type {other_type}, or "
+            f"--precision fp16"
         ) from error

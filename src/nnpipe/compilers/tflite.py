@@ -1,4 +1,6 @@
-"""Conversion of Keras models and exported PyTorch programs to TensorFlow Lite, and slimming of the files."""
+"""Conversion of Keras models and exported PyTorch programs to TensorFlow Lite, and slimming of
+the files.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +52,19 @@ class TorchToTFLite(TFLiteConverting):
     packages: ClassVar[tuple[str, ...]] = ("torch", "tensorflow", "tensorflow-cpu")
 
     def refusals(self, path: Path) -> tuple[str, ...]:
-        """Return the operators of a program that are known to have no translation, and whether it is quantised."""
+        """Return the operators of a program that are known to have no translation, and whether
+        it is quantised.
+        """
         program = read_program(path)
         if program.mentions(QUANTISED):
             return (ALREADY_QUANTISED,)
         named = (name.removeprefix("torch.ops.") for name in program.operators_on_inputs())
         unknown = [name for name in named if name.split(".")[1] in UNTRANSLATED]
-        return (f"PyTorch's {', '.join(unknown)} cannot be translated to TensorFlow",) if unknown else ()
+        return (
+            (f"PyTorch's {', '.join(unknown)} cannot be translated to TensorFlow",)
+            if unknown
+            else ()
+        )
 
     def _call(self, artifact: Artifact) -> tuple[Call, list[Any]]:
         loaded = load_program(artifact.path)
@@ -65,10 +73,12 @@ class TorchToTFLite(TFLiteConverting):
 
 
 class TFLiteSlimmer(WritingCompiler):
-    """Makes TensorFlow Lite files smaller, which compute the same: for small networks on small devices.
+    """Makes TensorFlow Lite files smaller, which compute the same: for small networks on small
+    devices.
 
-    Names of tensors inside, ranges from calibration, descriptions and empty buffers are left out, and equal buffers are
-    there once.  Names of inputs and outputs stay.  Reports on single layers then have numbers instead of names.
+    Names of tensors inside, ranges from calibration, descriptions and empty buffers are left out,
+    and equal buffers are there once.  Names of inputs and outputs stay.  Reports on single layers
+    then have numbers instead of names.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("tensorflow",)
@@ -86,7 +96,9 @@ class TFLiteSlimmer(WritingCompiler):
         """Return that the file is slim."""
         return "slim"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         from tensorflow.lite.tools import flatbuffer_utils
 
         model = flatbuffer_utils.convert_bytearray_to_object(bytearray(artifact.path.read_bytes()))

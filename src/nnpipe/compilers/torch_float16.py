@@ -15,7 +15,8 @@ from nnpipe.frameworks.torch_program import exported_anew, load_program
 
 
 class TorchFloat16(TorchProgramCompiler):
-    """Converts exported PyTorch programs to 16-bit floats; inputs and outputs keep their element types.
+    """Converts exported PyTorch programs to 16-bit floats; inputs and outputs keep their element
+    types.
 
     Processors without 16-bit arithmetic compute more slowly with 16-bit than with
     32-bit floats; for these, ``weights_only`` makes just the file smaller.
@@ -34,7 +35,9 @@ class TorchFloat16(TorchProgramCompiler):
         """Return the number format."""
         return f"{self.precision}-weights" if self.weights_only else self.precision
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import torch
 
         half = getattr(torch, self.precision)
@@ -55,13 +58,18 @@ def _halve_weights(module: Any, half: Any) -> int:
     import torch
 
     count = 0
-    tables = (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+    tables = (
+        module.named_parameters(remove_duplicate=False),
+        module.named_buffers(remove_duplicate=False),
+    )
     for name, tensor in [pair for table in tables for pair in table]:
         if tensor.dtype is not torch.float32:
             continue
         small = tensor.detach().to(half)
         if not torch.equal(small.isfinite(), tensor.isfinite()):
-            raise CompileError(f"weight {name!r} has values beyond the range of float16; use --precision bfloat16")
+            raise CompileError(
+                f"weight {name!r} has values beyond the range of float16; use --precision bfloat16"
+            )
         owner, _, last = name.rpartition(".")
         holder = module.get_submodule(owner)
         if isinstance(tensor, torch.nn.Parameter):
@@ -90,7 +98,11 @@ def _compute_in(module: Any, half: Any) -> None:
     graph = module.graph
     nodes = list(graph.nodes)
     (end,) = (node for node in nodes if node.op == "output")
-    given = [node for node in nodes if node.op == "placeholder" and node.meta["val"].dtype is torch.float32]
+    given = [
+        node
+        for node in nodes
+        if node.op == "placeholder" and node.meta["val"].dtype is torch.float32
+    ]
 
     def narrowed(value: Any) -> Any:
         return half if value is torch.float32 else value
@@ -104,7 +116,10 @@ def _compute_in(module: Any, half: Any) -> None:
     for node in nodes:
         if node.op == "call_function":
             # The program itself requests float32 here.
-            node.args, node.kwargs = map_aggregate(node.args, narrowed), map_aggregate(node.kwargs, narrowed)
+            node.args, node.kwargs = (
+                map_aggregate(node.args, narrowed),
+                map_aggregate(node.kwargs, narrowed),
+            )
     end.args = map_aggregate(end.args, widened)
     for node in given:
         _cast_after(graph, node, half)

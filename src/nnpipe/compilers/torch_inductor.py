@@ -14,12 +14,19 @@ from nnpipe.core.compiler import Calibration
 from nnpipe.core.discoverable import CXX, Tool
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import read_sealed, write_sealed
-from nnpipe.frameworks.torch_inductor import FORMAT, INTEGERS, compiled_package, floats_instead, target_name
+from nnpipe.frameworks.torch_inductor import (
+    FORMAT,
+    INTEGERS,
+    compiled_package,
+    floats_instead,
+    target_name,
+)
 from nnpipe.frameworks.torch_program import load_program, quiet
 
 
 class TorchInductorCompiler(WritingCompiler, FixesBatch):
-    """Compiles exported PyTorch programs to machine code for this processor, with AOTInductor and a C++ compiler.
+    """Compiles exported PyTorch programs to machine code for this processor, with AOTInductor and a
+    C++ compiler.
 
     The result needs the same version of PyTorch and a processor with the same
     vector instructions.  Quantised programs compute with integers if a test shows
@@ -35,7 +42,11 @@ class TorchInductorCompiler(WritingCompiler, FixesBatch):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
 
     max_autotune: bool = argument(
-        False, help="benchmark several kernels for matrix products and convolutions and use the fastest; much slower"
+        False,
+        help=(
+            "benchmark several kernels for matrix products and convolutions and use the fastest; "
+            "much slower"
+        ),
     )
 
     def variant(self) -> str:
@@ -46,7 +57,9 @@ class TorchInductorCompiler(WritingCompiler, FixesBatch):
         """Return the name of the processor."""
         return target_name()
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         loaded = load_program(artifact.path)
         with quiet():
             file = compiled_package(loaded, self.max_autotune, self.batch)

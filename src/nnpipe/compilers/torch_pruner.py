@@ -1,4 +1,6 @@
-"""Compilers that simplify exported PyTorch programs: pruning of weights and channels, and clustering."""
+"""Compilers that simplify exported PyTorch programs: pruning of weights and channels, and
+clustering.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from nnpipe.frameworks.torch_program import exported_anew, load_program, matrice
 
 
 class TorchPruner(DistillingCompiler):
-    """Sets the weights of least magnitude in exported PyTorch programs to 0, with optional fine-tuning.
+    """Sets the weights of least magnitude in exported PyTorch programs to 0, with optional
+    fine-tuning.
 
     Kernels and matrices are pruned; biases and normalisations are not (Han et
     al. 2015, arXiv:1506.02626).  The file is only smaller once it is compressed,
@@ -29,9 +32,15 @@ class TorchPruner(DistillingCompiler):
     network smaller and faster everywhere.
     """
 
-    sparsity: float = argument(0.5, help="fraction of the weights set to 0", minimum=0.0, maximum=0.999)
+    sparsity: float = argument(
+        0.5, help="fraction of the weights set to 0", minimum=0.0, maximum=0.999
+    )
     scope: Literal["layer", "global"] = argument(
-        "layer", help="prune this fraction of each layer, or of all layers together, which spares small layers"
+        "layer",
+        help=(
+            "prune this fraction of each layer, or of all layers together, which spares small "
+            "layers"
+        ),
     )
 
     def claims(self) -> tuple[Claim, ...]:
@@ -42,20 +51,29 @@ class TorchPruner(DistillingCompiler):
         """Return the sparsity."""
         return f"pruned-{round(self.sparsity * 1000) / 10:g}"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         loaded = load_program(artifact.path)
         names = matrices(loaded.native)
         if not names:
-            raise CompileError("it has no floating-point weights to prune; prune a model before it is quantised")
+            raise CompileError(
+                "it has no floating-point weights to prune; prune a model before it is quantised"
+            )
         masks = self._masks({name: loaded.native.state_dict[name].detach() for name in names})
-        state = {name: loaded.native.state_dict[name].detach() * mask for name, mask in masks.items()}
+        state = {
+            name: loaded.native.state_dict[name].detach() * mask for name, mask in masks.items()
+        }
         if calibration is not None and self.fine_tuning_steps:
             student = loaded.module()
             weights = dict(student.named_parameters(remove_duplicate=False))
             for name, tensor in state.items():
                 weights[name].data.copy_(tensor)
             self._fine_tune(loaded, student, masks, calibration)
-            state = {name: tensor.detach() for name, tensor in student.named_parameters(remove_duplicate=False)}
+            state = {
+                name: tensor.detach()
+                for name, tensor in student.named_parameters(remove_duplicate=False)
+            }
         replace_weights(loaded.native, state)
         return self._save(loaded.native, destination)
 
@@ -71,7 +89,9 @@ class TorchPruner(DistillingCompiler):
             # A stable sort, so that the number of zeros is exact and the choice reproducible.
             mask[magnitudes.argsort(stable=True)[: int(self.sparsity * magnitudes.numel())]] = 0
             parts = mask.split([weights[name].numel() for name in names])
-            masks |= {name: part.view_as(weights[name]) for name, part in zip(names, parts, strict=True)}
+            masks |= {
+                name: part.view_as(weights[name]) for name, part in zip(names, parts, strict=True)
+            }
         return masks
 
 
@@ -81,20 +101,25 @@ Vector = npt.NDArray[np.float64]
 
 
 class TorchClusterer(TorchProgramCompiler):
-    """Reduces the weights of exported PyTorch programs to a few values per tensor, found by k-means.
+    """Reduces the weights of exported PyTorch programs to a few values per tensor, found by
+    k-means.
 
     Kernels and matrices are clustered; biases and normalisations are not (Han
     et al. 2016, arXiv:1510.00149).  The file is only smaller once it is
     compressed: with 16 values, to about an eighth.
     """
 
-    num_clusters: int = argument(16, help="greatest number of different values per tensor", minimum=2, maximum=65536)
+    num_clusters: int = argument(
+        16, help="greatest number of different values per tensor", minimum=2, maximum=65536
+    )
     centroids: Literal["linear", "density"] = argument(
         "linear",
-        help="initial values of k-means: evenly spaced over the range, which separates the few large weights (linear), "
-        "or with equally many weights per value (density)",
+        help="initial values of k-means: evenly spaced over the range, which separates the few "
+        "large weights (linear), or with equally many weights per value (density)",
     )
-    keep_zeros: bool = argument(True, help="keep weights that are 0, so that a pruned model stays pruned")
+    keep_zeros: bool = argument(
+        True, help="keep weights that are 0, so that a pruned model stays pruned"
+    )
 
     def claims(self) -> tuple[Claim, ...]:
         """Return clustered weights."""
@@ -104,13 +129,18 @@ class TorchClusterer(TorchProgramCompiler):
         """Return the number of values."""
         return f"clustered-{self.num_clusters}"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         import torch
 
         loaded = load_program(artifact.path)
         names = matrices(loaded.native)
         if not names:
-            raise CompileError("it has no floating-point weights to cluster; cluster a model before it is quantised")
+            raise CompileError(
+                "it has no floating-point weights to cluster; cluster a model before it is "
+                "quantised"
+            )
         state = {}
         for name in names:
             tensor = loaded.native.state_dict[name].detach()
@@ -129,7 +159,8 @@ class TorchClusterer(TorchProgramCompiler):
 
 
 def clustered(values: Vector, number: int, by_density: bool = False) -> Vector:
-    """Return each number replaced by the mean of its cluster, from Lloyd's algorithm on sorted numbers.
+    """Return each number replaced by the mean of its cluster, from Lloyd's algorithm on sorted
+    numbers.
 
     Parameters
     ----------
@@ -138,7 +169,8 @@ def clustered(values: Vector, number: int, by_density: bool = False) -> Vector:
     number
         Greatest number of clusters.
     by_density
-        Whether initial clusters have equally many numbers, instead of being evenly spaced over the range.
+        Whether initial clusters have equally many numbers, instead of being evenly spaced over the
+        range.
 
     Returns
     -------
@@ -177,9 +209,11 @@ def clustered(values: Vector, number: int, by_density: bool = False) -> Vector:
 
 _LAYERS = ("conv1d", "conv2d", "linear")
 _CHANNELWISE = frozenset(
-    "relu relu_ relu6 relu6_ hardtanh hardtanh_ hardswish hardswish_ hardsigmoid silu silu_ gelu leaky_relu "
-    "leaky_relu_ elu elu_ sigmoid tanh clamp clamp_ dropout dropout_ max_pool1d max_pool2d avg_pool1d avg_pool2d "
-    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d contiguous clone detach to alias".split()
+    "relu relu_ relu6 relu6_ hardtanh hardtanh_ hardswish hardswish_ hardsigmoid silu silu_ gelu "
+    "leaky_relu leaky_relu_ elu elu_ sigmoid tanh clamp clamp_ dropout dropout_ max_pool1d "
+    "max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d "
+    "contiguous clone detach to "
+    "alias".split()
 )
 _FLAT_RANK = 2
 
@@ -257,9 +291,13 @@ def _shape(node: Any) -> tuple[Any, ...]:
 
 
 def _plain(node: Any, shared: set[str]) -> bool:
-    """Return whether a layer's weight is a parameter, is not shared, and the channels are in their usual axis."""
+    """Return whether a layer's weight is a parameter, is not shared, and the channels are in
+    their usual axis.
+    """
     weights = [arg for arg in node.args[1:3] if arg is not None]
-    if not all(getattr(arg, "op", "") == "get_attr" and arg.target not in shared for arg in weights):
+    if not all(
+        getattr(arg, "op", "") == "get_attr" and arg.target not in shared for arg in weights
+    ):
         return False
     if name_of(node) == "linear":
         return len(_shape(node)) == _FLAT_RANK
@@ -287,7 +325,9 @@ def _shared_weights(graph: Any) -> set[str]:
 
 
 def thin_out(module: Any, group: Group, kept: Any) -> None:
-    """Remove all channels of a group except those with the indices ``kept``, an ascending vector."""
+    """Remove all channels of a group except those with the indices ``kept``, an ascending
+    vector.
+    """
     _cut(module, group.maker.args[1], 0, kept)
     _cut(module, _optional(group.maker, 2), 0, kept)
     for node in group.along:
@@ -328,11 +368,18 @@ def _cut(module: Any, reference: Any, axis: int, kept: Any) -> None:
     holder = module.get_submodule(owner)
     old = getattr(holder, last)
     new = old.detach().index_select(axis, kept)
-    setattr(holder, last, torch.nn.Parameter(new, requires_grad=False) if isinstance(old, torch.nn.Parameter) else new)
+    setattr(
+        holder,
+        last,
+        torch.nn.Parameter(new, requires_grad=False)
+        if isinstance(old, torch.nn.Parameter)
+        else new,
+    )
 
 
 class TorchChannelPruner(DistillingCompiler):
-    """Removes whole channels of exported PyTorch programs, which become smaller and faster in every runtime.
+    """Removes whole channels of exported PyTorch programs, which become smaller and faster in every
+    runtime.
 
     In each layer, the filters with the least sum of absolute weights are removed
     (Li et al. 2017, arXiv:1608.08710), together with the weights that read their
@@ -346,7 +393,10 @@ class TorchChannelPruner(DistillingCompiler):
     )
     channel_multiple: int = argument(
         1,
-        help="keep a multiple of this number of channels in each layer, for runtimes that compute as many at once",
+        help=(
+            "keep a multiple of this number of channels in each layer, for runtimes that compute "
+            "as many at once"
+        ),
         minimum=1,
     )
 
@@ -358,13 +408,16 @@ class TorchChannelPruner(DistillingCompiler):
         """Return the sparsity."""
         return f"channels-{round(self.channel_sparsity * 1000) / 10:g}"
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         loaded = load_program(artifact.path)
         module = loaded.module()
         found = list(groups(module.graph))
         if not found:
             raise CompileError("it has no layer whose channels can be taken away")
-        # Chosen for all layers before the first one changes, so that the order of layers does not matter.
+        # Chosen for all layers before the first one changes, so that the order of layers does not
+        # matter.
         for group, kept in [(group, self._kept(module, group)) for group in found]:
             thin_out(module, group, kept)
         module.recompile()

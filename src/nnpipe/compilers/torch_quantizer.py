@@ -31,8 +31,9 @@ from nnpipe.frameworks.torch_state import buffers_put_back
 def fold_normalisations(module: Any) -> None:
     """Fold batch normalisations into the convolutions and linear layers before them.
 
-    torchao (0.18) does so itself before it observes a module, but not before it trains one: there, it expects
-    normalisations that compute the statistics of batches, which a program for inference has no longer.
+    torchao (0.18) does so itself before it observes a module, but not before it trains one: there,
+    it expects normalisations that compute the statistics of batches, which a program for inference
+    has no longer.
     """
     from torchao.quantization.pt2e.utils import _fuse_conv_bn_, _fuse_linear_bn_
 
@@ -41,13 +42,15 @@ def fold_normalisations(module: Any) -> None:
 
 
 def begin_as_calibrated(trained: Any, calibrated: Any) -> None:
-    """Copy the ranges of activations from a calibrated module into one that is to be trained, and hold them.
+    """Copy the ranges of activations from a calibrated module into one that is to be trained, and
+    hold them.
 
-    So the training begins with what quantisation without training gives.  By itself, torchao begins with the range of
-    the first batch and averages over hundreds more; and its ranges contain all values, where those of a calibration
-    cut off values that are rare: a ResNet20 with three channels that are 300 times larger had 61 % right as
-    calibrated, and only 41 % after 48 steps that began with ranges of all values.  Ranges of weights are always those
-    of the present weights: averages would lag behind them and cut them off.
+    So the training begins with what quantisation without training gives.  By itself, torchao begins
+    with the range of the first batch and averages over hundreds more; and its ranges contain all
+    values, where those of a calibration cut off values that are rare: a ResNet20 with three
+    channels that are 300 times larger had 61 % right as calibrated, and only 41 % after 48 steps
+    that began with ranges of all values.  Ranges of weights are always those of the present
+    weights: averages would lag behind them and cut them off.
 
     Parameters
     ----------
@@ -73,7 +76,9 @@ def begin_as_calibrated(trained: Any, calibrated: Any) -> None:
 def _observers(module: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the nodes that observe a tensor, each with its module."""
     for node in module.graph.nodes:
-        if node.op == "call_module" and hasattr(observer := module.get_submodule(node.target), "calculate_qparams"):
+        if node.op == "call_module" and hasattr(
+            observer := module.get_submodule(node.target), "calculate_qparams"
+        ):
             yield node, observer
 
 
@@ -84,12 +89,28 @@ def _observers(module: Any) -> Iterator[tuple[Any, Any]]:
 # operators.
 
 _MODULES = {
-    "conv1d": "Conv1d", "conv2d": "Conv2d", "batch_norm": "BatchNorm2d", "linear": "Linear", "relu": "ReLU",
-    "relu_": "ReLU", "relu6": "ReLU6", "relu6_": "ReLU6", "hardtanh": "Hardtanh", "hardtanh_": "Hardtanh",
-    "hardswish": "Hardswish", "hardswish_": "Hardswish", "silu": "SiLU", "silu_": "SiLU", "gelu": "GELU",
-    "leaky_relu": "LeakyReLU", "leaky_relu_": "LeakyReLU", "tanh": "Tanh", "max_pool2d": "MaxPool2d",
-    "avg_pool2d": "AvgPool2d", "adaptive_avg_pool2d": "AdaptiveAvgPool2d",
-}  # fmt: skip
+    "conv1d": "Conv1d",
+    "conv2d": "Conv2d",
+    "batch_norm": "BatchNorm2d",
+    "linear": "Linear",
+    "relu": "ReLU",
+    "relu_": "ReLU",
+    "relu6": "ReLU6",
+    "relu6_": "ReLU6",
+    "hardtanh": "Hardtanh",
+    "hardtanh_": "Hardtanh",
+    "hardswish": "Hardswish",
+    "hardswish_": "Hardswish",
+    "silu": "SiLU",
+    "silu_": "SiLU",
+    "gelu": "GELU",
+    "leaky_relu": "LeakyReLU",
+    "leaky_relu_": "LeakyReLU",
+    "tanh": "Tanh",
+    "max_pool2d": "MaxPool2d",
+    "avg_pool2d": "AvgPool2d",
+    "adaptive_avg_pool2d": "AdaptiveAvgPool2d",
+}
 
 
 def tell_sources(module: Any) -> None:
@@ -107,7 +128,8 @@ def tell_sources(module: Any) -> None:
 
 
 class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
-    """Quantises exported PyTorch programs to 8 bits, with ranges of activations from calibration samples.
+    """Quantises exported PyTorch programs to 8 bits, with ranges of activations from calibration
+    samples.
 
     The quantisation is part of the program: integers are dequantised before each
     operator, and results are quantised after it.  PyTorch runs it in this form,
@@ -129,11 +151,15 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
 
     quantizer: Literal["x86", "xnnpack"] = argument(
         "x86",
-        help="target of the quantisation: x86 (PyTorch's compiler on x86 processors) or xnnpack (ExecuTorch, which "
-        "must be installed)",
+        help="target of the quantisation: x86 (PyTorch's compiler on x86 processors) or xnnpack "
+        "(ExecuTorch, which must be installed)",
     )
     reduce_range: bool = argument(
-        False, help="use 7 bits for activations, which avoids overflow on x86 processors without VNNI; for x86"
+        False,
+        help=(
+            "use 7 bits for activations, which avoids overflow on x86 processors without VNNI; for "
+            "x86"
+        ),
     )
     per_channel: bool = argument(
         True, help="use a separate scale for each output channel of a weight; always done for x86"
@@ -160,7 +186,9 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
         kind = "int8" if self.quantizer == "x86" else "int8-xnnpack"
         return f"{kind}-trained" if self.fine_tuning_steps else kind
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         assert calibration is not None  # checked by compile()
         loaded = load_program(artifact.path)
         with quiet():
@@ -178,7 +206,9 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
         return converted
 
     def _prepared(self, loaded: LoadedProgram, calibration: Calibration) -> Any:
-        """Return a module with the ranges of its activations, and with trained weights if that was asked for."""
+        """Return a module with the ranges of its activations, and with trained weights if that
+        was asked for.
+        """
         import torch
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
 
@@ -205,20 +235,26 @@ class TorchPT2EQuantizer(DistillingCompiler, FloatKeepingCompiler):
         keep_integers(module)
         store_kernels(module)
         before = steps_of(module, [spec.name for spec in loaded.io.inputs])
-        return module, keeping_types(self._rules(training), self._kept if self.keep_float else None, before)
+        return module, keeping_types(
+            self._rules(training), self._kept if self.keep_float else None, before
+        )
 
     def _rules(self, training: bool) -> Any:
         if self.quantizer == "x86":
             from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-            config = x86.get_default_x86_inductor_quantization_config(is_qat=training, reduce_range=self.reduce_range)
+            config = x86.get_default_x86_inductor_quantization_config(
+                is_qat=training, reduce_range=self.reduce_range
+            )
             return x86.X86InductorQuantizer().set_global(config)
         try:
             from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as xnnpack
         except ImportError:
             raise MissingDependency(
-                "TorchPT2EQuantizer needs executorch for --quantizer xnnpack, which is not installed: "
-                "pip install 'nnpipe[executorch]'"
+                "TorchPT2EQuantizer needs executorch for --quantizer xnnpack, which is not "
+                "installed: pip install 'nnpipe[executorch]'"
             ) from None
-        config = xnnpack.get_symmetric_quantization_config(is_per_channel=self.per_channel, is_qat=training)
+        config = xnnpack.get_symmetric_quantization_config(
+            is_per_channel=self.per_channel, is_qat=training
+        )
         return xnnpack.XNNPACKQuantizer().set_global(config)

@@ -84,7 +84,12 @@ class Tuned:
 
 
 def tuned(
-    artifact: Artifact, batch: int | None, module: Any, target: Any, budget: TuningBudget, compiling_s: float
+    artifact: Artifact,
+    batch: int | None,
+    module: Any,
+    target: Any,
+    budget: TuningBudget,
+    compiling_s: float,
 ) -> Tuned:
     """Search for schedules, and compile a module with the best ones.
 
@@ -107,7 +112,12 @@ def tuned(
     began = time.monotonic()
     allowed = budget.seconds - _RESERVED * compiling_s if budget.seconds else None
     if allowed is not None and allowed <= 0:
-        return Tuned(None, 0.0, 0, f"compiling took {compiling_s:.0f} s, which leaves none of {budget.seconds:g} s")
+        return Tuned(
+            None,
+            0.0,
+            0,
+            f"compiling took {compiling_s:.0f} s, which leaves none of {budget.seconds:g} s",
+        )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         why = _search(artifact, batch, budget, folder, allowed)
@@ -121,8 +131,12 @@ def tuned(
         return Tuned(None, took, len(records), why or "not one trial could be built and run")
 
 
-def _search(artifact: Artifact, batch: int | None, budget: TuningBudget, folder: Path, allowed: float | None) -> str:
-    """Run the search in a subprocess for at most ``allowed`` s; return why it ended early, empty if it did not."""
+def _search(
+    artifact: Artifact, batch: int | None, budget: TuningBudget, folder: Path, allowed: float | None
+) -> str:
+    """Run the search in a subprocess for at most ``allowed`` s; return why it ended early, empty
+    if it did not.
+    """
     request = {
         "artifact": artifact.to_json() | {"path": str(artifact.path.resolve()), "parent": None},
         "batch": batch,
@@ -138,8 +152,11 @@ def _search(artifact: Artifact, batch: int | None, budget: TuningBudget, folder:
         process = subprocess.Popen(
             [sys.executable, "-m", _SEARCH, str(folder)],
             stdin=subprocess.PIPE,  # the subprocess exits when this end is closed
-            stdout=out, stderr=out, env=environment, start_new_session=True,
-        )  # fmt: skip
+            stdout=out,
+            stderr=out,
+            env=environment,
+            start_new_session=True,
+        )
     try:
         status = process.wait(allowed)
     except subprocess.TimeoutExpired:
@@ -150,7 +167,13 @@ def _search(artifact: Artifact, batch: int | None, budget: TuningBudget, folder:
         return "there is nothing to tune in it"
     lines = said.read_text(errors="replace").strip().splitlines() if status else []
     last = lines[-1] if lines else "it said nothing"
-    return "" if not status else last if status == FAILED else f"the search ended with status {status}: {last}"
+    return (
+        ""
+        if not status
+        else last
+        if status == FAILED
+        else f"the search ended with status {status}: {last}"
+    )
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -169,18 +192,28 @@ def _drop_half_a_line(path: Path) -> None:
 
 
 def _ran(record: Any) -> bool:
-    return record.run_secs is not None and any(float(seconds) < _FAILED_S for seconds in record.run_secs)
+    return record.run_secs is not None and any(
+        float(seconds) < _FAILED_S for seconds in record.run_secs
+    )
 
 
 def fastest(executables: Mapping[str, Any], io: IOSpec) -> str:
-    """Return the name of the executable that is fastest on random inputs, in a short comparison by turns."""
+    """Return the name of the executable that is fastest on random inputs, in a short comparison
+    by turns.
+    """
     import tvm
     from tvm import relax
 
     batch = random_batch(io, 1)
     inputs = [tvm.runtime.tensor(np.ascontiguousarray(batch[spec.name])) for spec in io.inputs]
-    machines = {name: relax.VirtualMachine(executable, tvm.cpu()) for name, executable in executables.items()}
-    timed = {name: machine.time_evaluator("main", tvm.cpu(), number=1, repeat=1) for name, machine in machines.items()}
+    machines = {
+        name: relax.VirtualMachine(executable, tvm.cpu())
+        for name, executable in executables.items()
+    }
+    timed = {
+        name: machine.time_evaluator("main", tvm.cpu(), number=1, repeat=1)
+        for name, machine in machines.items()
+    }
     times: dict[str, list[float]] = {name: [] for name in timed}
     end = time.monotonic() + _COMPARING_S * len(timed)
     for turn in range(_REPEATS):
@@ -196,7 +229,9 @@ _TUNED, _UNTUNED = "tuned", "untuned"
 
 
 class TVMCompiler(WritingCompiler, FixesBatch):
-    """Compiles ONNX models and exported PyTorch programs to shared libraries with Apache TVM, optionally tuned."""
+    """Compiles ONNX models and exported PyTorch programs to shared libraries with Apache TVM,
+    optionally tuned.
+    """
 
     requires: ClassVar[tuple[str, ...]] = ("tvm",)
     install: ClassVar[str] = "nnpipe[tvm]"
@@ -209,38 +244,52 @@ class TVMCompiler(WritingCompiler, FixesBatch):
     packages: ClassVar[tuple[str, ...]] = ("apache-tvm", "apache-tvm-ffi", "onnx", "torch")
 
     no_options: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"--opt-level": "TVM no longer has optimisation levels; --tune-trials finds faster schedules"}
+        {
+            "--opt-level": "TVM no longer has optimisation levels; --tune-trials finds faster schedules"
+        }
     )
 
     target: str = argument(
         _NATIVE,
-        help="processor to compile for: native (this one), generic (any of this kind), or a triple such as "
-        "aarch64-linux-gnu, for which aarch64-linux-gnu-g++ must be installed",
+        help="processor to compile for: native (this one), generic (any of this kind), or a "
+        "triple such as aarch64-linux-gnu, for which aarch64-linux-gnu-g++ must be installed",
     )
-    mcpu: str = argument("", help="LLVM's name of the processor model, such as cortex-a72; only with a triple")
+    mcpu: str = argument(
+        "", help="LLVM's name of the processor model, such as cortex-a72; only with a triple"
+    )
     tune_trials: int = argument(
         0,
-        help="number of schedules to try on this machine; 0 without --tune-seconds uses TVM's slow default schedules",
+        help=(
+            "number of schedules to try on this machine; 0 without --tune-seconds uses TVM's slow "
+            "default schedules"
+        ),
         minimum=0,
     )
     tune_seconds: float = argument(
         0.0,
-        help="seconds that trying schedules on this machine may add to compiling; with --tune-trials, whichever limit "
-        "is reached first; the tuned library is kept if it is faster than the untuned one",
+        help="seconds that trying schedules on this machine may add to compiling; with "
+        "--tune-trials, whichever limit is reached first; the tuned library is kept if it is "
+        "faster than the untuned one",
         minimum=0.0,
     )
     tune_seed: int = argument(0, help="seed of the search for schedules", minimum=0)
 
     def validate(self) -> None:
-        """Check that tuning is for this processor, and a processor model is only given with a triple."""
+        """Check that tuning is for this processor, and a processor model is only given with a
+        triple.
+        """
         name = type(self).__name__
         if " " in self.target or self.target == "llvm":
             mcpu = re.search(r"-mcpu=(\S+)", self.target)
             triple = re.search(r"-mtriple=(\S+)", self.target)
-            found = [triple and f"--target {triple[1]}", mcpu and f"--mcpu {mcpu[1]} beside the triple"]
+            found = [
+                triple and f"--target {triple[1]}",
+                mcpu and f"--mcpu {mcpu[1]} beside the triple",
+            ]
             told = ", ".join(filter(None, found)) or "native, generic or a triple"
             raise ConfigError(
-                f"{name}: --target {self.target!r} is how TVM's own tools say it; say {told} (native is this processor)"
+                f"{name}: --target {self.target!r} is how TVM's own tools say it; say {told} "
+                f"(native is this processor)"
             )
         if self._tunes() and self.target != _NATIVE:
             flag = "--tune-trials" if self.tune_trials else "--tune-seconds"
@@ -252,7 +301,11 @@ class TVMCompiler(WritingCompiler, FixesBatch):
         """Return ``"tuned"`` or ``"untuned"``."""
         if not self._tunes():
             return "untuned"
-        return "tuned" + str(self.tune_trials or "") + (f"-{self.tune_seconds:g}s" if self.tune_seconds else "")
+        return (
+            "tuned"
+            + str(self.tune_trials or "")
+            + (f"-{self.tune_seconds:g}s" if self.tune_seconds else "")
+        )
 
     def handicaps(self) -> tuple[str, ...]:
         """Return handicaps: generic code, no tuning."""
@@ -272,14 +325,22 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             return self.needs_tools
         command = f"{self.target}-g++"
         return (
-            Tool(f"a C++ compiler for {self.target}", (command,), f"apt install g++-{self.target.replace('_', '-')}"),
+            Tool(
+                f"a C++ compiler for {self.target}",
+                (command,),
+                f"apt install g++-{self.target.replace('_', '-')}",
+            ),
         )
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         linker = self._linker()
         module, io = imported(artifact, self.batch)
         if self._tunes() and any(None in spec.shape for spec in io.inputs):
-            raise CompileError("tuning needs inputs of fixed shape; set --fixed-batch, for example to 1")
+            raise CompileError(
+                "tuning needs inputs of fixed shape; set --fixed-batch, for example to 1"
+            )
         with hushed(), tempfile.TemporaryDirectory() as folder:
             import tvm
 
@@ -290,7 +351,9 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             chosen = _UNTUNED
             if self._tunes():
                 budget = TuningBudget(self.tune_trials, self.tune_seconds, self.tune_seed)
-                found = tuned(artifact, self.batch, module, target, budget, time.monotonic() - began)
+                found = tuned(
+                    artifact, self.batch, module, target, budget, time.monotonic() - began
+                )
                 notes |= {TUNING: {"seconds": round(found.seconds, 1), "trials": found.trials}}
                 if found.executable is not None:
                     executables[_TUNED] = found.executable
@@ -320,7 +383,9 @@ class TVMCompiler(WritingCompiler, FixesBatch):
             return native_target(), {MACHINE: machine(), FEATURES: features}
         if self.target == _GENERIC:
             return tvm.target.Target({"kind": "llvm", "mtriple": triple}), {MACHINE: machine()}
-        found = {"kind": "llvm", "mtriple": self.target} | ({"mcpu": self.mcpu} if self.mcpu else {})
+        found = {"kind": "llvm", "mtriple": self.target} | (
+            {"mcpu": self.mcpu} if self.mcpu else {}
+        )
         return tvm.target.Target(found), {MACHINE: machine(self.target)}
 
     def _linker(self) -> dict[str, Any]:

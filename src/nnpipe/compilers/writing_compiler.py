@@ -31,16 +31,27 @@ from nnpipe.frameworks.runtime_failures import REDUCE, kinds_of_nodes
 
 _BYTES, _HALVES = ("int8", "uint8"), ("int4", "uint4")
 _TYPES: Mapping[Claim, tuple[str, ...]] = {
-    "float16": ("float16",), "bfloat16": ("bfloat16",), "int8-weights": _BYTES, "int8": _BYTES, "int4-weights": _HALVES,
-}  # fmt: skip
+    "float16": ("float16",),
+    "bfloat16": ("bfloat16",),
+    "int8-weights": _BYTES,
+    "int8": _BYTES,
+    "int4-weights": _HALVES,
+}
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 _KNOWN = (*_FLOATS, *_BYTES, *_HALVES)
 _IN_BLOCKS = "com.microsoft.MatMulNBits"  # its packed weights have any number of bits
-_PACKED = re.compile(rf"{re.escape(DOMAIN)}\.\D*(\d+)")  # a node that unpacks weights says how many bits they have
+# a node that unpacks weights says how many bits they have
+_PACKED = re.compile(rf"{re.escape(DOMAIN)}\.\D*(\d+)")
 _OPENVINO = {
-    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "u8": "uint8",
-    "i4": "int4", "u4": "uint4",
-}  # fmt: skip
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i8": "int8",
+    "u8": "uint8",
+    "i4": "int4",
+    "u4": "uint4",
+}
 
 
 def check_claimed_numbers(path: Path, format: str, claims: Iterable[Claim], lowers: str) -> None:
@@ -66,11 +77,17 @@ def check_claimed_numbers(path: Path, format: str, claims: Iterable[Claim], lowe
     found = _READERS[format](path)
     for claim in wanted:
         if not _holds(found, claim):
-            known = [(kind, count) for kind, count in found.numbers.most_common() if kind in _KNOWN and count]
+            known = [
+                (kind, count)
+                for kind, count in found.numbers.most_common()
+                if kind in _KNOWN and count
+            ]
             held = ", ".join(f"{count:,} {kind}" for kind, count in known)
             reason = f"its weights are {held}, and stay so" if held else "it has no weights"
             only = f"; only {lowers} would" if held and lowers else ""
-            raise CompileError(f"nothing in it would become {claim.partition('-')[0]}: {reason}{only}")
+            raise CompileError(
+                f"nothing in it would become {claim.partition('-')[0]}: {reason}{only}"
+            )
 
 
 def has_weights_of_8_bits(path: Path, format: str) -> bool:
@@ -83,7 +100,9 @@ def _holds(found: Contents, claim: Claim) -> bool:
     if any(found.matrices[kind] for kind in types) or found.operations[_IN_BLOCKS]:
         return True
     packed = [int(named[1]) for kind in found.operations if (named := _PACKED.fullmatch(kind))]
-    if claim.endswith("weights") and any(0 < bits <= (4 if types is _HALVES else 8) for bits in packed):
+    if claim.endswith("weights") and any(
+        0 < bits <= (4 if types is _HALVES else 8) for bits in packed
+    ):
         return True
     if not set(types).isdisjoint(_FLOATS) and any(found.numbers[kind] for kind in types):
         return True
@@ -121,9 +140,11 @@ def _of_openvino(path: Path) -> Contents:
 
 
 _READERS: Mapping[str, Callable[[Path], Contents]] = {
-    "onnx": read_contents, "tflite": _of_tflite, "openvino": _of_openvino,
+    "onnx": read_contents,
+    "tflite": _of_tflite,
+    "openvino": _of_openvino,
     "torch-export": lambda path: read_program(path).contents(),
-}  # fmt: skip
+}
 
 
 class WritingCompiler(ModelCompiler):
@@ -133,9 +154,11 @@ class WritingCompiler(ModelCompiler):
     :meth:`_outcome` and :meth:`target_name`.  The base does the rest:
 
     - The file is written whole or not at all, with its description beside it.
-    - Any exception of ``_write`` becomes a :class:`~nnpipe.core.errors.CompileError` of one line that names the
-      model, the library, the node and the cause; other errors of nnpipe, such as ``ConfigError``, are not changed.
-    - A result without any number of the precision in :meth:`claims` is refused: a quantiser found nothing.
+    - Any exception of ``_write`` becomes a :class:`~nnpipe.core.errors.CompileError` of one line
+      that names the model, the library, the node and the cause; other errors of nnpipe, such as
+      ``ConfigError``, are not changed.
+    - A result without any number of the precision in :meth:`claims` is refused: a quantiser found
+      nothing.
     - Output and log messages of converters do not reach the terminal.
     - Inputs and outputs are sorted in the order of the source, and must have kept their names.
 
@@ -144,7 +167,8 @@ class WritingCompiler(ModelCompiler):
     packages
         Packages whose versions are recorded with the result.
     lowers
-        Whose precision it lowers if not that of all weights, as messages name it: ``"matrix products"``.
+        Whose precision it lowers if not that of all weights, as messages name it: ``"matrix
+        products"``.
 
     Examples
     --------
@@ -167,7 +191,9 @@ class WritingCompiler(ModelCompiler):
     lowers: ClassVar[str] = ""
 
     @abstractmethod
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         """Write the result and return its inputs and outputs.
 
         Parameters
@@ -188,7 +214,9 @@ class WritingCompiler(ModelCompiler):
         """
 
     def _outcome(self, destination: Path) -> Mapping[str, Any]:
-        """Return facts for the description that are known only after compiling; nothing by default."""
+        """Return facts for the description that are known only after compiling; nothing by
+        default.
+        """
         return {}
 
     def target_name(self) -> str:
@@ -208,7 +236,9 @@ class WritingCompiler(ModelCompiler):
                 raise
             known = isinstance(error, CompileError)
             reason = one_line(error, 500) if known else self._library_failure(error, artifact)
-            raise CompileError(f"{type(self).__name__} cannot compile {artifact.path}: {reason}") from error
+            raise CompileError(
+                f"{type(self).__name__} cannot compile {artifact.path}: {reason}"
+            ) from error
         return Artifact.of(
             path,
             self.produces,
@@ -233,7 +263,8 @@ def _versions(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _completed(found: IOSpec, source: IOSpec) -> IOSpec:
-    """Return the tensors in the order of the source, with quantisation that the new file cannot express.
+    """Return the tensors in the order of the source, with quantisation that the new file cannot
+    express.
 
     Raises
     ------
@@ -245,7 +276,8 @@ def _completed(found: IOSpec, source: IOSpec) -> IOSpec:
         new, old = {s.name: s for s in getattr(found, side)}, getattr(source, side)
         if new.keys() != {spec.name for spec in old}:
             raise CompileError(
-                f"the {side} of the result are {', '.join(new)}, those of the model {', '.join(s.name for s in old)}"
+                f"the {side} of the result are {', '.join(new)}, those of the model "
+                f"{', '.join(s.name for s in old)}"
             )
         sides.append(tuple(_inherited(new[spec.name], spec) for spec in old))
     return IOSpec(*sides)

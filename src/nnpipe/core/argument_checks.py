@@ -29,9 +29,16 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError
 
-_MOST_LOOKED_AT = 1000  # elements of a long list: if one has a wrong type, the first ones mostly have it, too
+# elements of a long list: if one has a wrong type, the first ones mostly have it, too
+_MOST_LOOKED_AT = 1000
 _NUMBERS: dict[type, type] = {int: numbers.Integral, float: numbers.Real}
-_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or False", bytes: "bytes"}
+_NAMES = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "True or False",
+    bytes: "bytes",
+}
 Fits = Callable[[Any], bool]
 _UNIONS = (typing.Union, types.UnionType)
 
@@ -49,19 +56,21 @@ def check_call(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
     Raises
     ------
     ConfigError
-        If an argument has a wrong type; the message names the function, the argument, the types that it takes, and
-        the value given.
+        If an argument has a wrong type; the message names the function, the argument, the types
+        that it takes, and the value given.
     """
     for name, hint, default, fits in _checked(function):
         value = given.get(name, default)
-        # Most arguments are defaults, or of exactly the type that is asked for; trainings make values at each step.
+        # Most arguments are defaults, or of exactly the type that is asked for; trainings make
+        # values at each step.
         if value is not default and type(value) is not hint and not fits(value):
             owner = getattr(function, "__qualname__", str(function)).removesuffix(".__init__")
             raise ConfigError(f"{owner}: {name} takes {_said(hint)}, not {_shown(value)}")
 
 
 def check_range(name: str, value: float | None, least: float, most: float = math.inf) -> None:
-    """Raise an error unless a number lies in its range; ``None``, which stands for a default, is always accepted.
+    """Raise an error unless a number lies in its range; ``None``, which stands for a default, is
+    always accepted.
 
     Parameters
     ----------
@@ -75,7 +84,8 @@ def check_range(name: str, value: float | None, least: float, most: float = math
     Raises
     ------
     ConfigError
-        If the number is outside its range; the message names the number, its bounds and the value given.
+        If the number is outside its range; the message names the number, its bounds and the value
+        given.
     """
     if value is None or (math.isfinite(value) and least <= value <= most):
         return
@@ -89,20 +99,31 @@ def parameter_kinds(function: Callable[..., Any]) -> dict[str, str]:
     Returns
     -------
     dict
-        Descriptions such as ``a whole number`` by parameter name.  Parameters without an annotation are left out.
+        Descriptions such as ``a whole number`` by parameter name.  Parameters without an annotation
+        are left out.
     """
     return {name: _said(hint) for name, hint in _hints(function)}
 
 
 @functools.lru_cache(maxsize=512)
 def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
-    """Return the parameters with their types; parameters whose types only a type checker can read are left out."""
+    """Return the parameters with their types; parameters whose types only a type checker can
+    read are left out.
+    """
     called = function.__init__ if inspect.isclass(function) else function
-    known = {**vars(typing), **vars(collections.abc), "np": np, **getattr(inspect.unwrap(called), "__globals__", {})}
+    known = {
+        **vars(typing),
+        **vars(collections.abc),
+        "np": np,
+        **getattr(inspect.unwrap(called), "__globals__", {}),
+    }
     found = []
     for parameter in inspect.signature(called).parameters.values():
         hint = parameter.annotation
-        if hint is inspect.Parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if hint is inspect.Parameter.empty or parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
             continue
         try:
             while isinstance(hint, str):  # an alias may be a text itself
@@ -115,13 +136,23 @@ def _hints(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
 
 @functools.lru_cache(maxsize=512)
 def _checked(function: Callable[..., Any]) -> tuple[tuple[str, Any, Any, Fits], ...]:
-    """Return the parameters, except those of any type: name, type, default, and what checks a value's type."""
-    known = inspect.signature(function.__init__ if inspect.isclass(function) else function).parameters
-    return tuple((name, hint, known[name].default, _fits(hint)) for name, hint in _hints(function) if hint is not Any)
+    """Return the parameters, except those of any type: name, type, default, and what checks a
+    value's type.
+    """
+    known = inspect.signature(
+        function.__init__ if inspect.isclass(function) else function
+    ).parameters
+    return tuple(
+        (name, hint, known[name].default, _fits(hint))
+        for name, hint in _hints(function)
+        if hint is not Any
+    )
 
 
 def _fits(hint: Any) -> Fits:
-    """Return the function that says whether a value has a type; it is called often, and so made once for each type."""
+    """Return the function that says whether a value has a type; it is called often, and so made
+    once for each type.
+    """
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or isinstance(hint, (TypeVar, str, typing.ForwardRef)):
         return lambda value: True
@@ -159,8 +190,14 @@ def _fits(hint: Any) -> Fits:
 
 def _members(protocol: type) -> set[str]:
     """Return the names of the members that a protocol asks for."""
-    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False) and base is not typing.Protocol]
-    named = {name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", {}))}
+    bases = [
+        base
+        for base in protocol.__mro__
+        if getattr(base, "_is_protocol", False) and base is not typing.Protocol
+    ]
+    named = {
+        name for base in bases for name in (*vars(base), *vars(base).get("__annotations__", {}))
+    }
     return {name for name in named if not name.startswith("_") or name == "__call__"}
 
 
@@ -174,17 +211,22 @@ def _elements_fit(origin: type, parts: tuple[Any, ...]) -> Fits:
         if len(parts) != 2 or parts[1] is Any:  # settings are checked where they are used
             return lambda value: True
         of_key, of_value = map(_fits, parts)
-        return lambda value: all(of_key(key) and of_value(each) for key, each in _first(value.items()))
+        return lambda value: all(
+            of_key(key) and of_value(each) for key, each in _first(value.items())
+        )
     if origin is tuple and not (len(parts) == 2 and parts[1] is Ellipsis):
         places = tuple(map(_fits, parts))
         return lambda value: (
-            len(value) == len(places) and all(fits(each) for fits, each in zip(places, value, strict=True))
+            len(value) == len(places)
+            and all(fits(each) for fits, each in zip(places, value, strict=True))
         )
     if not parts:
         return lambda value: True
     one = _fits(parts[0])
     # An iterator can be read only once, so its elements are not checked.
-    return lambda value: not isinstance(value, (list, tuple, set, frozenset)) or all(map(one, _first(value)))
+    return lambda value: (
+        not isinstance(value, (list, tuple, set, frozenset)) or all(map(one, _first(value)))
+    )
 
 
 def _first(values: typing.Iterable[Any]) -> Iterator[Any]:
@@ -213,7 +255,9 @@ def _said(hint: Any) -> str:
         article = "an" if origin.__name__[0] in "AEIOUaeiou" else "a"
         name = f"{article} {origin.__name__.lower()}"
         inner = ", ".join(_said(part) for part in parts if part is not Ellipsis and part is not Any)
-        return f"{name} of {inner}" if inner and "mapping" not in name and "dict" not in name else name
+        return (
+            f"{name} of {inner}" if inner and "mapping" not in name and "dict" not in name else name
+        )
     if hint in (Path, os.PathLike):
         return "a path"
     return _NAMES.get(hint) or str(getattr(hint, "__name__", hint))
@@ -222,7 +266,11 @@ def _said(hint: Any) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
-    text = " ".join(repr(value).split()) if isinstance(value, (int, float, str, bytes, type(None))) else ""
+    text = (
+        " ".join(repr(value).split())
+        if isinstance(value, (int, float, str, bytes, type(None)))
+        else ""
+    )
     if text and len(text) <= 60:
         return text
     return f"a {type(value).__name__}"

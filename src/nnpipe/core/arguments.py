@@ -37,12 +37,19 @@ from nnpipe.core.messages import shown
 # any of them ``| None``      the option left out            null
 # =========================== ============================== =================
 
-_SCALARS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
+_SCALARS: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    Path: "string",
+}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of values that an argument takes; calling it converts command-line text into such a value.
+    """The kind of values that an argument takes; calling it converts command-line text into such a
+    value.
 
     Two equal kinds read the same text in the same way.  This shows whether an
     option that two components declare is the same option.
@@ -67,7 +74,9 @@ class Kind:
             value = self.item(text)
             self._check_item(value)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error) or f"{shown(text)} is not {self.describe()}") from None
+            raise argparse.ArgumentTypeError(
+                str(error) or f"{shown(text)} is not {self.describe()}"
+            ) from None
         return value
 
     def coerce(self, value: Any) -> Any:
@@ -121,7 +130,13 @@ class Kind:
         """Return the name of the kind for an error message, such as ``an integer``."""
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
-        return {bool: "true or false", int: "an integer", float: "a number", str: "a text", Path: "a path"}[self.item]
+        return {
+            bool: "true or false",
+            int: "an integer",
+            float: "a number",
+            str: "a text",
+            Path: "a path",
+        }[self.item]
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema (draft 2020-12) of the values."""
@@ -140,7 +155,10 @@ class Kind:
 
 
 def kind_of(
-    hint: Any, choices: tuple[Any, ...] = (), minimum: float | None = None, maximum: float | None = None
+    hint: Any,
+    choices: tuple[Any, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
 ) -> Kind:
     """Return the kind of values that a field with this annotation takes.
 
@@ -166,7 +184,10 @@ def kind_of(
         choices = typing.get_args(hint)
         hint = type(choices[0])
     if hint not in _SCALARS:
-        raise TypeError(f"{hint} cannot be an argument; use bool, int, float, str, Path, Literal or a tuple of them")
+        raise TypeError(
+            f"{hint} cannot be an argument; use bool, int, float, str, Path, Literal or a tuple of "
+            f"them"
+        )
     return Kind(hint, optional, many, choices, minimum, maximum)
 
 
@@ -201,8 +222,8 @@ def argument(
     metavar
         The placeholder for the value in the help.
     aliases
-        Further names that options and files may use, for example the names of other components.  They are shown
-        before the argument's own name.
+        Further names that options and files may use, for example the names of other components.
+        They are shown before the argument's own name.
 
     Examples
     --------
@@ -264,7 +285,11 @@ class Argument:
     def add_to(self, parser: argparse._ActionsContainer) -> None:
         """Add the option to an argparse parser or group."""
         default = None if self.required else self.default
-        help = self.help if default is None or default == () else f"{self.help} (default: {show(default)})"
+        help = (
+            self.help
+            if default is None or default == ()
+            else f"{self.help} (default: {show(default)})"
+        )
         help = help.replace("%", "%%")
         if self.kind.item is bool and self.kind.many is None:
             parser.add_argument(
@@ -293,7 +318,9 @@ class Argument:
         )
 
     def _metavar(self) -> str:
-        return {int: "N", float: "X", Path: "PATH"}.get(self.kind.item, self.name.rsplit("_", 1)[-1].upper())
+        return {int: "N", float: "X", Path: "PATH"}.get(
+            self.kind.item, self.name.rsplit("_", 1)[-1].upper()
+        )
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the argument, with its help and default."""
@@ -313,7 +340,9 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
     try:
         hints = typing.get_type_hints(cls)
     except NameError as error:
-        raise ConfigError(f"{cls.__module__}.{cls.__qualname__}: cannot read its annotations: {error}") from None
+        raise ConfigError(
+            f"{cls.__module__}.{cls.__qualname__}: cannot read its annotations: {error}"
+        ) from None
     found = []
     for field in dataclasses.fields(cls):
         if not field.init:
@@ -322,12 +351,16 @@ def arguments_of(cls: type) -> tuple[Argument, ...]:
         try:
             kind = kind_of(hints[field.name], extra.choices, extra.minimum, extra.maximum)
         except TypeError as error:
-            raise ConfigError(f"{cls.__module__}.{cls.__qualname__}.{field.name}: {error}") from None
+            raise ConfigError(
+                f"{cls.__module__}.{cls.__qualname__}.{field.name}: {error}"
+            ) from None
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
         flag = extra.flag or "--" + field.name.replace("_", "-")
-        found.append(Argument(field.name, flag, kind, extra.help, default, extra.metavar, extra.aliases))
+        found.append(
+            Argument(field.name, flag, kind, extra.help, default, extra.metavar, extra.aliases)
+        )
     return tuple(found)
 
 
@@ -361,7 +394,10 @@ def values_from(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
     called = {alias: argument.name for argument in known.values() for alias in argument.aliases}
     for alias in called.keys() & given.keys():
         if called[alias] in given:
-            raise ConfigError(f"{cls.__qualname__}: {alias} and {called[alias]} are the same; leave one of them out")
+            raise ConfigError(
+                f"{cls.__qualname__}: {alias} and {called[alias]} are the same; leave one of them "
+                f"out"
+            )
     given = {called.get(name, name): value for name, value in given.items()}
     for name in given:
         if name not in known:

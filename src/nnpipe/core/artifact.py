@@ -26,10 +26,25 @@ from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 # description carries it, and whoever holds the artifact against its source judges by it.
 
 Claim = Literal[
-    "float", "float16", "bfloat16", "int8-weights", "int8", "int4-weights", "pruned", "clustered", "fine-tuned"
+    "float",
+    "float16",
+    "bfloat16",
+    "int8-weights",
+    "int8",
+    "int4-weights",
+    "pruned",
+    "clustered",
+    "fine-tuned",
 ]
 
-NUMBERS: tuple[Claim, ...] = ("float", "float16", "bfloat16", "int8-weights", "int8", "int4-weights")
+NUMBERS: tuple[Claim, ...] = (
+    "float",
+    "float16",
+    "bfloat16",
+    "int8-weights",
+    "int8",
+    "int4-weights",
+)
 """Claims about the number format that a model computes with, from the most precise to the least."""
 
 INTEGERS: tuple[Claim, ...] = ("int8-weights", "int8", "int4-weights")
@@ -43,7 +58,8 @@ CHANGES: tuple[Claim, ...] = ("pruned", "clustered", "fine-tuned")
 
 
 def checked(words: Iterable[str]) -> tuple[Claim, ...]:
-    """Return the claims in order, without repetitions; ``"float"`` only if no lower precision is claimed.
+    """Return the claims in order, without repetitions; ``"float"`` only if no lower precision is
+    claimed.
 
     Raises
     ------
@@ -53,7 +69,9 @@ def checked(words: Iterable[str]) -> tuple[Claim, ...]:
     given, known = set(), get_args(Claim)
     for word in words:
         if word not in known:
-            raise ConfigError(f"{word!r} is no claim: there are {', '.join(known)}{nearest(word, known)}")
+            raise ConfigError(
+                f"{word!r} is no claim: there are {', '.join(known)}{nearest(word, known)}"
+            )
         given.add(word)
     numbers = [claim for claim in NUMBERS if claim in given]
     return (*(numbers[-1:] or ["float"]), *(claim for claim in CHANGES if claim in given))
@@ -70,13 +88,25 @@ def changes_of(claims: Iterable[Claim]) -> tuple[Claim, ...]:
 
 
 # Limits on what is read from a file, so that no file can exhaust the reader's memory.
-_SIDECAR_LIMIT = 64 << 20  # bytes; holds scales of large layers and long lists of classes, those of all parents, too
+# bytes; holds scales of large layers and long lists of classes, those of all parents, too
+_SIDECAR_LIMIT = 64 << 20
 _NODE_LIMIT = 1 << 22  # JSON values
-_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, ConfigError, SpecMismatch)
+_DAMAGED = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    ConfigError,
+    SpecMismatch,
+)
 
 
 BUILT_BYTES = "built_bytes"
-"""The name of the bytes of code and constants in what sessions of built models tell of themselves."""
+"""The name of the bytes of code and constants in what sessions of built models tell of
+themselves.
+"""
 
 SLOW_PARTS = "slow_parts"
 """Facts that became known while a file was made: short texts about what takes long in the model."""
@@ -105,16 +135,18 @@ class Artifact:
     parent
         The artifact from which this one was made.
     meaning
-        How samples are prepared for the inputs, and what the outputs mean; ``None`` if this is unknown.
+        How samples are prepared for the inputs, and what the outputs mean; ``None`` if this is
+        unknown.
     claims
         Which properties of its parent the model keeps, see :mod:`nnpipe.core.artifact`; empty
         if this is unknown.
     trained
         For trained weights: which weights of the training these are, and their metrics.
     outcome
-        Facts that became known while the file was made, such as the time spent on tuning, or the ``"weight_bits"`` of
-        8-bit quantisation, 7 or 8.  Under ``"handicaps"``, short texts say why the model is slower than it could be;
-        under :data:`SLOW_PARTS`, what takes long in it, and no setting would change that.
+        Facts that became known while the file was made, such as the time spent on tuning, or the
+        ``"weight_bits"`` of 8-bit quantisation, 7 or 8.  Under ``"handicaps"``, short texts say why
+        the model is slower than it could be; under :data:`SLOW_PARTS`, what takes long in it, and
+        no setting would change that.
 
     Examples
     --------
@@ -166,9 +198,18 @@ class Artifact:
         if meaning is None and parent is not None:
             meaning = parent.meaning
         artifact = cls(
-            path, format, io, sha256_of(path), frameworks, target, producer or {}, parent, meaning, claims,
+            path,
+            format,
+            io,
+            sha256_of(path),
+            frameworks,
+            target,
+            producer or {},
+            parent,
+            meaning,
+            claims,
             outcome=outcome or {},
-        )  # fmt: skip
+        )
         artifact._write()
         return artifact
 
@@ -181,12 +222,21 @@ class Artifact:
         return found
 
     def _write(self) -> None:
-        origin = self.parent and self.parent._placed(lambda path: _seen_from(path, self.path.parent))
-        write_text(sidecar_of(self.path), json.dumps(replace(self, parent=origin).to_json(), indent=2) + "\n")
+        origin = self.parent and self.parent._placed(
+            lambda path: _seen_from(path, self.path.parent)
+        )
+        write_text(
+            sidecar_of(self.path),
+            json.dumps(replace(self, parent=origin).to_json(), indent=2) + "\n",
+        )
 
     def _placed(self, place: Callable[[Path], Path]) -> Artifact:
-        """Return the artifact with its path, and those that it was made from with theirs, changed by a function."""
-        return replace(self, path=place(self.path), parent=self.parent and self.parent._placed(place))
+        """Return the artifact with its path, and those that it was made from with theirs,
+        changed by a function.
+        """
+        return replace(
+            self, path=place(self.path), parent=self.parent and self.parent._placed(place)
+        )
 
     @classmethod
     def read(cls, path: str | Path, check: bool = True) -> Artifact:
@@ -197,7 +247,8 @@ class Artifact:
         path
             The model file.
         check
-            Whether to compare the file's content with the recorded hash.  Loading the model does this, too.
+            Whether to compare the file's content with the recorded hash.  Loading the model does
+            this, too.
 
         Raises
         ------
@@ -209,30 +260,40 @@ class Artifact:
             raise ArtifactError(f"{path}: no such model file")
         description = sidecar_of(path)
         if not description.is_file():
-            raise ArtifactError(f"{path}: nothing beside it says what it is ({description.name} is missing)")
+            raise ArtifactError(
+                f"{path}: nothing beside it says what it is ({description.name} is missing)"
+            )
         if description.stat().st_size > _SIDECAR_LIMIT:
             raise ArtifactError(f"{description}: too large for a model's description")
         try:
             artifact = cls.from_json(_parsed(description.read_bytes()), path)
-            # A recorded path is absolute, or begins at the description's folder, whatever the current folder is.
+            # A recorded path is absolute, or begins at the description's folder, whatever the
+            # current folder is.
             origin = artifact.parent and artifact.parent._placed(path.parent.joinpath)
             artifact = replace(artifact, parent=origin)
         except RecursionError:
-            raise ArtifactError(f"{description}: not a model's description: nested too deeply") from None
+            raise ArtifactError(
+                f"{description}: not a model's description: nested too deeply"
+            ) from None
         except _DAMAGED as error:
-            raise ArtifactError(f"{description}: not a model's description ({error}); make the model anew") from None
+            raise ArtifactError(
+                f"{description}: not a model's description ({error}); make the model anew"
+            ) from None
         if check:
             artifact.verify()
         return artifact
 
     def update_trained(self, trained: Mapping[str, Any]) -> Artifact:
-        """Return the artifact with the ``trained`` given, and update the description beside the file."""
+        """Return the artifact with the ``trained`` given, and update the description beside the
+        file.
+        """
         noted = replace(self, trained=dict(trained))
         noted._write()
         return noted
 
     def linked(self, path: str | Path) -> Artifact:
-        """Link the file under a second name, write a description beside it, and return that artifact.
+        """Link the file under a second name, write a description beside it, and return that
+        artifact.
 
         Where the file system has no hard links, the file is copied.
         """
@@ -272,7 +333,11 @@ class Artifact:
     def handicaps(self) -> tuple[str, ...]:
         """Return the reasons, in short texts, why the model is slower than it could be."""
         told = self.outcome.get("handicaps")
-        return tuple(" ".join(str(each).split())[:200] for each in told) if isinstance(told, list | tuple) else ()
+        return (
+            tuple(" ".join(str(each).split())[:200] for each in told)
+            if isinstance(told, list | tuple)
+            else ()
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the description in its JSON form."""
@@ -299,7 +364,9 @@ class Artifact:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], path: Path | None = None) -> Artifact:
-        """Make an artifact from the output of :meth:`to_json`; ``path`` is the file's present path."""
+        """Make an artifact from the output of :meth:`to_json`; ``path`` is the file's present
+        path.
+        """
         if data.get("schema") != 1:
             raise ValueError(f"schema {data.get('schema')!r} is unknown, this version reads 1")
         parent = data["parent"]
@@ -327,14 +394,16 @@ def sidecar_of(path: Path) -> Path:
 
 
 def _seen_from(path: Path, folder: Path) -> Path:
-    """Return a path that begins at a folder if it is below it, so that the two can be moved together; else absolute."""
+    """Return a path that begins at a folder if it is below it, so that the two can be moved
+    together; else absolute.
+    """
     path, folder = path.absolute(), folder.absolute()
     return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
 def _parsed(content: bytes) -> Any:
-    # Each JSON value but the first follows one of these characters.  A small file of many empty lists would otherwise
-    # fill the memory.
+    # Each JSON value but the first follows one of these characters.  A small file of many empty
+    # lists would otherwise fill the memory.
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
         raise ValueError("too many values")
     return parse_json(content.decode("utf-8"))
@@ -361,7 +430,8 @@ def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
     Raises
     ------
     ArtifactError
-        If the two contradict each other; the message names the file and the first tensor that differs.
+        If the two contradict each other; the message names the file and the first tensor that
+        differs.
     """
     sides = []
     for side, described, stated in (
@@ -371,7 +441,8 @@ def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
         by_name = {spec.name: spec for spec in stated}
         if by_name.keys() != {spec.name for spec in described}:
             raise ArtifactError(
-                f"{artifact.path}: the file has the {side} {_names(stated)}, its description says {_names(described)}"
+                f"{artifact.path}: the file has the {side} {_names(stated)}, its description says "
+                f"{_names(described)}"
             )
         sides.append(tuple(_agreed(artifact, spec, by_name[spec.name]) for spec in described))
     return IOSpec(*sides)
@@ -380,13 +451,17 @@ def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
 def _agreed(artifact: Artifact, described: TensorSpec, stated: TensorSpec) -> TensorSpec:
     start = f"{artifact.path}: tensor {described.name!r}"
     if described.dtype != stated.dtype:
-        raise ArtifactError(f"{start} has {stated.dtype} elements, its description says {described.dtype}")
+        raise ArtifactError(
+            f"{start} has {stated.dtype} elements, its description says {described.dtype}"
+        )
     same_rank = len(described.shape) == len(stated.shape)
     if not same_rank or any(
-        have is not None and have != want for have, want in zip(stated.shape, described.shape, strict=True)
+        have is not None and have != want
+        for have, want in zip(stated.shape, described.shape, strict=True)
     ):
         raise ArtifactError(
-            f"{start} has shape {show_shape(stated.shape)}, its description says {show_shape(described.shape)}"
+            f"{start} has shape {show_shape(stated.shape)}, its description says "
+            f"{show_shape(described.shape)}"
         )
     if stated.scale is None:
         return described
@@ -396,7 +471,14 @@ def _agreed(artifact: Artifact, described: TensorSpec, stated: TensorSpec) -> Te
             f"its description says {described.scale} and {described.zero_point}"
         )
     # The file's own numbers are the ones it computes with.
-    return TensorSpec(described.name, described.shape, described.dtype, stated.scale, stated.zero_point, stated.axis)
+    return TensorSpec(
+        described.name,
+        described.shape,
+        described.dtype,
+        stated.scale,
+        stated.zero_point,
+        stated.axis,
+    )
 
 
 def _quantisation(spec: TensorSpec) -> tuple[object, ...]:

@@ -1,4 +1,6 @@
-"""Compile models for a fixed batch size: with a free one, most frameworks need more time for every call."""
+"""Compile models for a fixed batch size: with a free one, most frameworks need more time for
+every call.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ class FixesBatch(Component):
 
     fixed_batch: int | None = argument(
         None,
-        help="number of samples in a call that the model is made for, 0 for any number; by default the number that is "
-        "measured, and any number where nothing is measured",
+        help="number of samples in a call that the model is made for, 0 for any number; by "
+        "default the number that is measured, and any number where nothing is measured",
         minimum=0,
     )
 
@@ -36,7 +38,10 @@ class FixesBatch(Component):
 
     def handicaps(self) -> tuple[str, ...]:
         """Add a handicap if the arguments leave the batch size free."""
-        return (*super().handicaps(), *(("made for any number of samples in a call",) if self.fixed_batch == 0 else ()))
+        return (
+            *super().handicaps(),
+            *(("made for any number of samples in a call",) if self.fixed_batch == 0 else ()),
+        )
 
     def for_batch(self, size: int) -> Self:
         """Return the component with this batch size, unless its arguments already give one."""
@@ -46,7 +51,8 @@ class FixesBatch(Component):
 def for_batch(component: C, size: int) -> C:
     """Return a component for batches of ``size`` samples.
 
-    A component that fixes no batch size, or whose arguments already give one, is returned unchanged.
+    A component that fixes no batch size, or whose arguments already give one, is returned
+    unchanged.
 
     Examples
     --------
@@ -65,20 +71,30 @@ def all_for_batch(components: Sequence[C], size: int) -> tuple[C, ...]:
 
 
 def with_batch(io: IOSpec, batch: int | None) -> IOSpec:
-    """Return inputs and outputs whose free first axes have the length ``batch``; ``None`` leaves them free."""
+    """Return inputs and outputs whose free first axes have the length ``batch``; ``None`` leaves
+    them free.
+    """
 
     def fixed(spec: TensorSpec) -> TensorSpec:
         return replace(spec, shape=(batch, *spec.shape[1:])) if spec.shape[:1] == (None,) else spec
 
-    return io if batch is None else IOSpec(tuple(map(fixed, io.inputs)), tuple(map(fixed, io.outputs)))
+    return (
+        io if batch is None else IOSpec(tuple(map(fixed, io.inputs)), tuple(map(fixed, io.outputs)))
+    )
 
 
 def narrowed(described: IOSpec, found: IOSpec) -> IOSpec:
-    """Return the described inputs and outputs, with free first axes set to the lengths that a runtime has fixed."""
+    """Return the described inputs and outputs, with free first axes set to the lengths that a
+    runtime has fixed.
+    """
     lengths = {spec.name: spec.shape[:1] for spec in found}
 
     def narrow(spec: TensorSpec) -> TensorSpec:
         first = lengths.get(spec.name)
-        return replace(spec, shape=(*first, *spec.shape[1:])) if first and spec.shape[:1] == (None,) else spec
+        return (
+            replace(spec, shape=(*first, *spec.shape[1:]))
+            if first and spec.shape[:1] == (None,)
+            else spec
+        )
 
     return IOSpec(tuple(map(narrow, described.inputs)), tuple(map(narrow, described.outputs)))

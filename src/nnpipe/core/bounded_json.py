@@ -1,4 +1,6 @@
-"""JSON from outside: its size is bounded before it is read, and what readers understand differently is refused."""
+"""JSON from outside: its size is bounded before it is read, and what readers understand
+differently is refused.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,13 @@ from typing import Any
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
 
-_MOST_DIGITS = 40  # of a whole number; a double has 309, and later computations would fail or take long
+# of a whole number; a double has 309, and later computations would fail or take long
+_MOST_DIGITS = 40
 
 
-def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = None, *, any_text: bool = False) -> Any:
+def parse_json(
+    text: str | bytes, parse_float: Callable[[str], Any] | None = None, *, any_text: bool = False
+) -> Any:
     """Return the value that a text of JSON stands for.
 
     Parameters
@@ -21,21 +26,26 @@ def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = Non
     text
         The text; bytes of it are UTF-8.
     parse_float
-        Makes a value of a number that is not whole, and of ``NaN`` and ``Infinity``; by default a float.
+        Makes a value of a number that is not whole, and of ``NaN`` and ``Infinity``; by default a
+        float.
     any_text
         Whether texts may hold a NUL or half a character, as the vocabularies of tokenizers do.
 
     Raises
     ------
     ValueError
-        If it is no JSON, is nested too deeply, has a key twice in one object, a whole number of more than 40 digits,
-        or text with a NUL or half a character; the message is one line.
+        If it is no JSON, is nested too deeply, has a key twice in one object, a whole number of
+        more than 40 digits, or text with a NUL or half a character; the message is one line.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
     try:
         found = json.loads(
-            text, object_pairs_hook=_unique, parse_int=_whole, parse_float=parse_float, parse_constant=parse_float
+            text,
+            object_pairs_hook=_unique,
+            parse_int=_whole,
+            parse_float=parse_float,
+            parse_constant=parse_float,
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -46,7 +56,9 @@ def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = Non
 
 
 def check_text(text: str) -> None:
-    """Raise :class:`ValueError` if a text has a NUL or half a character, which no file, name or page can hold."""
+    """Raise :class:`ValueError` if a text has a NUL or half a character, which no file, name or
+    page can hold.
+    """
     if "\0" in text or "\\u0000" in text:
         raise ValueError("a text holds a NUL")
     if any("\ud800" <= character <= "\udfff" for character in text):
@@ -80,7 +92,8 @@ def read_object(path: Path, largest: int = 4 << 20, most_values: int = 1 << 18) 
     largest
         The greatest size of the file in bytes.
     most_values
-        The greatest number of values in it: a small file of many empty lists would otherwise fill the memory.
+        The greatest number of values in it: a small file of many empty lists would otherwise fill
+        the memory.
 
     Raises
     ------
@@ -102,7 +115,9 @@ def read_object(path: Path, largest: int = 4 << 20, most_values: int = 1 << 18) 
 
 
 def entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all values inside a JSON value, each with the key of its object or of the list that it is in."""
+    """Yield all values inside a JSON value, each with the key of its object or of the list that
+    it is in.
+    """
     if isinstance(value, dict):
         for key, each in value.items():
             yield key, each

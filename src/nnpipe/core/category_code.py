@@ -8,14 +8,19 @@ _BYTES = 6  # an integer of 48 bits is exact in float64
 
 
 def category_code(text: str) -> float:
-    """Return the number that stands for a category: 48 bits of its digest, an integer that float64 holds exactly.
+    """Return the number that stands for a category: 48 bits of its digest, an integer that float64
+    holds exactly.
 
-    A model's encoding knows the categories of its training, and must find them in other files, where other categories
-    come first; so their numbers cannot depend on the file.
+    A model's encoding knows the categories of its training, and must find them in other files,
+    where other categories come first; so their numbers cannot depend on the file.
 
     Examples
     --------
     >>> category_code("red") == category_code("red") != category_code("blue")
     True
     """
-    return float(int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=_BYTES).digest(), "big"))
+    return float(
+        int.from_bytes(
+            hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=_BYTES).digest(), "big"
+        )
+    )

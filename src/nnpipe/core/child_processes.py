@@ -16,12 +16,14 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask Linux to kill this process when its parent ends for any reason; do nothing on other systems.
+    """Ask Linux to kill this process when its parent ends for any reason; do nothing on other
+    systems.
 
     Parameters
     ----------
     parent
-        The parent's process ID, read before this process was forked, since the parent may already have ended.
+        The parent's process ID, read before this process was forked, since the parent may already
+        have ended.
     """
     if sys.platform != "linux":
         return
@@ -32,9 +34,11 @@ def die_with_parent(parent: int) -> None:
 
 
 def run_forked(work: Callable[[], object]) -> NoReturn:
-    """Do the work of a process that was forked, and end the process: with status 0, or 1 if an error was raised.
+    """Do the work of a process that was forked, and end the process: with status 0, or 1 if an
+    error was raised.
 
-    The interpreter's exit handlers are skipped, since those of frameworks are not meant for a forked process.
+    The interpreter's exit handlers are skipped, since those of frameworks are not meant for a
+    forked process.
     """
     status = 1
     try:
@@ -50,7 +54,8 @@ def run_forked(work: Callable[[], object]) -> NoReturn:
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a process group by its leader, and wait for the leader to end."""
-    if hasattr(os, "killpg"):  # nobody has waited for the leader yet, so its ID still names the group
+    # nobody has waited for the leader yet, so its ID still names the group
+    if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()

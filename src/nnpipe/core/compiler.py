@@ -16,7 +16,9 @@ from nnpipe.core.tensors import Batch, IOSpec
 Ranges = dict[str, tuple[float, float]]
 
 Calibration = Callable[[], Iterable[Batch]]
-"""A function whose every call returns a new iterator over batches of one sample that fit the model's inputs."""
+"""A function whose every call returns a new iterator over batches of one sample that fit the
+model's inputs.
+"""
 
 
 class ModelCompiler(Component):
@@ -36,7 +38,8 @@ class ModelCompiler(Component):
     one_file
         Whether a model with weights in separate files must first be joined into one file.
     unsupported_types
-        Element types of weights and values with which it compiles no model, such as ``("bfloat16",)``.
+        Element types of weights and values with which it compiles no model, such as
+        ``("bfloat16",)``.
 
     Examples
     --------
@@ -64,7 +67,9 @@ class ModelCompiler(Component):
         """Return whether the compiler needs calibration samples with these arguments."""
         return False
 
-    def compile(self, artifact: Artifact, path: str | Path, calibration: Calibration | None = None) -> Artifact:
+    def compile(
+        self, artifact: Artifact, path: str | Path, calibration: Calibration | None = None
+    ) -> Artifact:
         """Compile ``artifact`` and write the result to ``path``.
 
         Parameters
@@ -79,7 +84,8 @@ class ModelCompiler(Component):
         Raises
         ------
         ConfigError
-            If the compiler does not accept the format, or needs calibration data and none are given.
+            If the compiler does not accept the format, or needs calibration data and none are
+            given.
         SpecMismatch
             If calibration data do not fit the model's inputs.
         MissingDependency
@@ -91,26 +97,33 @@ class ModelCompiler(Component):
         """
         if artifact.format not in self.accepts:
             raise ConfigError(
-                f"{type(self).__name__} reads {' or '.join(self.accepts)}, {artifact.path} is {artifact.format}"
+                f"{type(self).__name__} reads {' or '.join(self.accepts)}, {artifact.path} is "
+                f"{artifact.format}"
             )
         if calibration is None and self.needs_calibration():
-            raise ConfigError(f"{type(self).__name__} needs calibration data to quantise; name a dataset")
+            raise ConfigError(
+                f"{type(self).__name__} needs calibration data to quantise; name a dataset"
+            )
         self.check_ready()
         artifact.verify()
         seen: Ranges = {}
-        made = self._compile(artifact, Path(path), calibration and _checked(calibration, artifact.io, seen))
+        made = self._compile(
+            artifact, Path(path), calibration and _checked(calibration, artifact.io, seen)
+        )
         meaning = made.meaning or artifact.meaning
         return made if meaning is None else made.update_meaning(meaning.with_observed_ranges(seen))
 
     @abstractmethod
     def _compile(self, artifact: Artifact, path: Path, calibration: Calibration | None) -> Artifact:
-        """Write ``path``; the format and the file have been checked, and calibration is given if it is needed.
+        """Write ``path``; the format and the file have been checked, and calibration is given if it
+        is needed.
 
         Calibration batches are checked as they are read.
         """
 
     def refusals(self, path: Path) -> tuple[str, ...]:
-        """Return why the compiler is known to refuse a model file, found quickly and without compiling.
+        """Return why the compiler is known to refuse a model file, found quickly and without
+        compiling.
 
         Parameters
         ----------
@@ -120,7 +133,8 @@ class ModelCompiler(Component):
         Returns
         -------
         tuple of str
-            One line for each cause.  Empty if nothing is known, as by default; compiling may fail nevertheless.
+            One line for each cause.  Empty if nothing is known, as by default; compiling may fail
+            nevertheless.
 
         Raises
         ------
@@ -142,9 +156,13 @@ class ModelCompiler(Component):
 
 
 def _checked(calibration: Calibration, io: IOSpec, seen: Ranges) -> Calibration:
-    """Return the same batches, record their ranges, and raise an error if one does not fit or there are none."""
+    """Return the same batches, record their ranges, and raise an error if one does not fit or
+    there are none.
+    """
 
-    real = [spec.name for spec in io.inputs if spec.scale is None and spec.dtype.startswith("float")]
+    real = [
+        spec.name for spec in io.inputs if spec.scale is None and spec.dtype.startswith("float")
+    ]
 
     def batches() -> Iterator[Batch]:
         empty = True

@@ -28,7 +28,9 @@ from nnpipe.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-    from typing_extensions import dataclass_transform as dataclass_transform  # for other bases of frozen values
+
+    # for other bases of frozen values
+    from typing_extensions import dataclass_transform as dataclass_transform
 else:
 
     def dataclass_transform(**_: Any) -> Any:
@@ -39,9 +41,11 @@ else:
 C = TypeVar("C", bound="Component")
 
 
-# Type checkers only see a default that a field specifier takes by keyword.  `argument` takes it by position, and is
-# therefore not named here: any value then counts as a default.
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+# Type checkers only see a default that a field specifier takes by keyword.  `argument` takes it by
+# position, and is therefore not named here: any value then counts as a default.
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
+)
 class Component(Discoverable, ABC):
     """Base of datasets, model wrappers, compilers, runtimes, protocols and conversions.
 
@@ -49,8 +53,8 @@ class Component(Discoverable, ABC):
     arguments only.  Objects with a state (a loaded model, a connection) are made
     by a method and used in a ``with`` block.
 
-    :class:`~nnpipe.core.discoverable.Discoverable` says what ``requires``, ``install``, ``formerly`` and
-    ``needs_tools`` on a class mean.
+    :class:`~nnpipe.core.discoverable.Discoverable` says what ``requires``, ``install``,
+    ``formerly`` and ``needs_tools`` on a class mean.
 
     Attributes
     ----------
@@ -72,7 +76,9 @@ class Component(Discoverable, ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__dataclass_fields__" in cls.__dict__:
-            raise TypeError(f"{cls.__qualname__}: remove @dataclass, components are dataclasses by themselves")
+            raise TypeError(
+                f"{cls.__qualname__}: remove @dataclass, components are dataclasses by themselves"
+            )
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
@@ -84,31 +90,43 @@ class Component(Discoverable, ABC):
         self.validate()
 
     def validate(self) -> None:
-        """Check the arguments together; raise :class:`ConfigError` if they contradict each other."""
+        """Check the arguments together; raise :class:`ConfigError` if they contradict each
+        other.
+        """
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """Return the options of the arguments."""
         return tuple(
-            Option(", ".join(a.flags), a.kind.describe(), a.help, a.default if a.required else plain(a.default))
+            Option(
+                ", ".join(a.flags),
+                a.kind.describe(),
+                a.help,
+                a.default if a.required else plain(a.default),
+            )
             for a in arguments_of(cls)
         )
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return the programs that the component needs with these arguments; ``needs_tools`` by default."""
+        """Return the programs that the component needs with these arguments; ``needs_tools`` by
+        default.
+        """
         return self.needs_tools
 
     def check_ready(self) -> None:
-        """Raise :class:`MissingDependency` if a package or program that the component needs is not installed."""
+        """Raise :class:`MissingDependency` if a package or program that the component needs is
+        not installed.
+        """
         self.check_installed()
         for tool in self.tools():
             tool.check(type(self).__qualname__)
 
     def import_framework(self) -> None:
-        """Import all packages that loading a first model would import, so that load times do not include imports.
+        """Import all packages that loading a first model would import, so that load times do not
+        include imports.
 
-        It is called after all of ``requires`` have been imported, may raise :class:`ImportError`, and does nothing by
-        default.
+        It is called after all of ``requires`` have been imported, may raise :class:`ImportError`,
+        and does nothing by default.
         """
 
     @classmethod
@@ -138,11 +156,14 @@ class Component(Discoverable, ABC):
         return cls(**values_from(cls, arguments))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the arguments as a JSON object, from which ``from_json`` makes an equal component."""
+        """Return the arguments as a JSON object, from which ``from_json`` makes an equal
+        component.
+        """
         return {a.name: plain(getattr(self, a.name)) for a in arguments_of(type(self))}
 
     def handicaps(self) -> tuple[str, ...]:
-        """Return the reasons, in short texts, why the component is slower with these arguments than it could be.
+        """Return the reasons, in short texts, why the component is slower with these arguments than
+        it could be.
 
         Results record them, and reports mark the candidate.
         """
@@ -153,7 +174,9 @@ class Component(Discoverable, ABC):
         return {"class": self.dotted_path(), "arguments": self.to_json()}
 
 
-def overridden(component: Discoverable | type[Discoverable], method: str, base: type[Discoverable]) -> bool:
+def overridden(
+    component: Discoverable | type[Discoverable], method: str, base: type[Discoverable]
+) -> bool:
     """Return whether a component overrides an optional method of its base class.
 
     Examples
@@ -167,7 +190,8 @@ def overridden(component: Discoverable | type[Discoverable], method: str, base: 
 
 
 def arguments_in(cls: type[Component], words: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments that words state; lists are separated by commas, and ``none`` stands for nothing.
+    """Return the arguments that words state; lists are separated by commas, and ``none`` stands for
+    nothing.
 
     Names that the class does not know are returned as they are, for its own message.
 

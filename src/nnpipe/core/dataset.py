@@ -53,24 +53,37 @@ class Dataset(Component):
     array([1, 1], dtype=int32)
     """
 
-    dataset_root: Path = argument(Path("data"), help="folder that holds, or will hold, the data set's files")
-    download_dataset: bool = argument(False, help="fetch the data set if it is not in --dataset-root")
-    split_seed: int = argument(0, help="seed of the random split where the data set has no official one", minimum=0)
+    dataset_root: Path = argument(
+        Path("data"), help="folder that holds, or will hold, the data set's files"
+    )
+    download_dataset: bool = argument(
+        False, help="fetch the data set if it is not in --dataset-root"
+    )
+    split_seed: int = argument(
+        0, help="seed of the random split where the data set has no official one", minimum=0
+    )
     validation_fraction: float = argument(
         0.1, help="part of the training samples kept for validation", minimum=0.0, maximum=1.0
     )
     test_fraction: float = argument(
-        0.2, help="part of the samples kept for testing where there is no official test set", minimum=0.0, maximum=1.0
+        0.2,
+        help="part of the samples kept for testing where there is no official test set",
+        minimum=0.0,
+        maximum=1.0,
     )
 
     @property
     @abstractmethod
     def spec(self) -> DatasetSpec:
-        """The task, tensors and classes.  If these depend on the files, :meth:`prepare` must be called first."""
+        """The task, tensors and classes.
+
+        If these depend on the files, :meth:`prepare` must be called first.
+        """
 
     @abstractmethod
     def prepare(self) -> None:
-        """Check that the data are present and complete; download them if ``download_dataset`` is true.
+        """Check that the data are present and complete; download them if ``download_dataset`` is
+        true.
 
         Raises
         ------
@@ -94,27 +107,32 @@ class Dataset(Component):
         Returns
         -------
         inputs, truth
-            Arrays by tensor name, with the shapes and element types of ``spec`` and ``n`` samples each.
+            Arrays by tensor name, with the shapes and element types of ``spec`` and ``n`` samples
+            each.
         """
 
     @cached_property
     def reading_notes(self) -> tuple[str, ...]:
         """How the data are understood, a line each: by default the classes.
 
-        What a data set finds in files and nobody said, such as splits and the kinds of columns, is told before work
-        begins, and kept in results.  :meth:`prepare` must be called first.
+        What a data set finds in files and nobody said, such as splits and the kinds of columns, is
+        told before work begins, and kept in results.  :meth:`prepare` must be called first.
         """
         names = self.spec.class_names
         return (f"{len(names):,} classes: {list_names(names)}",) if names else ()
 
     @property
     def task(self) -> Task:
-        """The task of ``spec``, which judges predictions; a data set may return it with other arguments."""
+        """The task of ``spec``, which judges predictions; a data set may return it with other
+        arguments.
+        """
         return task_named(self.spec.task)
 
     @property
     def is_stream(self) -> bool:
-        """Whether samples follow from one another, so that what a model keeps passes from each to the next."""
+        """Whether samples follow from one another, so that what a model keeps passes from each
+        to the next.
+        """
         return False
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
@@ -131,7 +149,9 @@ class Dataset(Component):
 
     def download(self) -> None:
         """Download the files to ``dataset_root``."""
-        raise NotSupported(f"{type(self).__name__} cannot be downloaded; put its files into {self.dataset_root}")
+        raise NotSupported(
+            f"{type(self).__name__} cannot be downloaded; put its files into {self.dataset_root}"
+        )
 
     def split(self, name: str) -> np.ndarray:
         """Return the indices of ``"train"``, ``"validation"`` or ``"test"``, as ``(n,)`` int64.
@@ -156,7 +176,8 @@ class Dataset(Component):
             yield self.preprocess(inputs), truth
 
     def calibration(self, count: int, seed: int = 0) -> Iterator[Batch]:
-        """Yield ``count`` batches of one training sample, drawn at random by ``seed``, to calibrate quantisers.
+        """Yield ``count`` batches of one training sample, drawn at random by ``seed``, to calibrate
+        quantisers.
 
         Raises
         ------
@@ -166,8 +187,10 @@ class Dataset(Component):
         train = self.split("train")
         if not len(train):
             raise DatasetError(
-                f"{type(self).__name__}: its split 'train' is empty, and calibration takes its samples from there; "
-                "leave some to it (--test-fraction, --validation-fraction), or put some into its folder"
+                f"{type(self).__name__}: its split 'train' is empty, and calibration takes its "
+                f"samples from there; "
+                "leave some to it (--test-fraction, --validation-fraction), or put some into its "
+                "folder"
             )
         chosen = np.random.default_rng(seed).permutation(train)[:count]
         for inputs, _ in self.batches(chosen, 1):

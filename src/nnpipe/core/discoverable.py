@@ -1,4 +1,6 @@
-"""The base of all classes that are found by name: components, callbacks, layers, tasks of scripts, and others."""
+"""The base of all classes that are found by name: components, callbacks, layers, tasks of
+scripts, and others.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from nnpipe.core.errors import MissingDependency, MissingTool
+from nnpipe.core.messages import docstring_summary
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,22 @@ class Tool:
 
     def missing_text(self) -> str:
         """Return the end of a message: what is missing, and how to install it."""
-        named = self.commands[0] if len(self.commands) == 1 else f"one of {', '.join(self.commands)}"
+        named = (
+            self.commands[0] if len(self.commands) == 1 else f"one of {', '.join(self.commands)}"
+        )
         return f"{self.name} on the PATH ({named}): {self.install}"
 
 
-CXX = Tool("a C++ compiler", ("g++", "clang++", "c++"), "apt install g++, or xcode-select --install on macOS")
+CXX = Tool(
+    "a C++ compiler",
+    ("g++", "clang++", "c++"),
+    "apt install g++, or xcode-select --install on macOS",
+)
 """The compiler and linker for machine code of this computer."""
 
-C = Tool("a C compiler", ("cc", "gcc", "clang"), "apt install gcc, or xcode-select --install on macOS")
+C = Tool(
+    "a C compiler", ("cc", "gcc", "clang"), "apt install gcc, or xcode-select --install on macOS"
+)
 """The compiler of C for this computer."""
 
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
@@ -107,7 +118,8 @@ class Discoverable:
     formerly
         Other names under which users may look for the class.
     answers
-        Names in other systems of what this class does in another way, each with a sentence that says how.
+        Names in other systems of what this class does in another way, each with a sentence that
+        says how.
     needs_tools
         Programs that the class always needs.
     abstract
@@ -133,15 +145,17 @@ class Discoverable:
 
     @classmethod
     def short_name(cls) -> str:
-        """Return the name that commands and files use if it is unique; by default the class name."""
+        """Return the name that commands and files use if it is unique; by default the class
+        name.
+        """
         return cls.__name__
 
     @classmethod
     def summary(cls) -> str:
-        """Return the first line of the class's own docstring."""
+        """Return the summary in the class's own docstring, on one line."""
         text = cls.__dict__.get("__doc__") or ""
         # Python gives a dataclass without a docstring its signature instead.
-        return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text).partition("\n")[0]
+        return "" if text.startswith(f"{cls.__name__}(") else docstring_summary(text)
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
@@ -155,25 +169,31 @@ class Discoverable:
 
     @classmethod
     def check_installed(cls) -> None:
-        """Raise :class:`MissingDependency` if a package is not installed; the message says what to install."""
+        """Raise :class:`MissingDependency` if a package is not installed; the message says what
+        to install.
+        """
         missing = cls.missing()
         if missing:
             names = ", ".join(need.replace("|", " or ") for need in missing)
             packages = cls.install or " ".join(need.split("|")[0] for need in missing)
             raise MissingDependency(
-                f"{cls.__qualname__} needs {names}, which is not installed: pip install '{packages}'"
+                f"{cls.__qualname__} needs {names}, which is not installed: pip install "
+                f"'{packages}'"
             )
 
     @classmethod
     def missing_tools(cls) -> tuple[Tool, ...]:
-        """Return the programs of ``needs_tools`` that are not on the search path (nothing is run)."""
+        """Return the programs of ``needs_tools`` that are not on the search path (nothing is
+        run).
+        """
         return tuple(tool for tool in cls.needs_tools if tool.find() is None)
 
 
 def parameter_descriptions(cls: type) -> dict[str, str]:
     """Return the descriptions of parameters in the docstrings of a class and its bases, by name.
 
-    They are read from the numpydoc section ``Parameters``.  A class's own description replaces that of a base.
+    They are read from the numpydoc section ``Parameters``.  A class's own description replaces that
+    of a base.
     """
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
@@ -187,11 +207,17 @@ def parameter_descriptions(cls: type) -> dict[str, str]:
 
 def annotation_text(annotation: object) -> str:
     """Return an annotation as in the source code, such as ``float | None``."""
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return (
+        annotation
+        if isinstance(annotation, str)
+        else getattr(annotation, "__name__", str(annotation))
+    )
 
 
 def _entries(body: str) -> dict[str, str]:
-    """Return the entries of a section: names without indentation, and the indented text below each."""
+    """Return the entries of a section: names without indentation, and the indented text below
+    each.
+    """
     found: dict[str, str] = {}
     names: list[str] = []
     for line in body.splitlines():

@@ -15,7 +15,8 @@ _MANY, _FAR_OUT = (
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """Return the regularised incomplete beta function I(x; a, b), which is also the beta distribution's CDF.
+    """Return the regularised incomplete beta function I(x; a, b), which is also the beta
+    distribution's CDF.
 
     It is evaluated as a continued fraction (https://dlmf.nist.gov/8.17.E22) with
     Lentz's algorithm, on the side of the mean where it converges fast.
@@ -33,7 +34,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
         return 1.0 - incomplete_beta(1 - x, b, a)
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )  # fmt: skip
+    )
     return front / (a * _fraction(x, a, b)) if front else 0.0
 
 
@@ -61,7 +62,9 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
 
 
 def student_quantile(probability: float, freedom: float) -> float:
-    """Return a quantile of Student's t distribution; infinite degrees of freedom give the normal distribution."""
+    """Return a quantile of Student's t distribution; infinite degrees of freedom give the normal
+    distribution.
+    """
     if math.isinf(freedom):
         return NormalDist().inv_cdf(probability)
     if probability == 0.5:
@@ -69,7 +72,8 @@ def student_quantile(probability: float, freedom: float) -> float:
     if freedom >= _MANY and abs(z := NormalDist().inv_cdf(probability)) < _FAR_OUT:
         return _expanded(z, freedom)
     tail = 2 * min(probability, 1 - probability)
-    # The square of t follows from a beta variate: https://dlmf.nist.gov/8.17 and Abramowitz-Stegun 26.7.1.
+    # The square of t follows from a beta variate: https://dlmf.nist.gov/8.17 and Abramowitz-Stegun
+    # 26.7.1.
     x = beta_quantile(tail, freedom / 2, 0.5)
     return math.copysign(math.sqrt(freedom * (1 / max(x, _TINY) - 1)), probability - 0.5)
 

@@ -1,4 +1,6 @@
-"""The interface of energy meters: how many joules a machine or a board takes, and which sensor says so."""
+"""The interface of energy meters: how many joules a machine or a board takes, and which sensor
+says so.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class MeterReading(Closing):
 
     @abstractmethod
     def mark(self) -> None:
-        """End the span that the last call began, and begin the next; the first call begins the first."""
+        """End the span that the last call began, and begin the next; the first call begins the
+        first.
+        """
 
     @abstractmethod
     def joules(self) -> list[float]:
@@ -44,9 +48,11 @@ class MeterReading(Closing):
 
 
 class EnergyMeter(Component):
-    """Measures energy: a counter in the machine, an instrument on its supply, or a trace that one has written.
+    """Measures energy: a counter in the machine, an instrument on its supply, or a trace that one
+    has written.
 
-    Meters never estimate.  Where a sensor is missing, or may not be read, :meth:`open` raises an error that says why.
+    Meters never estimate.  Where a sensor is missing, or may not be read, :meth:`open` raises an
+    error that says why.
 
     Attributes
     ----------

@@ -36,7 +36,8 @@ from nnpipe.core.foreign_text import harmless
 class NNPipeError(Exception):
     """Base of all errors that a user can correct.
 
-    Messages name tensors, files and addresses: without their control characters and passwords, wherever they are shown.
+    Messages name tensors, files and addresses: without their control characters and passwords,
+    wherever they are shown.
 
     Examples
     --------
@@ -107,7 +108,8 @@ class MissingTool(MissingDependency):
     >>> Tool("Acme's compiler", ("acme-cc",), "pip install acme-cc").check("AcmeCompiler")
     Traceback (most recent call last):
         ...
-    nnpipe.core.errors.MissingTool: AcmeCompiler needs Acme's compiler on the PATH (acme-cc): pip install acme-cc
+    nnpipe.core.errors.MissingTool: AcmeCompiler needs Acme's compiler on the PATH (acme-cc): pip
+    install acme-cc
     """
 
     commands: tuple[str, ...] = ()
@@ -273,7 +275,8 @@ class RemoteProtocolError(ProtocolError):
 
 
 class TargetError(ProtocolError):
-    """The target understood the request and reports that it failed; ``code`` is the protocol's number of the reason.
+    """The target understood the request and reports that it failed; ``code`` is the protocol's
+    number of the reason.
 
     Examples
     --------

@@ -43,13 +43,20 @@ class Ragged:
 
     def __post_init__(self) -> None:
         counts = np.asarray(self.counts)
-        if counts.ndim != 1 or (counts.size and counts.dtype.kind not in "iu") or not self.values.ndim:
-            raise ConfigError("a ragged array needs rows, and for each sample a whole number of them")
+        if (
+            counts.ndim != 1
+            or (counts.size and counts.dtype.kind not in "iu")
+            or not self.values.ndim
+        ):
+            raise ConfigError(
+                "a ragged array needs rows, and for each sample a whole number of them"
+            )
         if counts.size and int(counts.min()) < 0:
             raise ConfigError("a sample of a ragged array cannot have fewer than no rows")
         if int(counts.sum()) != len(self.values):
             raise ConfigError(
-                f"the samples of a ragged array hold {int(counts.sum()):,} rows, not {len(self.values):,}"
+                f"the samples of a ragged array hold {int(counts.sum()):,} rows, not "
+                f"{len(self.values):,}"
             )
         object.__setattr__(self, "counts", counts.astype(np.int64))
 
@@ -62,7 +69,9 @@ class Ragged:
 
     @classmethod
     def of_padded(cls, values: npt.NDArray[np.generic], counts: npt.NDArray[np.integer]) -> Ragged:
-        """Return the first ``counts[i]`` rows of each ``values[i]``; ``values`` is ``(samples, most, ...)``."""
+        """Return the first ``counts[i]`` rows of each ``values[i]``; ``values`` is ``(samples,
+        most, ...)``.
+        """
         kept = np.arange(values.shape[1])[None, :] < np.asarray(counts)[:, None]
         return cls(values[kept], np.minimum(counts, values.shape[1]).astype(np.int64))
 
@@ -70,7 +79,10 @@ class Ragged:
     def joined(cls, parts: Iterable[Ragged]) -> Ragged:
         """Concatenate the samples of at least one ragged array."""
         parts = list(parts)
-        return cls(np.concatenate([each.values for each in parts]), np.concatenate([each.counts for each in parts]))
+        return cls(
+            np.concatenate([each.values for each in parts]),
+            np.concatenate([each.counts for each in parts]),
+        )
 
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
@@ -96,18 +108,23 @@ class Ragged:
 
     def same_as(self, other: Ragged) -> bool:
         """Return whether both hold the same rows for the same samples."""
-        return np.array_equal(self.counts, other.counts) and np.array_equal(self.values, other.values)
+        return np.array_equal(self.counts, other.counts) and np.array_equal(
+            self.values, other.values
+        )
 
 
 NOT_FINITE = "not_finite"
-"""The array of an evaluation, and of a batch of predictions, that is true for samples whose outputs are not all finite.
+"""The array of an evaluation, and of a batch of predictions, that is true for samples whose outputs
+are not all finite.
 
 Only those have it that hold such a sample.
 """
 
 
 def samples_not_finite(batch: Batch, samples: int) -> npt.NDArray[np.bool_]:
-    """Return for which samples a batch holds NaN or infinity, or is marked as :data:`NOT_FINITE`; ``(samples,)``."""
+    """Return for which samples a batch holds NaN or infinity, or is marked as
+    :data:`NOT_FINITE`; ``(samples,)``.
+    """
     found = np.zeros(samples, np.bool_)
     for name, array in batch.items():
         if not array.ndim or len(array) != samples:
@@ -125,9 +142,9 @@ def samples_not_finite(batch: Batch, samples: int) -> npt.NDArray[np.bool_]:
 class Evaluation:
     """Per-sample arrays from which a task's metrics are computed.
 
-    Each :class:`~nnpipe.core.task.Task` says which arrays it needs.  For a classification, these are ``truth`` and
-    ``predicted``, which are class numbers, and ``rank``, the position of the true class when scores are sorted
-    in descending order (0 means that the prediction is right).
+    Each :class:`~nnpipe.core.task.Task` says which arrays it needs.  For a classification, these
+    are ``truth`` and ``predicted``, which are class numbers, and ``rank``, the position of the true
+    class when scores are sorted in descending order (0 means that the prediction is right).
 
     Parameters
     ----------
@@ -138,10 +155,11 @@ class Evaluation:
     class_names
         Names of the classes, ordered by class number.
     ragged
-        Arrays with a different number of rows for each sample, by name; the boxes of a detection, for example.
+        Arrays with a different number of rows for each sample, by name; the boxes of a detection,
+        for example.
     settings
-        How the predictions were judged, as JSON can hold it: the arguments of the task, and other choices that
-        change its metrics.
+        How the predictions were judged, as JSON can hold it: the arguments of the task, and other
+        choices that change its metrics.
 
     Examples
     --------
@@ -161,7 +179,9 @@ class Evaluation:
         check_call(Evaluation, vars(self))
         lengths = {*map(len, self.arrays.values()), *map(len, self.ragged.values())}
         if len(lengths) > 1:
-            raise ConfigError(f"an evaluation needs arrays of one length, these have {sorted(lengths)}")
+            raise ConfigError(
+                f"an evaluation needs arrays of one length, these have {sorted(lengths)}"
+            )
         if twice := self.arrays.keys() & self.ragged.keys():
             raise ConfigError(f"two arrays of an evaluation have the name {min(twice)!r}")
 
@@ -171,14 +191,20 @@ class Evaluation:
 
     @property
     def not_finite(self) -> npt.NDArray[np.bool_]:
-        """Which samples have no answer, since the model's outputs were NaN or infinite, ``(samples,)``."""
+        """Which samples have no answer, since the model's outputs were NaN or infinite,
+        ``(samples,)``.
+        """
         held = self.arrays.get(NOT_FINITE)
         return np.zeros(len(self), np.bool_) if held is None else held.astype(np.bool_)
 
     def not_finite_words(self) -> str:
         """Return how many samples have no answer, as a clause; empty if all have one."""
         count = int(self.not_finite.sum())
-        return f"the outputs for {count:,} of {len(self):,} samples are NaN or infinite" if count else ""
+        return (
+            f"the outputs for {count:,} of {len(self):,} samples are NaN or infinite"
+            if count
+            else ""
+        )
 
     def mark_not_finite(self, not_finite: npt.NDArray[np.bool_]) -> Evaluation:
         """Return the evaluation with these samples, too, marked as :attr:`not_finite`."""
@@ -188,7 +214,9 @@ class Evaluation:
         return Evaluation(self.task, arrays, self.class_names, self.ragged, self.settings)
 
     def take(self, samples: npt.NDArray[np.integer]) -> Evaluation:
-        """Return the evaluation of some samples, in the order of ``samples``; one may occur repeatedly."""
+        """Return the evaluation of some samples, in the order of ``samples``; one may occur
+        repeatedly.
+        """
         return Evaluation(
             self.task,
             {name: array[samples] for name, array in self.arrays.items()},
@@ -203,7 +231,11 @@ class Evaluation:
             if name in self.arrays and name in other.arrays:
                 if not np.array_equal(self.arrays[name], other.arrays[name]):
                     return False
-            elif not (name in self.ragged and name in other.ragged and self.ragged[name].same_as(other.ragged[name])):
+            elif not (
+                name in self.ragged
+                and name in other.ragged
+                and self.ragged[name].same_as(other.ragged[name])
+            ):
                 return False
         return True
 
@@ -221,9 +253,14 @@ class Evaluation:
             raise ConfigError("nothing was evaluated: the split that was asked for is empty")
         if any(NOT_FINITE in part.arrays for part in parts):
             marks = [{**part.arrays, NOT_FINITE: part.not_finite} for part in parts]
-            parts = [replace(part, arrays=arrays) for part, arrays in zip(parts, marks, strict=True)]
+            parts = [
+                replace(part, arrays=arrays) for part, arrays in zip(parts, marks, strict=True)
+            ]
         first = parts[0]
-        kinds = {(part.task, part.class_names, frozenset(part.arrays), frozenset(part.ragged)) for part in parts}
+        kinds = {
+            (part.task, part.class_names, frozenset(part.arrays), frozenset(part.ragged))
+            for part in parts
+        }
         if len(kinds) > 1 or any(part.settings != first.settings for part in parts):
             raise ConfigError("evaluations of different kinds cannot be joined")
         return cls(

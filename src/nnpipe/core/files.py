@@ -45,7 +45,8 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     path
         The destination.  Missing parent folders are made.
     durable
-        Whether to wait until the file would survive a loss of power.  Otherwise ``path`` may be empty afterwards.
+        Whether to wait until the file would survive a loss of power.  Otherwise ``path`` may be
+        empty afterwards.
 
     Yields
     ------
@@ -78,7 +79,8 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a new empty folder that becomes ``path`` when the block ends well; an earlier folder there is removed.
+    """Yield a new empty folder that becomes ``path`` when the block ends well; an earlier folder
+    there is removed.
 
     Parameters
     ----------
@@ -115,7 +117,9 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _naming_full_disk(destination: Path) -> Iterator[None]:
-    """Let an error in the block name the destination if its disk is full, whatever a library made of that."""
+    """Let an error in the block name the destination if its disk is full, whatever a library
+    made of that.
+    """
     try:
         yield
     except Exception as error:
@@ -159,7 +163,9 @@ def temporary_path(destination: Path, suffix: str | None = None) -> Path:
     suffix
         The suffix of the new one; by default that of the destination.
     """
-    stem, suffix = (destination.stem, destination.suffix) if suffix is None else (destination.name, suffix)
+    stem, suffix = (
+        (destination.stem, destination.suffix) if suffix is None else (destination.name, suffix)
+    )
     return destination.with_name(f".{stem}.{owner_token()}-{secrets.token_hex(2)}.partial{suffix}")
 
 
@@ -193,7 +199,10 @@ def remove_abandoned(folder: Path, *, within: bool = False) -> None:
 def _exchanged(one: Path, other: Path) -> bool:
     """Exchange two paths atomically, and return whether the system could do so."""
     exchange = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
-    return exchange is not None and exchange(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
+    return (
+        exchange is not None
+        and exchange(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
+    )
 
 
 def reserve(file: BinaryIO, size: int) -> None:
@@ -213,12 +222,13 @@ def reserve(file: BinaryIO, size: int) -> None:
 
 
 def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Path:
-    """Return the path if a file, or a folder with files, can be written there now; leave nothing behind.
+    """Return the path if a file, or a folder with files, can be written there now; leave nothing
+    behind.
 
-    Long work calls this before it begins, so that its result is not lost at the end; what a killed process left there
-    is removed.  The check writes and flushes a
-    small file beside the destination, since permissions and reported free space do not show reliably whether
-    writing will succeed.
+    Long work calls this before it begins, so that its result is not lost at the end; what a killed
+    process left there is removed.  The check writes and flushes a small file beside the
+    destination, since permissions and reported free space do not show reliably whether writing will
+    succeed.
 
     Parameters
     ----------
@@ -239,7 +249,9 @@ def check_writable(path: str | os.PathLike[str], *, folder: bool = False) -> Pat
         if folder and destination.exists() and not destination.is_dir():
             raise ConfigError(f"{destination} is a file: name a folder")
         if not folder and destination.exists() and not destination.is_file():
-            raise ConfigError(f"{destination} is a device or the like, which writing would replace: name a file")
+            raise ConfigError(
+                f"{destination} is a device or the like, which writing would replace: name a file"
+            )
         above = destination.absolute() if folder else destination.absolute().parent
         while not above.exists():
             _check_name(above)
@@ -294,15 +306,21 @@ def shortened_path(path: str | bytes | os.PathLike[str]) -> str:
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes, *, durable: bool = True, private: bool = False) -> None:
-    """Write ``data`` to ``path`` atomically, see :func:`replacing`; if ``private``, no other user may ever read it."""
+def write_bytes(
+    path: str | os.PathLike[str], data: bytes, *, durable: bool = True, private: bool = False
+) -> None:
+    """Write ``data`` to ``path`` atomically, see :func:`replacing`; if ``private``, no other
+    user may ever read it.
+    """
     with replacing(path, durable=durable) as temporary:
         if private:
             os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         temporary.write_bytes(data)
 
 
-def write_text(path: str | os.PathLike[str], text: str, *, durable: bool = True, private: bool = False) -> None:
+def write_text(
+    path: str | os.PathLike[str], text: str, *, durable: bool = True, private: bool = False
+) -> None:
     """Write ``text`` as UTF-8 to ``path``; see :func:`write_bytes`."""
     write_bytes(path, text.encode("utf-8"), durable=durable, private=private)
 
@@ -317,7 +335,8 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    # A rename is durable only after its folder has been flushed.  Systems that cannot open folders skip this.
+    # A rename is durable only after its folder has been flushed.  Systems that cannot open folders
+    # skip this.
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -378,13 +397,23 @@ def save(write: Callable[[Path], T], path: str | os.PathLike[str]) -> T:
         return write(path)
     except OSError as error:
         kept = kept_elsewhere(write, path.name)
-        where = f"it is kept as {kept}: move it from there" if kept else "nor can it anywhere else: it is lost"
-        raise ArtifactError(f"{path} cannot be written: {error.strerror or error}; {where}") from error
+        where = (
+            f"it is kept as {kept}: move it from there"
+            if kept
+            else "nor can it anywhere else: it is lost"
+        )
+        raise ArtifactError(
+            f"{path} cannot be written: {error.strerror or error}; {where}"
+        ) from error
 
 
 def kept_elsewhere(write: Callable[[Path], object], name: str) -> Path | None:
-    """Write a file to the first folder that accepts it, and return its path, or None if all fail."""
-    for place in dict.fromkeys((Path.cwd(), shared_temporary_folder(), Path.home(), Path("/dev/shm"))):
+    """Write a file to the first folder that accepts it, and return its path, or None if all
+    fail.
+    """
+    for place in dict.fromkeys(
+        (Path.cwd(), shared_temporary_folder(), Path.home(), Path("/dev/shm"))
+    ):
         folder: Path | None = None
         try:
             folder = Path(tempfile.mkdtemp(prefix="nnpipe-kept-", dir=place))

@@ -1,7 +1,9 @@
-"""Text from models, files, databases and libraries, made harmless for where it is shown: one function for each place.
+"""Text from models, files, databases and libraries, made harmless for where it is shown: one
+function for each place.
 
-Such text may hold control sequences of terminals, marks that turn the direction of text, formulas of spreadsheets,
-and elements of HTML.  :mod:`nnpipe.report.writers` has the functions for RST and Markdown.
+Such text may hold control sequences of terminals, marks that turn the direction of text, formulas
+of spreadsheets, and elements of HTML.  :mod:`nnpipe.report.writers` has the functions for RST and
+Markdown.
 """
 
 from __future__ import annotations
@@ -18,18 +20,19 @@ from typing import Any, TextIO, cast
 from nnpipe.core.secret import without_secrets
 
 REPLACED = "\ufffd"
-# Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that change the direction of text; Zl and Zp end
-# lines.
+# Cc, Cs and Cn break files or cannot be encoded; Cf holds the marks that change the direction of
+# text; Zl and Zp end lines.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"  # invisible characters that words in some scripts need
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def harmless(text: str) -> str:
-    """Return a text whose characters can do nothing but be shown, and the line breaks and tabs among them.
+    """Return a text whose characters can do nothing but be shown, and the line breaks and tabs
+    among them.
 
-    Control characters, lone surrogates, invisible formatting and unassigned characters become ``U+FFFD``.  Passwords
-    in addresses are hidden.
+    Control characters, lone surrogates, invisible formatting and unassigned characters become
+    ``U+FFFD``.  Passwords in addresses are hidden.
 
     Examples
     --------
@@ -38,13 +41,18 @@ def harmless(text: str) -> str:
     """
     if not text.replace("\n", "").replace("\u00a0", "").isprintable():
         text = "".join(
-            c if c in "\n\t" or unicodedata.category(c) not in _UNSAFE or c in _JOINERS else REPLACED for c in text
+            c
+            if c in "\n\t" or unicodedata.category(c) not in _UNSAFE or c in _JOINERS
+            else REPLACED
+            for c in text
         )
     return without_secrets(text)
 
 
 def lines_of(lines: Iterable[str]) -> str:
-    """Return lines as a text that has no others: a line break within one, as of the name of a tensor, makes none."""
+    """Return lines as a text that has no others: a line break within one, as of the name of a
+    tensor, makes none.
+    """
     return "\n".join(harmless(line).replace("\n", REPLACED) for line in lines)
 
 
@@ -54,12 +62,15 @@ def show_text(text: str) -> None:
 
 
 def html_text(text: object) -> str:
-    """Return text as the content of an element, or the quoted value of an attribute, of HTML and SVG."""
+    """Return text as the content of an element, or the quoted value of an attribute, of HTML and
+    SVG.
+    """
     return html.escape(harmless(str(text)))
 
 
 def csv_cell(value: Any) -> Any:
-    """Return a value as a cell that no spreadsheet computes: texts that would be formulas begin with an apostrophe.
+    """Return a value as a cell that no spreadsheet computes: texts that would be formulas begin
+    with an apostrophe.
 
     Examples
     --------
@@ -72,7 +83,9 @@ def csv_cell(value: Any) -> Any:
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _is_number(text) else text
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, header: bool = True) -> str:
+def csv_text(
+    columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, header: bool = True
+) -> str:
     """Return rows as CSV; cells of what a row lacks are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -97,7 +110,9 @@ class _HarmlessStream:
         self.beneath = stream
 
     def write(self, text: str) -> int:
-        """Write a text made harmless; bars of libraries begin with a carriage return, to write over their line."""
+        """Write a text made harmless; bars of libraries begin with a carriage return, to write
+        over their line.
+        """
         begin = "\r" if text.startswith("\r") else ""
         self.beneath.write(begin + harmless(text[len(begin) :]))
         return len(text)
@@ -113,7 +128,9 @@ class _HarmlessStream:
 
 @contextmanager
 def harmless_streams() -> Iterator[None]:
-    """Let only harmless text reach the terminal inside the block, by ``print``, ``logging`` and libraries in Python."""
+    """Let only harmless text reach the terminal inside the block, by ``print``, ``logging`` and
+    libraries in Python.
+    """
     if sys.stdout is None or sys.stderr is None or isinstance(sys.stdout, _HarmlessStream):
         yield
         return
@@ -125,5 +142,7 @@ def harmless_streams() -> Iterator[None]:
 
 
 def raw_stream(stream: TextIO) -> TextIO:
-    """Return a stream to which control sequences may be written, for bars and tables whose texts are harmless."""
+    """Return a stream to which control sequences may be written, for bars and tables whose texts
+    are harmless.
+    """
     return stream.beneath if isinstance(stream, _HarmlessStream) else stream

@@ -17,7 +17,11 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
 TOKENS, TOKEN_NS, REQUEST_NS = "tokens", "token_ns", "request_ns"
 PROMPT, REFERENCE = "prompt_ids", "reference_ids"
-PROMPT_TOKENS, REFERENCE_TOKENS, LOG_LIKELIHOOD = "prompt_tokens", "reference_tokens", "reference_log_likelihood"
+PROMPT_TOKENS, REFERENCE_TOKENS, LOG_LIKELIHOOD = (
+    "prompt_tokens",
+    "reference_tokens",
+    "reference_log_likelihood",
+)
 TOKEN_PROBABILITY = "token_probability"
 NONE = -1
 """Fills the places behind the last token."""
@@ -26,14 +30,18 @@ Ids = npt.NDArray[np.int64]
 
 
 def generation_io(max_new_tokens: int) -> IOSpec:
-    """Return the inputs and outputs of a session that generates at most this number of tokens for one prompt.
+    """Return the inputs and outputs of a session that generates at most this number of tokens for
+    one prompt.
 
-    The inputs are the ids of a prompt's tokens and those of a reference answer, which may be none.  The outputs are the
-    generated tokens; for each the nanoseconds since the token before, for the first since the request; the nanoseconds
-    of the whole request; the numbers of tokens of the prompt and of the reference; and the natural logarithm of the
-    probability that the model gives to the reference as the answer, NaN if it is not known.
+    The inputs are the ids of a prompt's tokens and those of a reference answer, which may be none.
+    The outputs are the generated tokens; for each the nanoseconds since the token before, for the
+    first since the request; the nanoseconds of the whole request; the numbers of tokens of the
+    prompt and of the reference; and the natural logarithm of the probability that the model gives
+    to the reference as the answer, NaN if it is not known.
     """
-    counts = tuple(TensorSpec(name, (1,), "int64") for name in (REQUEST_NS, PROMPT_TOKENS, REFERENCE_TOKENS))
+    counts = tuple(
+        TensorSpec(name, (1,), "int64") for name in (REQUEST_NS, PROMPT_TOKENS, REFERENCE_TOKENS)
+    )
     return IOSpec(
         (TensorSpec(PROMPT, (1, None), "int64"), TensorSpec(REFERENCE, (1, None), "int64")),
         (
@@ -48,8 +56,8 @@ def generation_io(max_new_tokens: int) -> IOSpec:
 class GenerationSession(InferenceSession):
     """A model that generates tokens one at a time, loaded and ready to run.
 
-    A run answers one prompt, as :func:`generation_io` says, and takes the time of each token.  Authors write
-    ``_generate`` and, if the model tells probabilities, ``_log_likelihood``.
+    A run answers one prompt, as :func:`generation_io` says, and takes the time of each token.
+    Authors write ``_generate`` and, if the model tells probabilities, ``_log_likelihood``.
 
     Parameters
     ----------
@@ -74,7 +82,9 @@ class GenerationSession(InferenceSession):
 
     varying: ClassVar[frozenset[str]] = frozenset({TOKEN_NS, REQUEST_NS})
 
-    def __init__(self, max_new_tokens: int, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self, max_new_tokens: int, clock: Callable[[], int] = time.perf_counter_ns
+    ) -> None:
         check_call(GenerationSession, locals())
         self.io = generation_io(max_new_tokens)
         self._max_new_tokens = max_new_tokens
@@ -94,7 +104,9 @@ class GenerationSession(InferenceSession):
             The ids of the prompt's tokens, ``(n,)`` integers.
         """
         self._check_open()
-        for number, token in enumerate(self._generate(np.asarray(prompt, np.int64), self._max_new_tokens), 1):
+        for number, token in enumerate(
+            self._generate(np.asarray(prompt, np.int64), self._max_new_tokens), 1
+        ):
             yield token
             if number >= self._max_new_tokens:
                 return
@@ -102,17 +114,26 @@ class GenerationSession(InferenceSession):
     def compared_inputs(self, batch: Batch, outputs: Batch) -> Batch:
         """Return a prompt with the model's own answer where it has no reference.
 
-        Models are compared by the probability that they give to the same answer: after one token that differs, their
-        own answers are different texts.
+        Models are compared by the probability that they give to the same answer: after one token
+        that differs, their own answers are different texts.
         """
         answer = outputs[TOKENS][0]
         answer = answer[answer != NONE]
-        return batch if batch[REFERENCE].shape[1] or not len(answer) else {**batch, REFERENCE: answer[None]}
+        return (
+            batch
+            if batch[REFERENCE].shape[1] or not len(answer)
+            else {**batch, REFERENCE: answer[None]}
+        )
 
     def compared_outputs(self, outputs: Batch) -> dict[str, np.ndarray]:
-        """Return the geometric mean of the probabilities of a reference's tokens, one by the perplexity."""
+        """Return the geometric mean of the probabilities of a reference's tokens, one by the
+        perplexity.
+        """
         likelihood, tokens = outputs[LOG_LIKELIHOOD], np.maximum(outputs[REFERENCE_TOKENS], 1)
-        return {TOKEN_PROBABILITY: np.exp(likelihood / tokens), PROMPT_TOKENS: outputs[PROMPT_TOKENS]}
+        return {
+            TOKEN_PROBABILITY: np.exp(likelihood / tokens),
+            PROMPT_TOKENS: outputs[PROMPT_TOKENS],
+        }
 
     def durations(self, outputs: Batch) -> dict[str, int]:
         """Return the time to the first token (TTFT), and the mean time of each later one (TPOT)."""
@@ -123,13 +144,17 @@ class GenerationSession(InferenceSession):
 
     @abstractmethod
     def _generate(self, prompt: Ids, max_new_tokens: int) -> Iterator[int]:
-        """Yield at most this number of tokens, each when it is known; the iterator is closed when no more are wanted.
+        """Yield at most this number of tokens, each when it is known; the iterator is closed when
+        no more are wanted.
 
-        All work on the prompt belongs into the iterator, too: it is part of the time to the first token.
+        All work on the prompt belongs into the iterator, too: it is part of the time to the first
+        token.
         """
 
     def _log_likelihood(self, prompt: Ids, reference: Ids) -> float | None:
-        """Return the natural logarithm of the probability of an answer; ``None`` if the model does not tell."""
+        """Return the natural logarithm of the probability of an answer; ``None`` if the model
+        does not tell.
+        """
         return None
 
     def _put(self, batch: Batch) -> None:
@@ -156,8 +181,11 @@ class GenerationSession(InferenceSession):
         count = len(self._tokens)
         tokens[0, :count] = self._tokens
         times[0, :count] = np.diff(self._arrivals, prepend=self._start)
-        known = self._log_likelihood(self._prompt, self._reference) if len(self._reference) else None
-        # NaN says that a model does not tell: probabilities that are no numbers are none that it gives.
+        known = (
+            self._log_likelihood(self._prompt, self._reference) if len(self._reference) else None
+        )
+        # NaN says that a model does not tell: probabilities that are no numbers are none that it
+        # gives.
         likelihood = math.nan if known is None else known if math.isfinite(known) else -math.inf
         return {
             TOKENS: tokens,

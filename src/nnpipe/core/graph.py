@@ -86,9 +86,10 @@ class Timing:
 class Profile:
     """Times by operation.
 
-    ``wall_ns`` is the wall time of all steps in nanoseconds; the difference from the sum of the operations is the
-    time that they do not cover.  ``rewritten`` says that the operations are those of the framework's optimised graph
-    (fused, folded, with other layouts), not those of the model's graph.
+    ``wall_ns`` is the wall time of all steps in nanoseconds; the difference from the sum of the
+    operations is the time that they do not cover.  ``rewritten`` says that the operations are those
+    of the framework's optimised graph (fused, folded, with other layouts), not those of the model's
+    graph.
 
     Examples
     --------
@@ -130,7 +131,11 @@ class Selector:
 
     def matches(self, operation: Operation, tensor: str) -> bool:
         """Return whether ``tensor``, an output of ``operation``, is selected."""
-        for pattern, value in ((self.tensor, tensor), (self.layer, operation.layer), (self.operation, operation.kind)):
+        for pattern, value in (
+            (self.tensor, tensor),
+            (self.layer, operation.layer),
+            (self.operation, operation.kind),
+        ):
             if pattern is not None:
                 return value == pattern or fnmatch.fnmatchcase(value, pattern)
         return False
@@ -150,13 +155,18 @@ def stated_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """
     name, _, lengths = text.rpartition("=")
     found = tuple(int(length) for length in lengths.split(",") if length.strip().isdecimal())
-    if not name or len(found) != len(lengths.split(",")) or not all(0 < length < 1 << 31 for length in found):
+    if (
+        not name
+        or len(found) != len(lengths.split(","))
+        or not all(0 < length < 1 << 31 for length in found)
+    ):
         raise ConfigError(f"{text}: expected INPUT=N,N,... such as image=1,224,224,3")
     return name, found
 
 
 def settled_shapes(io: IOSpec, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """Return a shape for each input: the one given, or else the model's with a length of 1 for each free axis.
+    """Return a shape for each input: the one given, or else the model's with a length of 1 for each
+    free axis.
 
     Raises
     ------
@@ -168,10 +178,18 @@ def settled_shapes(io: IOSpec, shapes: Mapping[str, Sequence[int]]) -> dict[str,
         if name not in known:
             raise ConfigError(f"the model has no input {name!r}; it has {', '.join(known)}")
         own = known[name].shape
-        fits = len(own) == len(shape) and all(a is None or a == b for a, b in zip(own, shape, strict=True))
+        fits = len(own) == len(shape) and all(
+            a is None or a == b for a, b in zip(own, shape, strict=True)
+        )
         if not fits or any(length < 1 for length in shape):
-            raise ConfigError(f"the input {name!r} has the shape {show_shape(own)}, which {tuple(shape)} does not fit")
-    free = {name: tuple(1 if length is None else length for length in spec.shape) for name, spec in known.items()}
+            raise ConfigError(
+                f"the input {name!r} has the shape {show_shape(own)}, which {tuple(shape)} does "
+                f"not fit"
+            )
+    free = {
+        name: tuple(1 if length is None else length for length in spec.shape)
+        for name, spec in known.items()
+    }
     return free | {name: tuple(shape) for name, shape in shapes.items()}
 
 
@@ -193,15 +211,21 @@ def random_inputs(io: IOSpec, shapes: Shapes) -> Batch:
     return random_batch(with_shapes(io, sized), 1)
 
 
-def sized_by_running(graph: Graph, io: IOSpec, shapes: Shapes, run: Callable[[Selector, Batch], Batch]) -> Graph:
+def sized_by_running(
+    graph: Graph, io: IOSpec, shapes: Shapes, run: Callable[[Selector, Batch], Batch]
+) -> Graph:
     """Return a graph with the lengths that one run on random inputs of these shapes shows.
 
-    ``run`` returns the selected values for a batch, as :meth:`~nnpipe.LiveModel.get_intermediates` does.
+    ``run`` returns the selected values for a batch, as :meth:`~nnpipe.LiveModel.get_intermediates`
+    does.
     """
     tensors = {
-        name: replace(spec, shape=shapes[name]) if name in shapes else spec for name, spec in graph.tensors.items()
+        name: replace(spec, shape=shapes[name]) if name in shapes else spec
+        for name, spec in graph.tensors.items()
     }
     if any(None in spec.shape for spec in tensors.values()):
         values = run(Selector(tensor="*"), random_batch(with_shapes(io, shapes), 1))
-        tensors |= {name: replace(tensors[name], shape=array.shape) for name, array in values.items()}
+        tensors |= {
+            name: replace(tensors[name], shape=array.shape) for name, array in values.items()
+        }
     return replace(graph, tensors=tensors)

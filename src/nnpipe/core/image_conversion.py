@@ -15,7 +15,10 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def resized(
-    images: npt.NDArray[np.generic], height: int, width: int, interpolation: Interpolation = "bilinear"
+    images: npt.NDArray[np.generic],
+    height: int,
+    width: int,
+    interpolation: Interpolation = "bilinear",
 ) -> npt.NDArray[np.float32]:
     """Resize images, with antialiasing where they become smaller.
 
@@ -29,8 +32,8 @@ def resized(
     height, width
         The new size.
     interpolation
-        How pixels are weighted; ``"bicubic"`` is Keys' convolution with a = -0.5.  Where it exceeds the range of
-        an integer type, the result is clipped to that range.
+        How pixels are weighted; ``"bicubic"`` is Keys' convolution with a = -0.5.  Where it exceeds
+        the range of an integer type, the result is clipped to that range.
 
     Returns
     -------
@@ -40,7 +43,9 @@ def resized(
     count, rows, columns, channels = images.shape
     pixels = images.astype(np.float32)
     if rows != height:
-        pixels = np.matmul(_weights(rows, height, interpolation), pixels.reshape(count, rows, columns * channels))
+        pixels = np.matmul(
+            _weights(rows, height, interpolation), pixels.reshape(count, rows, columns * channels)
+        )
     pixels = pixels.reshape(count, height, columns, channels)
     if columns != width:
         pixels = np.matmul(_weights(columns, width, interpolation), pixels)
@@ -51,26 +56,37 @@ def resized(
 
 
 def resized_bytes(
-    images: npt.NDArray[np.uint8], height: int, width: int, interpolation: Interpolation = "bilinear"
+    images: npt.NDArray[np.uint8],
+    height: int,
+    width: int,
+    interpolation: Interpolation = "bilinear",
 ) -> npt.NDArray[np.uint8]:
-    """Resize images of bytes to the very bytes of Pillow, which rounds twice: after the width, and after the height.
+    """Resize images of bytes to the very bytes of Pillow, which rounds twice: after the width, and
+    after the height.
 
-    Detectors notice: mAP on few pictures differs in the third digit from that without rounding.  Weights are multiples
-    of 2 ** -22, as in Pillow's ``src/libImaging/Resample.c``.  From version 13 on, Pillow begins with the height for
-    some upright images, whose bytes then differ by 1.  The parameters are those of :func:`resized`.
+    Detectors notice: mAP on few pictures differs in the third digit from that without rounding.
+    Weights are multiples of 2 ** -22, as in Pillow's ``src/libImaging/Resample.c``.  From version
+    13 on, Pillow begins with the height for some upright images, whose bytes then differ by 1.  The
+    parameters are those of :func:`resized`.
     """
     count, rows, columns, channels = images.shape
     pixels = images
     if columns != width:
         across = pixels.transpose(0, 2, 1, 3).reshape(count, columns, rows * channels)
-        pixels = _rounded(across, width, interpolation).reshape(count, width, rows, channels).transpose(0, 2, 1, 3)
+        pixels = (
+            _rounded(across, width, interpolation)
+            .reshape(count, width, rows, channels)
+            .transpose(0, 2, 1, 3)
+        )
     if rows != height:
         down = pixels.reshape(count, rows, width * channels)
         pixels = _rounded(down, height, interpolation).reshape(count, height, width, channels)
     return np.ascontiguousarray(pixels)
 
 
-def _rounded(lines: npt.NDArray[np.uint8], target: int, interpolation: Interpolation) -> npt.NDArray[np.uint8]:
+def _rounded(
+    lines: npt.NDArray[np.uint8], target: int, interpolation: Interpolation
+) -> npt.NDArray[np.uint8]:
     """Resize the second axis of ``(n, source, m)``; sums stay below 2 ** 31."""
     places, weights = _taps(lines.shape[1], target, interpolation)
     sums = np.full((len(lines), target, lines.shape[2]), 1 << 21, np.int32)
@@ -84,17 +100,25 @@ def _rounded(lines: npt.NDArray[np.uint8], target: int, interpolation: Interpola
 def _taps(
     source: int, target: int, interpolation: Interpolation
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Return the source pixels of each of ``target`` pixels and their weights times 2 ** 22; ``(target, taps)``."""
+    """Return the source pixels of each of ``target`` pixels and their weights times 2 ** 22;
+    ``(target, taps)``.
+    """
     shares = np.rint(_shares(source, target, interpolation) * (1 << 22)).astype(np.int32)
     there = shares != 0
     first, last = there.argmax(axis=1), source - there[:, ::-1].argmax(axis=1)
     places = first[:, None] + np.arange(int((last - first).max()))
     inside = np.minimum(places, source - 1)
-    return inside, np.where(places < source, np.take_along_axis(shares, inside, axis=1), 0).astype(np.int32)
+    return inside, np.where(places < source, np.take_along_axis(shares, inside, axis=1), 0).astype(
+        np.int32
+    )
 
 
 def resized_and_cropped(
-    images: npt.NDArray[np.generic], height: int, width: int, shortest_edge: int, interpolation: Interpolation
+    images: npt.NDArray[np.generic],
+    height: int,
+    width: int,
+    shortest_edge: int,
+    interpolation: Interpolation,
 ) -> npt.NDArray[np.float32]:
     """Resize images so that their shorter side has a given length, and cut out the centre.
 
@@ -107,7 +131,8 @@ def resized_and_cropped(
     height, width
         The size of the result.
     shortest_edge
-        The length of the shorter side before the crop, in pixels; at least the greater of ``height`` and ``width``.
+        The length of the shorter side before the crop, in pixels; at least the greater of
+        ``height`` and ``width``.
     interpolation
         As in :func:`resized`.
 
@@ -147,16 +172,21 @@ class Letterbox:
 
 
 def letterbox(rows: int, columns: int, height: int, width: int, centred: bool) -> Letterbox:
-    """Return where an image of ``rows`` x ``columns`` is placed in ``height`` x ``width``, its aspect ratio kept.
+    """Return where an image of ``rows`` x ``columns`` is placed in ``height`` x ``width``, its
+    aspect ratio kept.
 
-    In the corner, lengths are rounded down as by YOLOX (``yolox/data/data_augment.py``, ``preproc``); in the centre,
-    they are rounded to the nearest as by Ultralytics (``ultralytics/data/augment.py``, ``LetterBox``).
+    In the corner, lengths are rounded down as by YOLOX (``yolox/data/data_augment.py``,
+    ``preproc``); in the centre, they are rounded to the nearest as by Ultralytics
+    (``ultralytics/data/augment.py``, ``LetterBox``).
     """
     scale = min(height / rows, width / columns)
     if not centred:
         return Letterbox(scale, max(1, int(rows * scale)), max(1, int(columns * scale)), 0, 0)
     inner = max(1, round(rows * scale)), max(1, round(columns * scale))
-    top, left = (max(0, round((whole - part) / 2 - 0.1)) for whole, part in zip((height, width), inner, strict=True))
+    top, left = (
+        max(0, round((whole - part) / 2 - 0.1))
+        for whole, part in zip((height, width), inner, strict=True)
+    )
     return Letterbox(scale, *inner, top, left)
 
 
@@ -169,7 +199,8 @@ def letterboxed(
     centred: bool = False,
     fill: float = 0.0,
 ) -> npt.NDArray[np.float32]:
-    """Resize images with their aspect ratio kept, and fill what is left over; bytes are rounded as by Pillow.
+    """Resize images with their aspect ratio kept, and fill what is left over; bytes are rounded as
+    by Pillow.
 
     The other parameters and the result are those of :func:`resized`.
 
@@ -184,7 +215,9 @@ def letterboxed(
     found = np.full((len(images), height, width, images.shape[3]), fill, np.float32)
     inside: npt.NDArray[Any]
     if images.dtype == np.uint8:
-        inside = resized_bytes(images.astype(np.uint8, copy=False), place.height, place.width, interpolation)
+        inside = resized_bytes(
+            images.astype(np.uint8, copy=False), place.height, place.width, interpolation
+        )
     else:
         inside = resized(images, place.height, place.width, interpolation)
     found[:, place.top : place.top + place.height, place.left : place.left + place.width] = inside
@@ -221,14 +254,18 @@ def _weights(source: int, target: int, interpolation: Interpolation) -> npt.NDAr
 
 @functools.lru_cache(maxsize=16)
 def _shares(source: int, target: int, interpolation: Interpolation) -> npt.NDArray[np.float64]:
-    """Return the weights of ``source`` pixels in each of ``target`` pixels, with shape ``(target, source)``."""
+    """Return the weights of ``source`` pixels in each of ``target`` pixels, with shape
+    ``(target, source)``.
+    """
     step = source / target
     reach = max(step, 1.0)
     centres = (np.arange(target) + 0.5) * step
     distance = np.abs(np.arange(source) + 0.5 - centres[:, None]) / reach
     if interpolation == "bilinear":
         weights = np.clip(1 - distance, 0, None)
-    else:  # Keys, "Cubic convolution interpolation for digital image processing", 1981, equation 4, a = -1/2
+    # Keys, "Cubic convolution interpolation for digital image processing", 1981, equation 4, a =
+    # -1/2
+    else:
         near = (1.5 * distance - 2.5) * distance**2 + 1
         far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
         weights = np.where(distance < 1, near, np.where(distance < 2, far, 0))
@@ -237,7 +274,8 @@ def _shares(source: int, target: int, interpolation: Interpolation) -> npt.NDArr
 
 
 def eight_bits(image: Any, stored_as: str | None) -> npt.NDArray[np.uint8] | None:
-    """Return the pixels of an image of Pillow with more than eight bits, which its ``convert`` would clip at 255.
+    """Return the pixels of an image of Pillow with more than eight bits, which its ``convert``
+    would clip at 255.
 
     Parameters
     ----------
@@ -266,7 +304,8 @@ def eight_bits(image: Any, stored_as: str | None) -> npt.NDArray[np.uint8] | Non
     if not (known and 0 <= least <= most <= white):
         kind = "floats" if pixels.dtype.kind == "f" else f"{8 * pixels.dtype.itemsize}-bit integers"
         raise ValueError(
-            f"its pixels are {kind} from {least:g} to {most:g}, and nothing says which is white: store 8 or 16 bits, "
+            f"its pixels are {kind} from {least:g} to {most:g}, and nothing says which is white: "
+            f"store 8 or 16 bits, "
             "or floats from 0 to 1"
         )
     return np.rint(pixels * (255.0 / white)).astype(np.uint8)

@@ -1,4 +1,6 @@
-"""The interface of input transforms, such as spectrograms, which make a model's inputs from raw samples."""
+"""The interface of input transforms, such as spectrograms, which make a model's inputs from raw
+samples.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class InputTransform(Component):
     """Computes a model's inputs from raw samples, before they are scaled and quantised.
 
     The description of a model holds the transform with its arguments (``transform`` of a
-    :class:`~nnpipe.core.tensor_meaning.InputMeaning`), so that it travels with every file of the model.
+    :class:`~nnpipe.core.tensor_meaning.InputMeaning`), so that it travels with every file of the
+    model.
 
     Attributes
     ----------
@@ -48,12 +51,15 @@ class InputTransform(Component):
     takes_text: ClassVar[bool] = False
 
     def packed(self) -> Self:
-        """Return the transform with the content of files in place of their paths, so that it can travel."""
+        """Return the transform with the content of files in place of their paths, so that it can
+        travel.
+        """
         return self
 
     @abstractmethod
     def shape(self, sample: Shape) -> Shape:
-        """Return the shape of a transformed sample, given that of a raw one; neither has the axis of samples.
+        """Return the shape of a transformed sample, given that of a raw one; neither has the axis
+        of samples.
 
         Raises
         ------
@@ -83,7 +89,8 @@ class InputTransform(Component):
         found = self._apply(samples) if len(samples) else np.zeros(wanted, np.float32)
         if found.shape != wanted:
             raise ConfigError(
-                f"{type(self).__name__} was to give {show_shape(wanted)}, and gave {show_shape(found.shape)}: "
+                f"{type(self).__name__} was to give {show_shape(wanted)}, and gave "
+                f"{show_shape(found.shape)}: "
                 "its method shape is wrong"
             )
         return found
@@ -93,11 +100,15 @@ class InputTransform(Component):
         """Transform at least one sample, whose shape is known to be usable."""
 
     def raw_sample_rate(self) -> int | None:
-        """Return the number of samples per second that raw sounds must have; ``None`` if any will do."""
+        """Return the number of samples per second that raw sounds must have; ``None`` if any
+        will do.
+        """
         return None
 
     def words(self) -> str:
-        """Return a short description; by default, the name and the arguments that differ from their defaults."""
+        """Return a short description; by default, the name and the arguments that differ from
+        their defaults.
+        """
         said = [
             f"{each.name}={show(plain(getattr(self, each.name)))}"
             for each in arguments_of(type(self))
@@ -107,7 +118,8 @@ class InputTransform(Component):
 
 
 def transform_from(description: Mapping[str, Any]) -> InputTransform:
-    """Return the transform that a model's description names; only those that are installed are searched.
+    """Return the transform that a model's description names; only those that are installed are
+    searched.
 
     Raises
     ------
@@ -128,7 +140,8 @@ def _made(text: str) -> InputTransform:
 
 
 def transform_of_words(name: str, options: Sequence[str]) -> InputTransform:
-    """Return the transform with this name and options such as ``num_mels=40``; lists are separated by commas.
+    """Return the transform with this name and options such as ``num_mels=40``; lists are separated
+    by commas.
 
     Raises
     ------

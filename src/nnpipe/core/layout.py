@@ -43,7 +43,8 @@ class LayoutFit:
 
 
 def channels_first(sample: Sequence[int | None]) -> bool:
-    """Return whether three axes are channels, rows and columns: so many channels as pictures have, and no such columns.
+    """Return whether three axes are channels, rows and columns: so many channels as pictures have,
+    and no such columns.
 
     Examples
     --------
@@ -75,7 +76,8 @@ def fit(
     size
         Height and width in pixels, if the user gives them; otherwise the model's.
     convert
-        Whether grey images may be converted to colour, and colour images to grey, if the model needs it.
+        Whether grey images may be converted to colour, and colour images to grey, if the model
+        needs it.
     resize
         Whether images may be resized to the model's size.
 
@@ -92,7 +94,8 @@ def fit(
         rows, columns = found.size
         if None in have[:2]:
             raise ConfigError(
-                f"{name} takes images of {rows} x {columns}, the data set gives images of any size: "
+                f"{name} takes images of {rows} x {columns}, the data set gives images of any "
+                f"size: "
                 "--fit squeeze or --fit letterbox brings them there"
             )
         given = " x ".join(map(str, have[:2]))
@@ -124,13 +127,20 @@ def _fit_either(
     return replace(turned, channels_first=True)
 
 
-def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool) -> LayoutFit:
+def _fit(
+    name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int] | None, convert: bool
+) -> LayoutFit:
     if len(have) != 3:
         if size is not None or order != "auto":
             raise ConfigError(
-                f"{name}: the data set gives {show_shape(have)}, which are no images to lay out or resize"
+                f"{name}: the data set gives {show_shape(have)}, which are no images to lay out or "
+                f"resize"
             )
-        if have == want or _agree(have, want) or (_same_count(have, want) and _keeps_axes(have, want)):
+        if (
+            have == want
+            or _agree(have, want)
+            or (_same_count(have, want) and _keeps_axes(have, want))
+        ):
             return LayoutFit("flat")
         raise _misfit(name, have, want)
     found = list(_image_fits(have, want, order, size))
@@ -140,22 +150,33 @@ def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int
         other = {1: 3, 3: 1}.get(have[2] or 0)
         if other and any(_image_fits((*have[:2], other), want, order, size)):
             if convert:
-                return replace(_fit(name, (*have[:2], other), want, order, size, False), channels=other)
-            raise _misfit(name, have, want, "; --colours convert makes grey images coloured and coloured ones grey")
+                return replace(
+                    _fit(name, (*have[:2], other), want, order, size, False), channels=other
+                )
+            raise _misfit(
+                name,
+                have,
+                want,
+                "; --colours convert makes grey images coloured and coloured ones grey",
+            )
         hint = f" in the order {order}" if order != "auto" else ""
         raise _misfit(name, have, want, hint)
     if {"nhwc", "nchw"} <= {option.order for option in options}:
         # A model with free height and width still has a fixed number of channels at a known axis.
-        said = [option for option in options if want[2 if option.order == "nhwc" else 0] is not None]
+        said = [
+            option for option in options if want[2 if option.order == "nhwc" else 0] is not None
+        ]
         if len(said) == 1:
             return said[0]
         raise ConfigError(
-            f"{name} takes {show_shape(want)}, which may be rows, columns, channels or channels, rows, columns: "
+            f"{name} takes {show_shape(want)}, which may be rows, columns, channels or channels, "
+            f"rows, columns: "
             "give --layout nhwc or --layout nchw"
         )
     if options[0].order == "flat" and order == "auto" and have[2] not in (None, 1):
         raise ConfigError(
-            f"{name} takes {show_shape(want)}, in which rows, columns and channels of {show_shape(have)} may follow "
+            f"{name} takes {show_shape(want)}, in which rows, columns and channels of "
+            f"{show_shape(have)} may follow "
             "channel by channel or pixel by pixel: give --layout nchw or --layout nhwc"
         )
     return options[0]
@@ -164,7 +185,9 @@ def _fit(name: str, have: Shape, want: Shape, order: Order, size: tuple[int, int
 def _image_fits(
     have: Shape, want: Shape, order: Order, size: tuple[int, int] | None
 ) -> Iterator[tuple[LayoutFit, bool]]:
-    """Yield the ways to convert an image ``(height, width, channels)``, each with whether it needs no resizing."""
+    """Yield the ways to convert an image ``(height, width, channels)``, each with whether it
+    needs no resizing.
+    """
     height, width, channels = have
     targets: list[tuple[str, int | None, int | None, int | None]] = []
     if len(want) == 3:
@@ -172,7 +195,10 @@ def _image_fits(
     elif len(want) == 2 and channels == 1:
         targets += [("hw", want[0], want[1], 1)]
     for name, rows, columns, planes in targets:
-        if (order != "auto" and name in ("nhwc", "nchw") and name != order) or planes not in (None, channels):
+        if (order != "auto" and name in ("nhwc", "nchw") and name != order) or planes not in (
+            None,
+            channels,
+        ):
             continue
         wanted = size or (rows or height, columns or width)
         if size is not None and (rows not in (None, size[0]) or columns not in (None, size[1])):
@@ -189,11 +215,17 @@ def _image_fits(
 
 
 def _same_count(have: Shape, want: Shape) -> bool:
-    return None not in have and None not in want and prod(n or 0 for n in have) == prod(n or 0 for n in want)
+    return (
+        None not in have
+        and None not in want
+        and prod(n or 0 for n in have) == prod(n or 0 for n in want)
+    )
 
 
 def _keeps_axes(have: Shape, want: Shape) -> bool:
-    """Return whether samples may be reshaped: axes of one element come or go, or all are joined or divided."""
+    """Return whether samples may be reshaped: axes of one element come or go, or all are joined
+    or divided.
+    """
     one, other = ([length for length in shape if length != 1] for shape in (have, want))
     return one == other or len(one) < 2 or len(other) < 2
 
@@ -203,10 +235,14 @@ def _in_another_order(have: Shape, want: Shape) -> bool:
 
 
 def _agree(have: Shape, want: Shape) -> bool:
-    return len(have) == len(want) and all(None in pair or pair[0] == pair[1] for pair in zip(have, want, strict=True))
+    return len(have) == len(want) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(have, want, strict=True)
+    )
 
 
 def _misfit(name: str, have: Shape, want: Shape, hint: str = "") -> ConfigError:
     if not hint and _in_another_order(have, want):
         hint = ": the same axes in another order; transpose the arrays"
-    return ConfigError(f"{name} takes samples of {show_shape(want)}, the data set gives {show_shape(have)}{hint}")
+    return ConfigError(
+        f"{name} takes samples of {show_shape(want)}, the data set gives {show_shape(have)}{hint}"
+    )

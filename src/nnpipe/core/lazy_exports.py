@@ -29,7 +29,9 @@ def lazy_getattr(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable
     return find
 
 
-def lazy_exports(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[str], object], list[str]]:
+def lazy_exports(
+    package: str, homes: Mapping[str, tuple[str, ...]]
+) -> tuple[Callable[[str], object], list[str]]:
     """Return a ``__getattr__`` as :func:`lazy_getattr` does, and an ``__all__`` of the same names.
 
     Parameters

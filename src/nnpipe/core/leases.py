@@ -51,7 +51,8 @@ class LeasedFolder:
         while True:
             self.path = parent / f"{prefix}{secrets.token_hex(8)}"
             self.path.mkdir(mode=0o700)
-            # Between the two calls, another process may take the folder for an abandoned one and remove it.
+            # Between the two calls, another process may take the folder for an abandoned one and
+            # remove it.
             self._lock = _open_folder(self.path)
             if self._lock is None:
                 if self.path.is_dir():  # a system that cannot open folders
@@ -78,7 +79,9 @@ class LeasedFolder:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a new folder, which is removed at the end of the block, or by the next caller if this process is killed."""
+    """Yield a new folder, which is removed at the end of the block, or by the next caller if
+    this process is killed.
+    """
     parent = shared_temporary_folder()
     sweep(parent, _TEMPORARY)
     with LeasedFolder(parent, _TEMPORARY) as folder:
@@ -87,7 +90,9 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def private_temporary_files() -> Iterator[Path]:
-    """Let all temporary files of this process be in a :func:`temporary_folder` until the end of the block."""
+    """Let all temporary files of this process be in a :func:`temporary_folder` until the end of
+    the block.
+    """
     with temporary_folder() as folder:
         before, tempfile.tempdir = tempfile.tempdir, str(folder)
         try:
@@ -113,13 +118,16 @@ def sweep(parent: Path, prefix: str) -> None:
 
 
 def sweep_files(parent: Path, prefix: str, suffix: str) -> None:
-    """Remove files with this prefix and suffix that are not locked and have not been written to for a day."""
+    """Remove files with this prefix and suffix that are not locked and have not been written to
+    for a day.
+    """
     for path in _own(parent, prefix, suffix):
         sweep_file(path, _OLD)
 
 
 def sweep_file(path: Path, idle: float) -> None:
-    """Remove a file of this user that is not locked and has not been written to for ``idle`` seconds.
+    """Remove a file of this user that is not locked and has not been written to for ``idle``
+    seconds.
 
     The time matters in network folders, where other machines may not see a lock.
     """
@@ -137,7 +145,9 @@ def sweep_file(path: Path, idle: float) -> None:
 
 @contextlib.contextmanager
 def leased(path: Path) -> Iterator[None]:
-    """Make a file and keep it locked until the block or the process ends, even if the file is renamed."""
+    """Make a file and keep it locked until the block or the process ends, even if the file is
+    renamed.
+    """
     handle = open_leased(path)
     try:
         yield
@@ -152,12 +162,15 @@ def open_leased(path: Path) -> int | None:
     Returns
     -------
     int or None
-        The file descriptor; closing it releases the lock.  None if another process holds the lock, if the file is a
-        link or has several names, or if files cannot be locked: then the caller must use another file.
+        The file descriptor; closing it releases the lock.  None if another process holds the lock,
+        if the file is a link or has several names, or if files cannot be locked: then the caller
+        must use another file.
     """
     for _ in range(10):
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0), 0o666)
+            handle = os.open(
+                path, os.O_RDWR | os.O_CREAT | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0), 0o666
+            )
         except OSError:
             return None
         status = os.fstat(handle)
@@ -174,7 +187,9 @@ def open_leased(path: Path) -> int | None:
 
 
 def locked(handle: int) -> bool | None:
-    """Lock the file of a descriptor; return False if another process holds the lock, None if locking is impossible."""
+    """Lock the file of a descriptor; return False if another process holds the lock, None if
+    locking is impossible.
+    """
     if fcntl is None:
         return None
     try:
@@ -187,12 +202,16 @@ def locked(handle: int) -> bool | None:
 
 
 def owner_token() -> str:
-    """Return a part of file names that says to which process a file belongs: machine, process ID and start time."""
+    """Return a part of file names that says to which process a file belongs: machine, process ID
+    and start time.
+    """
     return f"{_machine()}-{os.getpid():x}-{_start_of(os.getpid()) or 0:x}"
 
 
 def owner_has_ended(token: str) -> bool | None:
-    """Return whether the process of an :func:`owner_token` has ended; None if it is on another machine."""
+    """Return whether the process of an :func:`owner_token` has ended; None if it is on another
+    machine.
+    """
     machine, pid, start = token.split("-")
     if machine != _machine() or os.name != "posix":
         return None
@@ -214,12 +233,16 @@ def _machine() -> str:
     """Return eight digits for this boot of this machine, and this container."""
     known = platform.node()
     with contextlib.suppress(OSError):
-        known = Path("/proc/sys/kernel/random/boot_id").read_text("ascii") + str(Path("/proc/self/ns/pid").readlink())
+        known = Path("/proc/sys/kernel/random/boot_id").read_text("ascii") + str(
+            Path("/proc/self/ns/pid").readlink()
+        )
     return f"{zlib.crc32(known.encode()):08x}"
 
 
 def _start_of(pid: int) -> int | None:
-    """Return when a process was started, in ticks since the boot; None if it has ended, or the system does not say."""
+    """Return when a process was started, in ticks since the boot; None if it has ended, or the
+    system does not say.
+    """
     try:
         # The name, in brackets, may contain any character (man 5 proc).
         words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

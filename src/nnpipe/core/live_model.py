@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class LiveModel(Closing):
     """A wrapper's network while it is open; :meth:`ModelWrapper.open` makes it.
 
-    The wrapper holds frozen arguments only.  Everything that changes, above all the weights, is held here.
-    Each method calls the wrapper's method of the same name.  Only one thread may use a model at a time.
+    The wrapper holds frozen arguments only.  Everything that changes, above all the weights, is
+    held here. Each method calls the wrapper's method of the same name.  Only one thread may use a
+    model at a time.
 
     Attributes
     ----------
@@ -54,7 +55,9 @@ class LiveModel(Closing):
 
     @property
     def native(self) -> Any:
-        """The framework's model object; equal arguments of the wrapper give equal initial weights."""
+        """The framework's model object; equal arguments of the wrapper give equal initial
+        weights.
+        """
         self._check_open()
         if not self.is_built:
             self.native = self.wrapper.fresh()
@@ -76,7 +79,9 @@ class LiveModel(Closing):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise NNPipeError(f"the model of {type(self.wrapper).__name__} is closed: open it again")
+            raise NNPipeError(
+                f"the model of {type(self.wrapper).__name__} is closed: open it again"
+            )
 
     # -- weights on the disk --------------------------------------------------------------------
 
@@ -86,8 +91,8 @@ class LiveModel(Closing):
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged, or belongs to another model; the message names it.  The model is then
-            unchanged.
+            If the file is missing, damaged, or belongs to another model; the message names it.  The
+            model is then unchanged.
         """
         self._check_open()
         self.wrapper.load(self, path)
@@ -98,7 +103,9 @@ class LiveModel(Closing):
         return self.wrapper.save(self, path)
 
     def export(self, path: str | Path, format: str) -> Artifact:
-        """Write the model with its structure, in one of the wrapper's ``exports`` formats, and return the artifact."""
+        """Write the model with its structure, in one of the wrapper's ``exports`` formats, and
+        return the artifact.
+        """
         self._check_open()
         return self.wrapper.export(self, path, format)
 
@@ -109,8 +116,12 @@ class LiveModel(Closing):
         self._check_open()
         self.wrapper.start(self, options)
 
-    def train(self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent) -> TrainingHistory:
-        """Prepare the data set, train on its training split, and evaluate on its validation split."""
+    def train(
+        self, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+    ) -> TrainingHistory:
+        """Prepare the data set, train on its training split, and evaluate on its validation
+        split.
+        """
         self._check_open()
         return self.wrapper.train(self, dataset, options, progress)
 
@@ -132,7 +143,8 @@ class LiveModel(Closing):
         return self.wrapper.get_inference_graph(self)
 
     def get_sized_graph(self, shapes: Mapping[str, Sequence[int]] = MappingProxyType({})) -> Graph:
-        """Return the graph of an inference with inputs of given shapes, in which the length of every axis is known.
+        """Return the graph of an inference with inputs of given shapes, in which the length of
+        every axis is known.
 
         Parameters
         ----------
@@ -173,13 +185,21 @@ class LiveModel(Closing):
         self._check_open()
         self.wrapper.set_weights(self, weights)
 
-    def run_training(self, n_steps: int = 1, samples: Samples | None = None) -> list[tuple[float, float]]:
-        """Train for ``n_steps`` and return ``(loss, score)`` of each; by default on random data from a fixed seed."""
+    def run_training(
+        self, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[tuple[float, float]]:
+        """Train for ``n_steps`` and return ``(loss, score)`` of each; by default on random data
+        from a fixed seed.
+        """
         self._check_open()
         return self.wrapper.run_training(self, n_steps, samples)
 
-    def run_inference(self, n_steps: int = 1, samples: Samples | None = None) -> list[dict[str, np.ndarray]]:
-        """Run ``n_steps`` batches and return the outputs of each; by default on random data from a fixed seed."""
+    def run_inference(
+        self, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[dict[str, np.ndarray]]:
+        """Run ``n_steps`` batches and return the outputs of each; by default on random data from
+        a fixed seed.
+        """
         self._check_open()
         return self.wrapper.run_inference(self, n_steps, samples)
 
@@ -205,9 +225,10 @@ class LiveModel(Closing):
         inputs
             The model's inputs; random ones by default.
         given
-            Values by tensor.  Operations that read such a tensor use the given value, not the computed one, but the
-            computed value is returned.  If the values of another model are given for every tensor, the result
-            shows what each operation computes from the other model's inputs of that operation.
+            Values by tensor.  Operations that read such a tensor use the given value, not the
+            computed one, but the computed value is returned.  If the values of another model are
+            given for every tensor, the result shows what each operation computes from the other
+            model's inputs of that operation.
 
         Raises
         ------

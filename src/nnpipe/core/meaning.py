@@ -1,4 +1,5 @@
-"""How samples are prepared for a model and what its outputs mean, as data that are stored with the model.
+"""How samples are prepared for a model and what its outputs mean, as data that are stored with the
+model.
 
 The description beside a model file holds a :class:`Meaning`.  Wrappers declare
 one instead of writing code, and :mod:`nnpipe.core.preprocessing` applies it.  So
@@ -36,8 +37,8 @@ class Meaning:
         described by :meth:`~nnpipe.core.component.Component.describe`; used
         if declarations are not enough.
     decoder
-        The :class:`~nnpipe.core.output_decoder.OutputDecoder` that turns the outputs into predictions, described in
-        the same way.
+        The :class:`~nnpipe.core.output_decoder.OutputDecoder` that turns the outputs into
+        predictions, described in the same way.
 
     Examples
     --------
@@ -57,15 +58,21 @@ class Meaning:
     def __post_init__(self) -> None:
         for name in ("code", "decoder"):
             if getattr(self, name) is not None and not isinstance(getattr(self, name), Mapping):
-                raise ConfigError(f"{name} of a meaning should be a component's class and arguments")
+                raise ConfigError(
+                    f"{name} of a meaning should be a component's class and arguments"
+                )
         for side, kind in (("inputs", InputMeaning), ("outputs", OutputMeaning)):
             given = getattr(self, side)
-            if not isinstance(given, (tuple, list)) or not all(isinstance(item, kind) for item in given):
+            if not isinstance(given, (tuple, list)) or not all(
+                isinstance(item, kind) for item in given
+            ):
                 raise ConfigError(f"{side} of a meaning should be a tuple of {kind.__name__}")
             items = tuple(given)
             object.__setattr__(self, side, items)
             if len({item.name for item in items}) != len(items) or len(items) > _MOST_TENSORS:
-                raise ConfigError(f"each of the {side} is described once, and there are at most {_MOST_TENSORS}")
+                raise ConfigError(
+                    f"each of the {side} is described once, and there are at most {_MOST_TENSORS}"
+                )
 
     def input(self, name: str) -> InputMeaning | None:
         """Return the meaning of an input, or None if it is unknown."""
@@ -77,16 +84,22 @@ class Meaning:
 
     def with_observed_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Meaning:
         """Return the meaning with the value ranges that a quantiser observed, by input."""
-        inputs = tuple(replace(each, observed_range=ranges.get(each.name, each.observed_range)) for each in self.inputs)
+        inputs = tuple(
+            replace(each, observed_range=ranges.get(each.name, each.observed_range))
+            for each in self.inputs
+        )
         return replace(self, inputs=inputs)
 
     def with_class_names(self, class_names: tuple[str, ...]) -> Meaning:
         """Return the meaning with class names for those classifying outputs that have none.
 
-        They are the names of the data that the model was trained on.  The order of classes in other data says nothing.
+        They are the names of the data that the model was trained on.  The order of classes in other
+        data says nothing.
         """
         outputs = tuple(
-            replace(each, class_names=class_names) if each.kind in JUDGED and not each.class_names else each
+            replace(each, class_names=class_names)
+            if each.kind in JUDGED and not each.class_names
+            else each
             for each in self.outputs
         )
         return replace(self, outputs=outputs)
@@ -98,32 +111,46 @@ class Meaning:
             "outputs": [each.to_json() for each in self.outputs],
         }
         components = {"code": self.code, "decoder": self.decoder}
-        return found | {name: dict(described) for name, described in components.items() if described is not None}
+        return found | {
+            name: dict(described) for name, described in components.items() if described is not None
+        }
 
     @classmethod
     def from_json(cls, data: Any) -> Meaning:
-        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is malformed."""
+        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is
+        malformed.
+        """
         if not isinstance(data, Mapping):
             raise ConfigError("a model's meaning should be an object")
         return cls(
-            _each(data, "inputs", InputMeaning.from_json), _each(data, "outputs", OutputMeaning.from_json),
-            _component(data, "code"), _component(data, "decoder"),
-        )  # fmt: skip
+            _each(data, "inputs", InputMeaning.from_json),
+            _each(data, "outputs", OutputMeaning.from_json),
+            _component(data, "code"),
+            _component(data, "decoder"),
+        )
 
 
 def _component(data: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     found = data.get(name)
     if found is None:
         return None
-    if isinstance(found, Mapping) and is_name(found.get("class")) and isinstance(found.get("arguments"), Mapping):
+    if (
+        isinstance(found, Mapping)
+        and is_name(found.get("class"))
+        and isinstance(found.get("arguments"), Mapping)
+    ):
         return {"class": found["class"], "arguments": dict(found["arguments"])}
-    raise ConfigError(f"the {name} of a model's meaning should be a component's class and arguments")
+    raise ConfigError(
+        f"the {name} of a model's meaning should be a component's class and arguments"
+    )
 
 
 def _each(data: Mapping[str, Any], side: str, read: Callable[[Any], T]) -> tuple[T, ...]:
     items = data.get(side, [])
     if not isinstance(items, list) or len(items) > _MOST_TENSORS:
-        raise ConfigError(f"the {side} of a model's meaning should be a list of at most {_MOST_TENSORS}")
+        raise ConfigError(
+            f"the {side} of a model's meaning should be a list of at most {_MOST_TENSORS}"
+        )
     return tuple(map(read, items))
 
 
@@ -137,13 +164,16 @@ class Preparation:
     Parameters
     ----------
     source
-        What determined it: the wrapper, the description beside the model file, the user's options, or nothing.
+        What determined it: the wrapper, the description beside the model file, the user's options,
+        or nothing.
     by
         The name of the class or file that determined it.
     meaning
-        The preprocessing; ``None`` if code prepares samples, or if samples are used unchanged since nothing is known.
+        The preprocessing; ``None`` if code prepares samples, or if samples are used unchanged since
+        nothing is known.
     overridden
-        The differences of the user's options from the description, by option: the description's value and the user's.
+        The differences of the user's options from the description, by option: the description's
+        value and the user's.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -16,7 +17,8 @@ LOCKED = "another program has it open for writing; try again when that has ended
 # What says where a library noticed a fault in its own code, not what is wrong.
 _PLACES = ("Exception from ", "Check '", "Traceback ", 'File "')
 _PREFIX = re.compile(
-    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?|^\S+:\d+(:\d+)?: error: (loc\(.*\): )?"
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?|^\S+:\d+(:\d+)?: error: "
+    r"(loc\(.*\): )?"
 )
 
 
@@ -57,7 +59,8 @@ def library_failure(
     advice: str = "",
     action: str = "",
 ) -> str:
-    """Return an error of a library as one line: what it was doing, to which node, its own words, and what to try.
+    """Return an error of a library as one line: what it was doing, to which node, its own words,
+    and what to try.
 
     Parameters
     ----------
@@ -70,8 +73,8 @@ def library_failure(
     advice
         What to try.
     action
-        What it was to do with the model, such as ``load it``.  Compilers, which do one thing, fail; of their reports,
-        which may be long, the first line is taken.
+        What it was to do with the model, such as ``load it``.  Compilers, which do one thing, fail;
+        of their reports, which may be long, the first line is taken.
 
     Examples
     --------
@@ -82,7 +85,11 @@ def library_failure(
     "ONNX Runtime cannot load it at Foo 'gate/3': no kernel for gate/3"
     """
     text = str(error)
-    named = (name for name in nodes if name and re.search(rf"(?<![\w./]){re.escape(name)}(?![\w./])", text))
+    named = (
+        name
+        for name in nodes
+        if name and re.search(rf"(?<![\w./]){re.escape(name)}(?![\w./])", text)
+    )
     place = max(named, key=len, default="")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(_PLACES)] or lines
@@ -120,7 +127,14 @@ def list_names(names: Sequence[str]) -> str:
 
 
 def snake_case(name: str) -> str:
-    """Convert a class name to the style of Keras layer names: ``max_pooling2d`` for ``MaxPooling2D``."""
+    """Convert a class name to the style of Keras layer names: ``max_pooling2d`` for
+    ``MaxPooling2D``.
+    """
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def docstring_summary(text: str | None) -> str:
+    """Return the first paragraph of a docstring on one line; an empty string without one."""
+    return " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())

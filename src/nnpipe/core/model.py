@@ -76,7 +76,9 @@ class ModelWrapper(Component):
     @property
     @abstractmethod
     def io(self) -> IOSpec:
-        """Inputs and outputs of the model itself, after ``preprocess`` and before ``postprocess``."""
+        """Inputs and outputs of the model itself, after ``preprocess`` and before
+        ``postprocess``.
+        """
 
     @abstractmethod
     def build(self) -> Any:
@@ -108,7 +110,8 @@ class ModelWrapper(Component):
         Parameters
         ----------
         path
-            The weights to load.  Without a path, the network is built with initial weights on first access.
+            The weights to load.  Without a path, the network is built with initial weights on first
+            access.
 
         Raises
         ------
@@ -145,7 +148,8 @@ class ModelWrapper(Component):
         return all(overridden(cls, method, ModelWrapper) for method in methods)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper with the arguments that a data set determines (input shape, number of classes).
+        """Return this wrapper with the arguments that a data set determines (input shape, number of
+        classes).
 
         By default, the wrapper is returned unchanged.
 
@@ -157,7 +161,8 @@ class ModelWrapper(Component):
         return self
 
     def with_io(self, io: IOSpec) -> Self:
-        """Return this wrapper with a known ``io``, so that it need not start its framework to find it out.
+        """Return this wrapper with a known ``io``, so that it need not start its framework to find
+        it out.
 
         This is for wrappers that read ``io`` from a file with their framework.
         By default, the wrapper is returned unchanged.
@@ -165,9 +170,11 @@ class ModelWrapper(Component):
         return self
 
     def for_samples(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper fitted to the samples of a data set whose truth does not fit the model's outputs.
+        """Return this wrapper fitted to the samples of a data set whose truth does not fit the
+        model's outputs.
 
-        If :meth:`for_dataset` fails, it is enough that the samples fit the :attr:`meaning` of the inputs.
+        If :meth:`for_dataset` fails, it is enough that the samples fit the :attr:`meaning` of the
+        inputs.
 
         Raises
         ------
@@ -181,19 +188,24 @@ class ModelWrapper(Component):
             if meaning is None or not meaning.inputs:
                 raise
         name, inputs = type(self).__name__, self.io.inputs
-        for given, taken in bound(name, inputs, tuple(tensor.name for tensor in spec.inputs)).items():
+        for given, taken in bound(
+            name, inputs, tuple(tensor.name for tensor in spec.inputs)
+        ).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
             expected = meaning.input(taken.name) or InputMeaning(taken.name)
             check_samples(name, sample, taken, expected, spec.sample_rates.get(given))
         return self
 
     def fitting_notes(self, spec: DatasetSpec) -> tuple[str, ...]:
-        """Return what was decided in fitting this wrapper to a data set and nobody said, a line each."""
+        """Return what was decided in fitting this wrapper to a data set and nobody said, a line
+        each.
+        """
         return ()
 
     @property
     def meaning(self) -> Meaning | None:
-        """How samples are prepared for the inputs, and what the outputs mean; ``None`` if only code determines it.
+        """How samples are prepared for the inputs, and what the outputs mean; ``None`` if only code
+        determines it.
 
         :meth:`preprocess` applies this meaning, and every file of the model records it.
         """
@@ -206,13 +218,18 @@ class ModelWrapper(Component):
     def preprocess(self, inputs: Batch) -> Batch:
         """Convert samples of the data set to inputs of :attr:`io`, as :attr:`meaning` declares.
 
-        Without a meaning, the samples are returned unchanged.  A subclass may override this method if a declaration
-        is not enough.
+        Without a meaning, the samples are returned unchanged.  A subclass may override this method
+        if a declaration is not enough.
         """
         meaning = self.meaning
         if meaning is None or not meaning.inputs:
             return inputs
-        return prepared(type(self).__name__, inputs, self.io.inputs, {each.name: each for each in meaning.inputs})
+        return prepared(
+            type(self).__name__,
+            inputs,
+            self.io.inputs,
+            {each.name: each for each in meaning.inputs},
+        )
 
     def preprocess_real(self, inputs: Batch) -> Batch:
         """Do the same as :meth:`preprocess`, but return real numbers instead of quantised ones."""
@@ -220,11 +237,15 @@ class ModelWrapper(Component):
 
     @property
     def output_decoder(self) -> OutputDecoder | None:
-        """The decoder that :attr:`meaning` states, which :meth:`postprocess` applies; ``None`` without one."""
+        """The decoder that :attr:`meaning` states, which :meth:`postprocess` applies; ``None``
+        without one.
+        """
         return decoder_of(self.meaning)
 
     def postprocess(self, outputs: Batch) -> Batch:
-        """Convert the model's outputs to the predictions that the data set evaluates, by :attr:`output_decoder`."""
+        """Convert the model's outputs to the predictions that the data set evaluates, by
+        :attr:`output_decoder`.
+        """
         decoder, meaning = self.output_decoder, self.meaning
         if decoder is None:
             return outputs
@@ -240,27 +261,43 @@ class ModelWrapper(Component):
         check_destination(path, size)
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Make the initial weights of a training, if the model has none; by default, :meth:`train` makes them."""
+        """Make the initial weights of a training, if the model has none; by default,
+        :meth:`train` makes them.
+        """
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
-        """Prepare the data set, train on its training split, and evaluate on its validation split."""
+        """Prepare the data set, train on its training split, and evaluate on its validation
+        split.
+        """
         raise NotSupported(f"{type(self).__name__} cannot be trained")
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
-        """Write the model with its structure, in one of the ``exports`` formats, and return the artifact."""
+        """Write the model with its structure, in one of the ``exports`` formats, and return the
+        artifact.
+        """
         raise NotSupported(f"{type(self).__name__} cannot be exported as {format}")
 
     # -- for authors ------------------------------------------------------------------------------
 
-    def artifact_of(self, path: str | Path, format: str, frameworks: tuple[tuple[str, str], ...] = ()) -> Artifact:
-        """Describe a file that this model has just been written to, and write the description beside it.
+    def artifact_of(
+        self, path: str | Path, format: str, frameworks: tuple[tuple[str, str], ...] = ()
+    ) -> Artifact:
+        """Describe a file that this model has just been written to, and write the description
+        beside it.
 
-        If the model has no :attr:`meaning`, the description names this class, whose code prepares samples.
+        If the model has no :attr:`meaning`, the description names this class, whose code prepares
+        samples.
         """
         meaning = self.meaning_of_files()
-        return Artifact.of(path, format, self.io, frameworks=frameworks, producer=self.describe(), meaning=meaning)
+        return Artifact.of(
+            path, format, self.io, frameworks=frameworks, producer=self.describe(), meaning=meaning
+        )
 
     def meaning_of_files(self) -> Meaning | None:
         """Return the meaning for the descriptions of this model's files."""
@@ -277,45 +314,63 @@ class ModelWrapper(Component):
         raise NotSupported(f"{type(self).__name__} has no inference graph to show")
 
     def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
-        """Return the graph of an inference with inputs of these shapes, in which the length of every axis is known.
+        """Return the graph of an inference with inputs of these shapes, in which the length of
+        every axis is known.
 
         By default the model is run once to learn the lengths that depend on its inputs.
         """
         return sized_by_running(live.get_inference_graph(), self.io, shapes, live.get_intermediates)
 
-    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Return copies of all weights, or of those named; raise :class:`ConfigError` if a name is unknown."""
+    def get_weights(
+        self, live: LiveModel, keys: Iterable[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Return copies of all weights, or of those named; raise :class:`ConfigError` if a name
+        is unknown.
+        """
         raise NotSupported(f"{type(self).__name__} does not show its weights")
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
         """Replace the given weights, and keep the others.
 
-        All names and shapes are checked before the first weight changes, as documented at the live model's method.
+        All names and shapes are checked before the first weight changes, as documented at the live
+        model's method.
         """
         raise NotSupported(f"{type(self).__name__} does not let its weights be set")
 
     def run_training(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[tuple[float, float]]:
-        """Train for ``n_steps`` and return ``(loss, score)`` of each; by default on random data from a fixed seed."""
+        """Train for ``n_steps`` and return ``(loss, score)`` of each; by default on random data
+        from a fixed seed.
+        """
         raise NotSupported(f"{type(self).__name__} cannot be trained")
 
     def run_inference(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[dict[str, np.ndarray]]:
-        """Run ``n_steps`` batches and return the outputs of each; by default on random data from a fixed seed."""
+        """Run ``n_steps`` batches and return the outputs of each; by default on random data from
+        a fixed seed.
+        """
         raise NotSupported(f"{type(self).__name__} cannot run by itself")
 
-    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
         """Measure the time of each operation of a training step."""
         raise NotSupported(f"{type(self).__name__} cannot profile its training")
 
-    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
         """Measure the time of each operation of an inference."""
         raise NotSupported(f"{type(self).__name__} cannot profile its inference")
 
     def get_intermediates(
-        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Batch | None = None,
     ) -> dict[str, np.ndarray]:
         """Run one batch and return the values of the selected tensors, by name.
 

@@ -60,12 +60,18 @@ class ONNXConversion(Component):
 
     @abstractmethod
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
-        """Run a model of :meth:`models` or :meth:`import_model`, and return its outputs in order."""
+        """Run a model of :meth:`models` or :meth:`import_model`, and return its outputs in
+        order.
+        """
 
     @abstractmethod
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
-        """Write the model to ``path`` as ONNX; on failure raise :class:`ConversionError` or the framework's error."""
+        """Write the model to ``path`` as ONNX; on failure raise :class:`ConversionError` or the
+        framework's error.
+        """
 
     @abstractmethod
     def import_model(self, path: Path) -> Any:
-        """Read an ONNX file as a model of the framework; raise :class:`NotSupported` if the framework cannot."""
+        """Read an ONNX file as a model of the framework; raise :class:`NotSupported` if the
+        framework cannot.
+        """

@@ -14,7 +14,9 @@ from nnpipe.core.graph import Profile, Timing
 Nanoseconds = npt.NDArray[np.float64]
 
 SHORTEST_NS = 200_000
-"""Shorter runs are not divided reliably: the recording costs about a microsecond for each operation."""
+"""Shorter runs are not divided reliably: the recording costs about a microsecond for each
+operation.
+"""
 DEAREST = 0.2
 """The greatest share by which recording may lengthen a run whose parts are to be relied on."""
 
@@ -34,15 +36,17 @@ class KernelTime:
     kernel
         The implementation that ran, if the runtime tells it: ``"brgconv_avx512_dw_f32"``.
     precision
-        The type of the numbers that it computed with: ``"float32"``, ``"int8"``; empty if it is not told.
+        The type of the numbers that it computed with: ``"float32"``, ``"int8"``; empty if it is not
+        told.
     sources
-        Names of operations of the model, or of tensors that they compute, which the runtime gives as its origin.
+        Names of operations of the model, or of tensors that they compute, which the runtime gives
+        as its origin.
     after
         Names of the steps whose results it reads, if the runtime tells them.
     computes
-        What it mainly computes, as a kind of :mod:`nnpipe.core.primitives` (any convolution is ``"convolution"``, and
-        ``"product"`` is one or a matrix product), or a function such as ``"add"``; it tells operations apart where
-        names do not.
+        What it mainly computes, as a kind of :mod:`nnpipe.core.primitives` (any convolution is
+        ``"convolution"``, and ``"product"`` is one or a matrix product), or a function such as
+        ``"add"``; it tells operations apart where names do not.
     """
 
     name: str
@@ -71,9 +75,15 @@ class KernelTime:
     def from_json(cls, data: Mapping[str, Any]) -> KernelTime:
         """Make the object from the output of :meth:`to_json`."""
         return cls(
-            data["name"], data["kind"], np.asarray(data["ns"], np.float64), data["kernel"], data["precision"],
-            tuple(data["sources"]), tuple(data["after"]), data["computes"],
-        )  # fmt: skip
+            data["name"],
+            data["kind"],
+            np.asarray(data["ns"], np.float64),
+            data["kernel"],
+            data["precision"],
+            tuple(data["sources"]),
+            tuple(data["after"]),
+            data["computes"],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +97,8 @@ class OperationTimes:
     wall_ns
         The wall time of each run while the steps were recorded, ``(runs,)`` nanoseconds.
     plain_ns
-        The wall time of runs of the session that is not recorded, in nanoseconds; empty if there were none.
+        The wall time of runs of the session that is not recorded, in nanoseconds; empty if there
+        were none.
 
     Examples
     --------
@@ -111,11 +122,17 @@ class OperationTimes:
     @property
     def table_ns(self) -> Nanoseconds:
         """Return the times of all steps as ``(steps, runs)``."""
-        return np.array([each.ns for each in self.kernels]) if self.kernels else np.zeros((0, self.runs))
+        return (
+            np.array([each.ns for each in self.kernels])
+            if self.kernels
+            else np.zeros((0, self.runs))
+        )
 
     @property
     def unattributed_ns(self) -> Nanoseconds:
-        """Return the part of each run that belongs to no step, ``(runs,)``: with it, the steps add up to the run."""
+        """Return the part of each run that belongs to no step, ``(runs,)``: with it, the steps
+        add up to the run.
+        """
         found: Nanoseconds = self.wall_ns - self.table_ns.sum(axis=0)
         return found
 
@@ -126,23 +143,35 @@ class OperationTimes:
 
     @property
     def overhead(self) -> float | None:
-        """Return the share by which the recording lengthened the median run; ``None`` if nothing else was timed."""
-        return float(np.median(self.wall_ns) / np.median(self.plain_ns)) - 1 if len(self.plain_ns) else None
+        """Return the share by which the recording lengthened the median run; ``None`` if nothing
+        else was timed.
+        """
+        return (
+            float(np.median(self.wall_ns) / np.median(self.plain_ns)) - 1
+            if len(self.plain_ns)
+            else None
+        )
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Return the reasons why the times of single steps are not to be relied on; none if they are."""
+        """Return the reasons why the times of single steps are not to be relied on; none if they
+        are.
+        """
         plain = float(np.median(self.plain_ns if len(self.plain_ns) else self.wall_ns))
         found = []
         if plain < SHORTEST_NS:
-            found.append(f"a run takes only {plain / 1000:.0f} µs, less than {SHORTEST_NS // 1000} µs")
+            found.append(
+                f"a run takes only {plain / 1000:.0f} µs, less than {SHORTEST_NS // 1000} µs"
+            )
         if self.overhead is not None and self.overhead > DEAREST:
             found.append(f"recording made runs {self.overhead:.0%} longer, more than {DEAREST:.0%}")
         return tuple(found)
 
     def as_profile(self) -> Profile:
         """Return the sums over all runs."""
-        timings = tuple(Timing(each.name, each.kind, self.runs, round(each.ns.sum())) for each in self.kernels)
+        timings = tuple(
+            Timing(each.name, each.kind, self.runs, round(each.ns.sum())) for each in self.kernels
+        )
         return Profile(timings, self.runs, round(self.wall_ns.sum()), rewritten=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -157,4 +186,8 @@ class OperationTimes:
     def from_json(cls, data: Mapping[str, Any]) -> OperationTimes:
         """Make the object from the output of :meth:`to_json`."""
         kernels = tuple(map(KernelTime.from_json, data["kernels"]))
-        return cls(kernels, np.asarray(data["wall_ns"], np.float64), np.asarray(data["plain_ns"], np.float64))
+        return cls(
+            kernels,
+            np.asarray(data["wall_ns"], np.float64),
+            np.asarray(data["plain_ns"], np.float64),
+        )

@@ -1,4 +1,6 @@
-"""The interface of output decoders: how a model's raw outputs become the predictions that a task judges."""
+"""The interface of output decoders: how a model's raw outputs become the predictions that a task
+judges.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +26,19 @@ INPUT = "input:"
 class OutputDecoder(Component):
     """Turns a model's raw outputs into predictions.
 
-    Networks that give no finished predictions need code after them: a detector's cells become boxes, a recogniser's
-    frames become text.  The decoder is part of what the outputs mean, so it is stored with the model in
-    :class:`~nnpipe.core.meaning.Meaning`, by its class and arguments, and travels with every compiled file.  It is
-    applied by the wrapper's ``postprocess``.  Files are not trusted: only classes of nnpipe and its plugins are found
-    by what a file says.
+    Networks that give no finished predictions need code after them: a detector's cells become
+    boxes, a recogniser's frames become text.  The decoder is part of what the outputs mean, so it
+    is stored with the model in :class:`~nnpipe.core.meaning.Meaning`, by its class and arguments,
+    and travels with every compiled file.  It is applied by the wrapper's ``postprocess``.  Files
+    are not trusted: only classes of nnpipe and its plugins are found by what a file says.
 
     Attributes
     ----------
     tasks
         The names of the tasks that judge its predictions; empty for any.
     takes_inputs
-        Whether it also needs what the model was given, as the error of a reconstruction does.  The inputs are then
-        among the outputs, with :data:`INPUT` before their names.
+        Whether it also needs what the model was given, as the error of a reconstruction does.  The
+        inputs are then among the outputs, with :data:`INPUT` before their names.
 
     Examples
     --------
@@ -78,10 +80,11 @@ class OutputDecoder(Component):
         """
 
     def without_answer(self, outputs: Batch, samples: int) -> npt.NDArray[np.bool_]:
-        """Return for which samples raw outputs are no answer, ``(samples,)``: by default those that are not finite.
+        """Return for which samples raw outputs are no answer, ``(samples,)``: by default those that
+        are not finite.
 
-        A decoder that looks at some of the numbers only keeps NaN and infinity of these in its predictions, and returns
-        false for all samples.
+        A decoder that looks at some of the numbers only keeps NaN and infinity of these in its
+        predictions, and returns false for all samples.
         """
         return samples_not_finite(outputs, samples)
 
@@ -96,7 +99,11 @@ class OutputDecoder(Component):
 
     def words(self) -> str:
         """Return a short description: the name, and the arguments that differ from the defaults."""
-        changed = [each.name for each in arguments_of(type(self)) if getattr(self, each.name) != each.default]
+        changed = [
+            each.name
+            for each in arguments_of(type(self))
+            if getattr(self, each.name) != each.default
+        ]
         told = ", ".join(f"{name} {getattr(self, name)}" for name in changed)
         return type(self).__name__ + (f" ({told})" if told else "")
 
@@ -137,4 +144,6 @@ def decoder_of(meaning: Meaning | None) -> OutputDecoder | None:
         return None
     from nnpipe.core.registry import registered
 
-    return registered(meaning.decoder["class"], OutputDecoder).from_json(meaning.decoder["arguments"])
+    return registered(meaning.decoder["class"], OutputDecoder).from_json(
+        meaning.decoder["arguments"]
+    )

@@ -1,4 +1,6 @@
-"""Find formats by which a model passes through compilers to a runtime, or say why there are none."""
+"""Find formats by which a model passes through compilers to a runtime, or say why there are
+none.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def plan(
     export: str | None = None,
     known: Callable[[], Sequence[type[ModelCompiler]]] | Sequence[type[ModelCompiler]] = (),
 ) -> Plan:
-    """Choose an export format so that every stage accepts the format that the previous stage produces.
+    """Choose an export format so that every stage accepts the format that the previous stage
+    produces.
 
     Parameters
     ----------
@@ -51,13 +54,14 @@ def plan(
     export
         The export format that the user asks for, if any.
     known
-        Compilers that the error message may suggest, or a function that returns them, which is called only if no
-        format fits.
+        Compilers that the error message may suggest, or a function that returns them, which is
+        called only if no format fits.
 
     Raises
     ------
     ConfigError
-        If no format fits; the message names the two stages that do not fit and a compiler that would connect them.
+        If no format fits; the message names the two stages that do not fit and a compiler that
+        would connect them.
 
     Examples
     --------
@@ -71,7 +75,8 @@ def plan(
     choices = [export] if export else list(wrapper.exports)
     if export and export not in wrapper.exports:
         raise ConfigError(
-            f"{wrapper.__name__} cannot be exported as {export}; it can as {_any_of(wrapper.exports) or 'nothing'}"
+            f"{wrapper.__name__} cannot be exported as {export}; it can as "
+            f"{_any_of(wrapper.exports) or 'nothing'}"
         )
     if not choices:
         raise ConfigError(f"{wrapper.__name__} cannot be exported in any format")
@@ -83,7 +88,11 @@ def plan(
         gaps.append(gap)
     # Report the gap that is furthest along the chain; several export formats may reach it.
     furthest = max(gap.stage for gap in gaps)
-    raise ConfigError(_explain([gap for gap in gaps if gap.stage == furthest], known() if callable(known) else known))
+    raise ConfigError(
+        _explain(
+            [gap for gap in gaps if gap.stage == furthest], known() if callable(known) else known
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -111,14 +120,19 @@ def _follow(
 
 
 def _explain(gaps: Sequence[_Gap], known: Sequence[type[ModelCompiler]]) -> str:
-    """Return the message for a gap; ``gaps`` are those of one stage, one for each format that reaches it."""
+    """Return the message for a gap; ``gaps`` are those of one stage, one for each format that
+    reaches it.
+    """
     bridges = [(found, gap) for gap in gaps if (found := bridge(gap.given, gap.wanted, known))]
     if bridges:
         found, gap = min(
             bridges, key=lambda pair: len(pair[0])
         )  # among equally short chains, the one of the preferred format
         chain = " and then ".join(compiler.dotted_path() for compiler in found)
-        return f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {gap.given}; put {chain} between them"
+        return (
+            f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {gap.given}; put "
+            f"{chain} between them"
+        )
     gap, given = gaps[0], _any_of(list(dict.fromkeys(gap.given for gap in gaps)))
     return (
         f"{gap.taker} takes {_any_of(gap.wanted)}, but {gap.giver} gives {given}; "
@@ -126,8 +140,12 @@ def _explain(gaps: Sequence[_Gap], known: Sequence[type[ModelCompiler]]) -> str:
     )
 
 
-def bridge(given: str, wanted: Sequence[str], known: Sequence[type[ModelCompiler]]) -> tuple[type[ModelCompiler], ...]:
-    """Return the shortest chain of compilers from one format to any of the wanted ones; empty if there is none."""
+def bridge(
+    given: str, wanted: Sequence[str], known: Sequence[type[ModelCompiler]]
+) -> tuple[type[ModelCompiler], ...]:
+    """Return the shortest chain of compilers from one format to any of the wanted ones; empty if
+    there is none.
+    """
     paths: list[tuple[str, tuple[type[ModelCompiler], ...]]] = [(given, ())]
     seen = {given}
     for current, path in paths:

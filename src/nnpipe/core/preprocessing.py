@@ -25,16 +25,21 @@ from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, TensorSpec, show_shape
 
 SHIFT: Mapping[str, int] = {"uint8": 0, "int8": 128}
-"""The offset of pixels (uint8) that are stored without quantisation, by element type of the input."""
+"""The offset of pixels (uint8) that are stored without quantisation, by element type of the
+input.
+"""
 
 IMAGE_SIZE = "image_size"
-"""The tensor of a data set with the height and width of each image, ``(n, 2)``, if these have different sizes."""
+"""The tensor of a data set with the height and width of each image, ``(n, 2)``, if these have
+different sizes.
+"""
 
 Array = npt.NDArray[Any]
 
 
 def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dict[str, TensorSpec]:
-    """Return the model's input for each tensor of the data set: by name, or the only input for the only tensor.
+    """Return the model's input for each tensor of the data set: by name, or the only input for the
+    only tensor.
 
     Sizes of images are left out unless the model has an input of that name.
 
@@ -48,34 +53,55 @@ def bound(model: str, inputs: Sequence[TensorSpec], names: Sequence[str]) -> dic
     if len(inputs) == len(names) == 1:
         return {names[0]: inputs[0]}
     if by_name.keys() != set(names):
-        raise ConfigError(f"{model} takes {', '.join(by_name) or 'nothing'}, the data set gives {', '.join(names)}")
+        raise ConfigError(
+            f"{model} takes {', '.join(by_name) or 'nothing'}, the data set gives "
+            f"{', '.join(names)}"
+        )
     return {name: by_name[name] for name in names}
 
 
 def input_layout(model: str, have: Shape, taken: TensorSpec, meaning: InputMeaning) -> LayoutFit:
-    """Find how to convert a sample to the input's shape; raises the errors of :func:`~nnpipe.core.layout.fit`."""
+    """Find how to convert a sample to the input's shape; raises the errors of
+    :func:`~nnpipe.core.layout.fit`.
+    """
     return fit(
-        model, have, taken.shape[1:], meaning.layout, meaning.size,
-        convert=meaning.colours == "convert", resize=meaning.resize != "none",
-    )  # fmt: skip
+        model,
+        have,
+        taken.shape[1:],
+        meaning.layout,
+        meaning.size,
+        convert=meaning.colours == "convert",
+        resize=meaning.resize != "none",
+    )
 
 
 def check_samples(
-    model: str, sample: TensorSpec, taken: TensorSpec, meaning: InputMeaning, sample_rate: int | None = None
+    model: str,
+    sample: TensorSpec,
+    taken: TensorSpec,
+    meaning: InputMeaning,
+    sample_rate: int | None = None,
 ) -> None:
-    """Raise :class:`ConfigError` if samples of a data set, perhaps sounds, cannot be converted to this input."""
+    """Raise :class:`ConfigError` if samples of a data set, perhaps sounds, cannot be converted
+    to this input.
+    """
     transform = None if meaning.transform is None else transform_from(meaning.transform)
     wanted = None if transform is None else transform.raw_sample_rate()
     if transform is not None and None not in (wanted, sample_rate) and wanted != sample_rate:
         raise ConfigError(
-            f"{model} takes sounds of {wanted:,} samples a second, for {transform.words()}, and the data set gives "
-            f"{sample_rate:,}: give --sample-rate {wanted}, or sample_rate={sample_rate} to the transform"
+            f"{model} takes sounds of {wanted:,} samples a second, for {transform.words()}, and "
+            f"the data set gives {sample_rate:,}: give --sample-rate {wanted}, or "
+            f"sample_rate={sample_rate} to the transform"
         )
     tokenised = transform is not None and transform.takes_text
     if tokenised and sample.dtype != "string":
-        raise ConfigError(f"{model} takes texts, the data set gives {sample.dtype} in {sample.name!r}")
+        raise ConfigError(
+            f"{model} takes texts, the data set gives {sample.dtype} in {sample.name!r}"
+        )
     if (sample.dtype == "string") != (taken.dtype == "string" or tokenised):
-        raise ConfigError(f"{model} takes {taken.dtype} in {taken.name!r}, the data set gives {sample.dtype}")
+        raise ConfigError(
+            f"{model} takes {taken.dtype} in {taken.name!r}, the data set gives {sample.dtype}"
+        )
     if meaning.quantised == "raw" and (taken.dtype not in SHIFT or sample.dtype != "uint8"):
         raise ConfigError(
             f"--quantised-input raw is for pixels (uint8) and models that take uint8 or int8; "
@@ -83,9 +109,9 @@ def check_samples(
         )
     if meaning.quantised == "already" and (taken.scale is None or sample.dtype != taken.dtype):
         raise ConfigError(
-            f"--quantised-input already is for samples that are stored as a quantised input stores them; "
-            f"{model} takes {taken.dtype}{'' if taken.scale is None else ', quantised,'} in {taken.name!r}, "
-            f"the data set gives {sample.dtype}"
+            f"--quantised-input already is for samples that are stored as a quantised input stores "
+            f"them; {model} takes {taken.dtype}{'' if taken.scale is None else ', quantised,'} in "
+            f"{taken.name!r}, the data set gives {sample.dtype}"
         )
     have = sample.shape[1:]
     if transform is not None:
@@ -130,7 +156,9 @@ def prepared(
 def prepared_real(
     model: str, inputs: Batch, taken: Sequence[TensorSpec], meanings: Mapping[str, InputMeaning]
 ) -> dict[str, Array]:
-    """Do the same as :func:`prepared` but for the last step, which converts to the inputs' element types."""
+    """Do the same as :func:`prepared` but for the last step, which converts to the inputs'
+    element types.
+    """
     return {spec.name: real for spec, real in _each_input(model, inputs, taken, meanings)}
 
 
@@ -149,13 +177,16 @@ def _each_input(
         ]
         if len({image.shape for image in images}) > 1:
             raise ConfigError(
-                f"{model} takes images of any size, but a batch needs images of one: give --resize, or "
+                f"{model} takes images of any size, but a batch needs images of one: give "
+                f"--resize, or "
                 "--inference-batch-size 1"
             )
         yield spec, np.concatenate(images)
 
 
-def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning, *, own_size: bool = False) -> Array:
+def numbers(
+    model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning, *, own_size: bool = False
+) -> Array:
     """Apply all preprocessing steps but the last to samples of one size.
 
     Images that the data set gives in their own size are resized as an image library does it.
@@ -184,7 +215,9 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
     if way.channels not in (None, 1):  # the three channels are equal, so resizing one is enough
         samples = recoloured(samples, way.channels or 0)
     channels = samples.ndim - 1
-    if way.order == "nchw" or (way.order == "flat" and meaning.layout == "nchw" and samples.ndim == 4):
+    if way.order == "nchw" or (
+        way.order == "flat" and meaning.layout == "nchw" and samples.ndim == 4
+    ):
         samples, channels = samples.transpose(0, 3, 1, 2), 1
     if meaning.quantised == "auto" and taken.dtype != "bool":
         samples = _normalised(samples, meaning, channels)
@@ -198,22 +231,28 @@ def numbers(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning
     return samples
 
 
-def _check_transformed(model: str, transform: InputTransform, have: Shape, taken: TensorSpec) -> Shape:
-    """Return the shape of transformed samples; raise :class:`ConfigError` if they do not fit the model's input."""
+def _check_transformed(
+    model: str, transform: InputTransform, have: Shape, taken: TensorSpec
+) -> Shape:
+    """Return the shape of transformed samples; raise :class:`ConfigError` if they do not fit the
+    model's input.
+    """
     found, want = transform.shape(have), taken.shape[1:]
     if None not in found and None not in want:
         axes, wanted = ([length or 0 for length in shape if length != 1] for shape in (found, want))
         # Axes in another order would have the same number of elements, too.
         if axes != wanted and (len(wanted) > 1 or prod(wanted) != prod(axes)):
             raise ConfigError(
-                f"{model} takes samples of {show_shape(want)}; {transform.words()} makes {show_shape(found)} of the "
-                f"data set's {show_shape(have)}"
+                f"{model} takes samples of {show_shape(want)}; {transform.words()} makes "
+                f"{show_shape(found)} of the data set's {show_shape(have)}"
             )
     return found
 
 
 def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> Array:
-    """Convert numbers to the input's element type: quantise by its scale and zero point, or round and clip."""
+    """Convert numbers to the input's element type: quantise by its scale and zero point, or
+    round and clip.
+    """
     if taken.dtype == "string" or meaning.quantised == "already":
         return np.ascontiguousarray(samples)
     if meaning.quantised == "raw" and taken.dtype in SHIFT:
@@ -233,15 +272,21 @@ def stored(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning)
 
 
 def representable_range(taken: TensorSpec) -> tuple[float, float] | None:
-    """Return the least and greatest real number that a quantised input can represent; ``None`` if channels differ."""
+    """Return the least and greatest real number that a quantised input can represent; ``None``
+    if channels differ.
+    """
     if taken.scale is None or isinstance(taken.scale, tuple) or isinstance(taken.zero_point, tuple):
         return None
-    low, high = ((limit - int(taken.zero_point or 0)) * float(taken.scale) for limit in _limits(taken.dtype))
+    low, high = (
+        (limit - int(taken.zero_point or 0)) * float(taken.scale) for limit in _limits(taken.dtype)
+    )
     return low, high
 
 
 def _normalised(samples: Array, meaning: InputMeaning, channels: int) -> Array:
-    """Return ``(samples / scale - mean) / deviation`` in float32, or the samples unchanged if all are neutral."""
+    """Return ``(samples / scale - mean) / deviation`` in float32, or the samples unchanged if
+    all are neutral.
+    """
     if meaning.scale == 1 and not meaning.mean and not meaning.deviation:
         return samples
     kind = np.float64 if samples.dtype == np.float64 else np.float32
@@ -257,7 +302,9 @@ def _normalised(samples: Array, meaning: InputMeaning, channels: int) -> Array:
 
 
 def _check_range(model: str, samples: Array, taken: TensorSpec, meaning: InputMeaning) -> None:
-    """Raise an error if the input cannot represent most of the samples: then the preprocessing must be wrong."""
+    """Raise an error if the input cannot represent most of the samples: then the preprocessing
+    must be wrong.
+    """
     held = representable_range(taken)
     if held is None or not samples.size:
         return
@@ -266,8 +313,8 @@ def _check_range(model: str, samples: Array, taken: TensorSpec, meaning: InputMe
     if least < low - (high - low) or most > high + (high - low):
         raw = " or --quantised-input raw" if meaning.scale == 1 and taken.dtype in SHIFT else ""
         raise ConfigError(
-            f"{model} takes numbers from {low:g} to {high:g} in {taken.name!r}, the samples go from {least:g} "
-            f"to {most:g}: give --scale, --mean, --deviation{raw}"
+            f"{model} takes numbers from {low:g} to {high:g} in {taken.name!r}, the samples go "
+            f"from {least:g} to {most:g}: give --scale, --mean, --deviation{raw}"
         )
 
 

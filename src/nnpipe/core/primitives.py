@@ -24,12 +24,20 @@ LARGEST = 1 << 48
 _RANK_LIMIT = 32
 
 PlainKind = Literal[
-    "elementwise", "reduction", "normalisation", "softmax", "resize", "quantisation", "gather", "movement", "view"
+    "elementwise",
+    "reduction",
+    "normalisation",
+    "softmax",
+    "resize",
+    "quantisation",
+    "gather",
+    "movement",
+    "view",
 ]
 """Kinds of primitives that a function and the sizes of tensors describe.
 
-``gather`` reads only the rows that are asked for.  ``movement`` copies values and computes nothing (transpose,
-concatenation, padding), and ``view`` does not even copy (reshape).
+``gather`` reads only the rows that are asked for.  ``movement`` copies values and computes nothing
+(transpose, concatenation, padding), and ``view`` does not even copy (reshape).
 """
 
 
@@ -57,7 +65,10 @@ class Primitive:
 
     def to_json(self) -> dict[str, Any]:
         """Return the kind and all fields in JSON form."""
-        return {"kind": self.kind, **{each.name: _json(getattr(self, each.name)) for each in fields(self)}}
+        return {
+            "kind": self.kind,
+            **{each.name: _json(getattr(self, each.name)) for each in fields(self)},
+        }
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,8 @@ class ConvolutionPrimitive(Primitive):
     Parameters
     ----------
     positions
-        How often the kernel is applied: samples times positions in the output (in the input if ``transposed``).
+        How often the kernel is applied: samples times positions in the output (in the input if
+        ``transposed``).
     kernel
         The length of each axis of the kernel.
     in_channels, out_channels
@@ -99,7 +111,8 @@ class ConvolutionPrimitive(Primitive):
         super().__post_init__()
         if self.groups < 1 or self.in_channels % self.groups or self.out_channels % self.groups:
             raise SpecMismatch(
-                f"a convolution of {self.in_channels} to {self.out_channels} channels cannot have {self.groups} groups"
+                f"a convolution of {self.in_channels} to {self.out_channels} channels cannot have "
+                f"{self.groups} groups"
             )
 
     @property
@@ -109,7 +122,9 @@ class ConvolutionPrimitive(Primitive):
             return "transposed convolution"
         if self.groups == self.in_channels > 1:
             return "depthwise convolution"
-        return "pointwise convolution" if all(length == 1 for length in self.kernel) else "convolution"
+        return (
+            "pointwise convolution" if all(length == 1 for length in self.kernel) else "convolution"
+        )
 
     @property
     def details(self) -> str:
@@ -120,7 +135,9 @@ class ConvolutionPrimitive(Primitive):
 
 @dataclass(frozen=True)
 class MatrixProduct(Primitive):
-    """Products of matrices of ``rows`` by ``depth`` and ``depth`` by ``columns`` values, ``batch`` times."""
+    """Products of matrices of ``rows`` by ``depth`` and ``depth`` by ``columns`` values,
+    ``batch`` times.
+    """
 
     batch: Length
     rows: Length
@@ -201,14 +218,18 @@ class RecurrentPrimitive(Primitive):
 
     @property
     def details(self) -> str:
-        """Return the steps, the numbers of an element and of the state, and the directions if there are two."""
+        """Return the steps, the numbers of an element and of the state, and the directions if
+        there are two.
+        """
         sizes = f"{_length(self.steps)} steps, {_length(self.inputs)} to {_length(self.units)}"
         return f"{sizes}, {self.directions} directions" if self.directions > 1 else sizes
 
 
 @dataclass(frozen=True)
 class PoolingPrimitive(Primitive):
-    """A maximum or mean over windows of the lengths ``kernel``; the kernel has no axes if the whole input is one."""
+    """A maximum or mean over windows of the lengths ``kernel``; the kernel has no axes if the
+    whole input is one.
+    """
 
     function: str
     kernel: tuple[int, ...] = ()
@@ -249,7 +270,9 @@ class PlainPrimitive(Primitive):
 
     def __post_init__(self) -> None:
         """Accept negative axes, which count from the last one."""
-        if len(self.axes) > _RANK_LIMIT or any(not -_RANK_LIMIT <= axis < _RANK_LIMIT for axis in self.axes):
+        if len(self.axes) > _RANK_LIMIT or any(
+            not -_RANK_LIMIT <= axis < _RANK_LIMIT for axis in self.axes
+        ):
             raise SpecMismatch(f"{self.function}: impossible axes {self.axes}")
 
     @property
@@ -312,7 +335,8 @@ def convolution(
     dilations: Sequence[int] = (),
     transposed: bool = False,
 ) -> ConvolutionPrimitive:
-    """Return a convolution; ``channels`` are those of the input and output, ``data`` and ``output`` their shapes.
+    """Return a convolution; ``channels`` are those of the input and output, ``data`` and ``output``
+    their shapes.
 
     Raises
     ------
@@ -337,7 +361,9 @@ def convolution(
     )
 
 
-def matrix_product(first: Shape, second: Shape, flipped: tuple[bool, bool] = (False, False)) -> MatrixProduct:
+def matrix_product(
+    first: Shape, second: Shape, flipped: tuple[bool, bool] = (False, False)
+) -> MatrixProduct:
     """Return the product of the last two axes of two tensors, as ``numpy.matmul`` computes it.
 
     ``flipped`` tells of each whether its last two axes change places.
@@ -358,7 +384,9 @@ def matrix_product(first: Shape, second: Shape, flipped: tuple[bool, bool] = (Fa
 
 
 def linear(data: Shape, units: Length, depth: Length) -> MatrixProduct:
-    """Return the product of a tensor with a matrix of ``depth`` x ``units`` values, along its last ``depth`` values."""
+    """Return the product of a tensor with a matrix of ``depth`` x ``units`` values, along its
+    last ``depth`` values.
+    """
     count = product(data)
     rows = product(data[:-1]) if count is None or not depth else count // depth
     return MatrixProduct(1, rows, depth, units)
@@ -402,7 +430,14 @@ def einsum(equation: str, shapes: Sequence[Shape]) -> Primitive:
 
 
 def broadcast(first: Shape, second: Shape) -> list[Length]:
-    """Return the shape of two tensors that are stretched to one shape; an unknown length against 1 is unknown."""
+    """Return the shape of two tensors that are stretched to one shape; an unknown length against
+    1 is unknown.
+    """
     size = max(len(first), len(second))
-    pairs = zip((1,) * (size - len(first)) + first, (1,) * (size - len(second)) + second, strict=True)
-    return [other if one == 1 else one if other == 1 or one is not None else other for one, other in pairs]
+    pairs = zip(
+        (1,) * (size - len(first)) + first, (1,) * (size - len(second)) + second, strict=True
+    )
+    return [
+        other if one == 1 else one if other == 1 or one is not None else other
+        for one, other in pairs
+    ]

@@ -11,7 +11,8 @@ _DOT_PRODUCTS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 
 def instruction_sets(root: Path = Path("/")) -> frozenset[str]:
-    """Return the flags that Linux lists for the first core; none where the system does not list them.
+    """Return the flags that Linux lists for the first core; none where the system does not list
+    them.
 
     Parameters
     ----------
@@ -22,15 +23,18 @@ def instruction_sets(root: Path = Path("/")) -> frozenset[str]:
         text = (root / "proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:
         return frozenset()
-    lines = (re.search(rf"^{name}\s*:(.*)$", text, re.MULTILINE) for name in ("flags", "Features"))  # x86 and ARM
+    # x86 and ARM
+    lines = (re.search(rf"^{name}\s*:(.*)$", text, re.MULTILINE) for name in ("flags", "Features"))
     return frozenset(flag for line in lines if line for flag in line[1].split())
 
 
 def adds_bytes_in_16_bits(root: Path = Path("/"), machine: str | None = None) -> bool:
-    """Return whether sums of two products of 8-bit integers can overflow in this processor's kernels.
+    """Return whether sums of two products of 8-bit integers can overflow in this processor's
+    kernels.
 
-    x86 processors without VNNI or AMX multiply and add by ``vpmaddubsw``, which saturates at 16 bits: two products
-    of an unsigned and a signed byte reach twice as far.  Weights of 7 bits avoid that.
+    x86 processors without VNNI or AMX multiply and add by ``vpmaddubsw``, which saturates at 16
+    bits: two products of an unsigned and a signed byte reach twice as far.  Weights of 7 bits avoid
+    that.
 
     Parameters
     ----------

@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """Wraps an iterable and shows how far it has come; ``total`` is its length if it has no ``len``."""
+    """Wraps an iterable and shows how far it has come; ``total`` is its length if it has no
+    ``len``.
+    """
 
     def __call__(self, items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         """Return the items one by one."""
@@ -28,7 +30,9 @@ def silent(items: Iterable[T], what: str, total: int | None = None) -> Iterable[
 
 
 def tell(progress: Progress, done: int, total: int, figures: Mapping[str, float]) -> None:
-    """Report how much of the whole work is done, with the latest metrics, to ``progress.tell`` if it exists."""
+    """Report how much of the whole work is done, with the latest metrics, to ``progress.tell``
+    if it exists.
+    """
     told = getattr(progress, "tell", None)
     if told is not None:
         told(done, total, figures)
@@ -37,7 +41,9 @@ def tell(progress: Progress, done: int, total: int, figures: Mapping[str, float]
 class Renaming:
     """A progress that renames metrics before it passes them to another progress."""
 
-    def __init__(self, progress: Progress, rename: Callable[[Mapping[str, float]], Mapping[str, float]]) -> None:
+    def __init__(
+        self, progress: Progress, rename: Callable[[Mapping[str, float]], Mapping[str, float]]
+    ) -> None:
         self._progress = progress
         self._rename = rename
 
@@ -85,7 +91,8 @@ def append(path: Path, fraction: float | None, metrics: Mapping[str, float]) -> 
 
 
 class ProgressFile:
-    """A progress that writes to a file; give it as ``progress`` to :meth:`nnpipe.training.trainer.Trainer.fit`.
+    """A progress that writes to a file; give it as ``progress`` to
+    :meth:`nnpipe.training.trainer.Trainer.fit`.
 
     If the file cannot be written, this is logged once, and the training continues.
 
@@ -99,7 +106,9 @@ class ProgressFile:
         The part of the whole work that this progress covers, as fractions from 0 to 1.
     """
 
-    def __init__(self, path: str | Path, shown: Progress = silent, *, begin: float = 0.0, end: float = 1.0) -> None:
+    def __init__(
+        self, path: str | Path, shown: Progress = silent, *, begin: float = 0.0, end: float = 1.0
+    ) -> None:
         self.path, self.shown, self.begin, self.end = Path(path), shown, begin, end
         self._failed = False
 
@@ -121,7 +130,10 @@ class ProgressFile:
         """Return the progress of part ``number``, counted from 0, of ``of`` equal parts."""
         step = (self.end - self.begin) / of
         return ProgressFile(
-            self.path, self.shown, begin=self.begin + number * step, end=self.begin + (number + 1) * step
+            self.path,
+            self.shown,
+            begin=self.begin + number * step,
+            end=self.begin + (number + 1) * step,
         )
 
 

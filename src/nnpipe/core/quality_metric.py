@@ -18,7 +18,9 @@ Floats = npt.NDArray[np.float64]
 Values = Callable[[Evaluation], Floats]
 """Computes the value of each sample, ``(samples,)``; NaN for one that does not count."""
 Statistic = Callable[[Floats], float]
-"""Computes a metric if each sample counts as often as its weight, ``(samples,)``, says; NaN if it is not defined."""
+"""Computes a metric if each sample counts as often as its weight, ``(samples,)``, says; NaN if
+it is not defined.
+"""
 Prepare = Callable[[Evaluation], Statistic]
 Numbers = Callable[[Evaluation], npt.NDArray[np.integer[Any]]]
 
@@ -27,9 +29,10 @@ Numbers = Callable[[Evaluation], npt.NDArray[np.integer[Any]]]
 class QualityMetric:
     """A metric of a task: its name, its unit, and the function that computes it.
 
-    A metric either is the mean of ``values`` of single samples, or follows from all samples together.  Of the second
-    kind, ``statistic`` is given an evaluation and returns a function of weights: intervals are found by computing the
-    metric of many weightings, so what does not depend on weights (sorting, matching) is done once.
+    A metric either is the mean of ``values`` of single samples, or follows from all samples
+    together.  Of the second kind, ``statistic`` is given an evaluation and returns a function of
+    weights: intervals are found by computing the metric of many weightings, so what does not depend
+    on weights (sorting, matching) is done once.
 
     Parameters
     ----------
@@ -42,23 +45,25 @@ class QualityMetric:
     meaning
         The definition, in a clause.
     kind
-        ``"share"`` for numbers from 0 to 1 that are shown in per cent, ``"ratio"`` for other numbers without a unit,
-        ``"time"`` in seconds, ``"rate"`` per second.
+        ``"share"`` for numbers from 0 to 1 that are shown in per cent, ``"ratio"`` for other
+        numbers without a unit, ``"time"`` in seconds, ``"rate"`` per second.
     less_is_better
         Whether smaller values are better.
     values, statistic
         One of the two.
     clusters
-        Numbers of the groups of samples that depend on each other, ``(samples,)``, such as windows of one series;
-        by default, each sample is alone.
+        Numbers of the groups of samples that depend on each other, ``(samples,)``, such as windows
+        of one series; by default, each sample is alone.
     alike
-        Of a statistic: numbers of kinds of samples, ``(samples,)``, if those of one kind can stand for each other, such
-        as those with the same truth and prediction.  The statistic is then computed from one sample of each kind.
+        Of a statistic: numbers of kinds of samples, ``(samples,)``, if those of one kind can stand
+        for each other, such as those with the same truth and prediction.  The statistic is then
+        computed from one sample of each kind.
     bounds
-        The least and the greatest value that there can be; by default 0 and 1 for shares, 0 and infinity for times and
-        rates, and none for other numbers.
+        The least and the greatest value that there can be; by default 0 and 1 for shares, 0 and
+        infinity for times and rates, and none for other numbers.
     draws
-        How often samples are drawn again where random values of a metric are needed, as for a Pareto front.
+        How often samples are drawn again where random values of a metric are needed, as for a
+        Pareto front.
 
     Examples
     --------
@@ -86,11 +91,19 @@ class QualityMetric:
     def __post_init__(self) -> None:
         check_call(QualityMetric, vars(self))
         if not (self.name.isidentifier() and self.name == self.name.lower()):
-            raise ConfigError(f"a metric's name is of lower-case letters, digits and underscores, not {self.name!r}")
+            raise ConfigError(
+                f"a metric's name is of lower-case letters, digits and underscores, not "
+                f"{self.name!r}"
+            )
         if (self.values is None) == (self.statistic is None):
-            raise ConfigError(f"the metric {self.name!r} needs either values of samples or a statistic")
+            raise ConfigError(
+                f"the metric {self.name!r} needs either values of samples or a statistic"
+            )
         if self.alike is not None and self.statistic is None:
-            raise ConfigError(f"the metric {self.name!r} is a mean of values: samples that are alike have equal ones")
+            raise ConfigError(
+                f"the metric {self.name!r} is a mean of values: samples that are alike have equal "
+                f"ones"
+            )
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -115,7 +128,8 @@ class QualityMetric:
     def sample_values(self, evaluation: Evaluation) -> Floats:
         """Return the value of each sample, ``(samples,)``; NaN for one that does not count.
 
-        A sample without an answer, since the outputs were not finite, has the worst value that there can be.
+        A sample without an answer, since the outputs were not finite, has the worst value that
+        there can be.
 
         Raises
         ------
@@ -126,14 +140,20 @@ class QualityMetric:
         values = np.asarray(self.values(evaluation), np.float64)
         if values.shape != (len(evaluation),):
             raise ConfigError(
-                f"the metric {self.name!r} must give a number for each of {len(evaluation)} samples, not an array of "
-                f"the shape {values.shape}; do predictions and truth have the same shape?"
+                f"the metric {self.name!r} must give a number for each of {len(evaluation)} "
+                f"samples, not an array of the shape {values.shape}; do predictions and truth have "
+                f"the same shape?"
             )
         lost = evaluation.not_finite
-        return np.where(lost, self.limits[1 if self.less_is_better else 0], values) if lost.any() else values
+        return (
+            np.where(lost, self.limits[1 if self.less_is_better else 0], values)
+            if lost.any()
+            else values
+        )
 
     def by_kind(self, evaluation: Evaluation) -> tuple[npt.NDArray[np.int64], Statistic]:
-        """Return the kind of each sample, ``(samples,)`` from 0, and the metric as a function of the kinds' weights.
+        """Return the kind of each sample, ``(samples,)`` from 0, and the metric as a function of
+        the kinds' weights.
 
         Only for a metric with ``alike``.
         """
@@ -144,7 +164,9 @@ class QualityMetric:
 
 
 def mean_of(values: Floats) -> Statistic:
-    """Return the mean of values ``(samples,)`` as a function of weights; NaN does not count, and infinity does."""
+    """Return the mean of values ``(samples,)`` as a function of weights; NaN does not count, and
+    infinity does.
+    """
     counts, infinite = ~np.isnan(values), np.isinf(values)
     known = np.where(counts & ~infinite, values, 0.0)
 
@@ -157,8 +179,12 @@ def mean_of(values: Floats) -> Statistic:
     return mean
 
 
-def index_distinct(found: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the index of each number among the distinct ones in ascending order, and the place of one of each."""
+def index_distinct(
+    found: npt.NDArray[np.integer[Any]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the index of each number among the distinct ones in ascending order, and the place
+    of one of each.
+    """
     least, most = int(found.min(initial=0)), int(found.max(initial=0))
     if most - least > 4 * len(found):
         _, first, kinds = np.unique(found, return_index=True, return_inverse=True)

@@ -75,10 +75,15 @@ def quantize_linear(
     kind = _quantized_type(dtype, _QUANTIZED)
     source = np.asarray(x)
     if source.dtype.kind not in "fiu":
-        raise SpecMismatch(f"quantize_linear needs real numbers, but x is {source.dtype}; convert it to float32 first")
+        raise SpecMismatch(
+            f"quantize_linear needs real numbers, but x is {source.dtype}; convert it to float32 "
+            f"first"
+        )
     view, steps, zeros = _aligned(source, scale, zero_point, kind, axis)
     if not (steps > 0).all():
-        raise SpecMismatch(f"a scale must be above zero to quantise with, but the lowest is {steps.min():g}")
+        raise SpecMismatch(
+            f"a scale must be above zero to quantise with, but the lowest is {steps.min():g}"
+        )
 
     low, high = np.float32(np.iinfo(kind).min), np.float32(np.iinfo(kind).max)
     out = np.empty(view.shape, kind)
@@ -87,7 +92,8 @@ def quantize_linear(
         for piece in _pieces(view.shape):
             values = np.divide(view[piece], _part(steps, piece), dtype=np.float32)
             np.rint(values, out=values)
-            # Exact where it matters: float32 represents sums up to 2**23 exactly, and larger ones saturate.
+            # Exact where it matters: float32 represents sums up to 2**23 exactly, and larger ones
+            # saturate.
             np.add(values, _part(zeros, piece), out=values)
             np.clip(values, low, high, out=values)
             if np.isnan(values.max()):
@@ -178,20 +184,27 @@ def quantization_parameters(
     bad = ~((bottom <= top) & (bottom >= -largest) & (top <= largest))
     if bad.any():
         raise SpecMismatch(
-            f"a range needs finite float32 limits with low <= high, but one goes from {bottom[bad][0]} to {top[bad][0]}"
+            f"a range needs finite float32 limits with low <= high, but one goes from "
+            f"{bottom[bad][0]} to {top[bad][0]}"
         )
     bottom, top = np.minimum(bottom, 0.0), np.maximum(top, 0.0)
 
     middle = (limits.max + 1) // 2 if limits.min == 0 else 0
     width = (
-        np.maximum(-bottom, top) / (limits.max - middle) if symmetric else (top - bottom) / (limits.max - limits.min)
+        np.maximum(-bottom, top) / (limits.max - middle)
+        if symmetric
+        else (top - bottom) / (limits.max - limits.min)
     )
     # A subnormal scale is too imprecise to divide by; a range that narrow is practically all zeros.
-    scale = np.where(width == 0, 1.0, np.maximum(width, np.finfo(np.float32).tiny)).astype(np.float32)
+    scale = np.where(width == 0, 1.0, np.maximum(width, np.finfo(np.float32).tiny)).astype(
+        np.float32
+    )
     if symmetric:
         zero = np.full(scale.shape, middle)
     else:
-        zero = np.clip(np.rint(limits.min - bottom / scale.astype(np.float64)), limits.min, limits.max)
+        zero = np.clip(
+            np.rint(limits.min - bottom / scale.astype(np.float64)), limits.min, limits.max
+        )
     return scale, zero.astype(np.int32)
 
 
@@ -201,7 +214,9 @@ def _quantized_type(dtype: npt.DTypeLike, known: tuple[str, ...]) -> np.dtype[An
     except TypeError:
         name = repr(dtype)
     if name not in known:
-        raise SpecMismatch(f"{name} is not a quantised type that is known here; use one of {', '.join(known)}")
+        raise SpecMismatch(
+            f"{name} is not a quantised type that is known here; use one of {', '.join(known)}"
+        )
     kind: np.dtype[Any] = np.dtype(name)
     return kind
 
@@ -213,33 +228,47 @@ def _aligned(
     kind: np.dtype[Any],
     axis: int | None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return x with shape (outer, channels, inner), and float32 scales and zero points with (1 or channels, 1)."""
+    """Return x with shape (outer, channels, inner), and float32 scales and zero points with (1
+    or channels, 1).
+    """
     given, zeros = np.asarray(scale), np.asarray(0 if zero_point is None else zero_point)
     if given.size and given.dtype.kind not in "fiu":
         raise SpecMismatch(f"a scale must be a real number, but scale is of type {given.dtype}")
     if zeros.size and zeros.dtype.kind not in "iu":
-        raise SpecMismatch(f"a zero point must be a whole number, but zero_point is of type {zeros.dtype}")
+        raise SpecMismatch(
+            f"a zero point must be a whole number, but zero_point is of type {zeros.dtype}"
+        )
     with np.errstate(over="ignore", under="ignore"):
         steps = given.astype(np.float32)
     if not np.isfinite(steps).all():
-        raise SpecMismatch(f"a scale must be finite in float32, but one is {given[~np.isfinite(steps)][0]}")
+        raise SpecMismatch(
+            f"a scale must be finite in float32, but one is {given[~np.isfinite(steps)][0]}"
+        )
     limits = np.iinfo(kind)
     for extreme in (zeros.min(), zeros.max()) if zeros.size else ():
         if not limits.min <= extreme <= limits.max:
-            raise SpecMismatch(f"zero point {extreme} is outside {kind}, which goes from {limits.min} to {limits.max}")
+            raise SpecMismatch(
+                f"zero point {extreme} is outside {kind}, which goes from {limits.min} to "
+                f"{limits.max}"
+            )
 
     for name, parameter in (("scale", steps), ("zero_point", zeros)):
         if parameter.size == 1 and parameter.ndim <= 1:
             continue
         if parameter.ndim != 1:
-            raise SpecMismatch(f"{name} must be a number or a vector, but has shape {parameter.shape}")
+            raise SpecMismatch(
+                f"{name} must be a number or a vector, but has shape {parameter.shape}"
+            )
         if axis is None:
-            raise SpecMismatch(f"{name} has {parameter.size} values; say which axis of the tensor they belong to")
+            raise SpecMismatch(
+                f"{name} has {parameter.size} values; say which axis of the tensor they belong to"
+            )
         if not -source.ndim <= axis < source.ndim:
             raise SpecMismatch(f"axis {axis} does not exist in a tensor of shape {source.shape}")
         if parameter.size != source.shape[axis]:
             raise SpecMismatch(
-                f"{name} has {parameter.size} values, but axis {axis} of shape {source.shape} has {source.shape[axis]}"
+                f"{name} has {parameter.size} values, but axis {axis} of shape {source.shape} has "
+                f"{source.shape[axis]}"
             )
 
     steps, zeros = steps.reshape(-1, 1), zeros.astype(np.float32).reshape(-1, 1)
@@ -252,7 +281,9 @@ def _aligned(
 
 
 def _pieces(shape: tuple[int, ...]) -> Iterator[_Slices]:
-    """Divide (outer, channels, inner) into slices of about ``_PIECE`` elements, along channels if outer is 1."""
+    """Divide (outer, channels, inner) into slices of about ``_PIECE`` elements, along channels
+    if outer is 1.
+    """
     outer, channels, inner = shape
     whole = slice(None)
     if 0 in shape:
@@ -276,7 +307,9 @@ def _part(parameter: npt.NDArray[np.float32], piece: _Slices) -> npt.NDArray[np.
 # outside the measured time.
 
 
-def adapt(batch: Batch, source: tuple[TensorSpec, ...], target: tuple[TensorSpec, ...]) -> dict[str, np.ndarray]:
+def adapt(
+    batch: Batch, source: tuple[TensorSpec, ...], target: tuple[TensorSpec, ...]
+) -> dict[str, np.ndarray]:
     """Convert arrays from the specifications ``source`` to the specifications ``target``.
 
     Parameters
@@ -300,7 +333,8 @@ def adapt(batch: Batch, source: tuple[TensorSpec, ...], target: tuple[TensorSpec
     known = {spec.name: spec for spec in source}
     if known.keys() != {spec.name for spec in target}:
         raise SpecMismatch(
-            f"the model has the tensors {', '.join(known)}; its compiled form has {', '.join(t.name for t in target)}"
+            f"the model has the tensors {', '.join(known)}; its compiled form has "
+            f"{', '.join(t.name for t in target)}"
         )
     return {spec.name: _convert(batch[spec.name], known[spec.name], spec) for spec in target}
 
@@ -316,7 +350,11 @@ def adapt_outputs(batch: Batch, model: IOSpec, compiled: IOSpec) -> dict[str, np
 
 
 def _convert(array: np.ndarray, source: TensorSpec, target: TensorSpec) -> np.ndarray:
-    same_numbers = (source.scale, source.zero_point, source.axis) == (target.scale, target.zero_point, target.axis)
+    same_numbers = (source.scale, source.zero_point, source.axis) == (
+        target.scale,
+        target.zero_point,
+        target.axis,
+    )
     if source.dtype == target.dtype and same_numbers:
         return array
     if "string" in (source.dtype, target.dtype):

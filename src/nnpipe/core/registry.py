@@ -46,12 +46,16 @@ class BrokenModule:
 def plugin_packages(
     read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
 ) -> tuple[str, ...]:
-    """Return the packages that installed distributions add; cached, since reading their metadata takes milliseconds."""
+    """Return the packages that installed distributions add; cached, since reading their metadata
+    takes milliseconds.
+    """
     return tuple(sorted({entry.module for entry in read(group=ENTRY_POINTS)}))
 
 
 def import_path() -> tuple[tuple[str, int], ...]:
-    """Return a cache key of the installed packages: each folder of the import path with its modification time."""
+    """Return a cache key of the installed packages: each folder of the import path with its
+    modification time.
+    """
     return tuple((place, _changed(place)) for place in sys.path)
 
 
@@ -63,7 +67,9 @@ def _changed(place: str) -> int:
 
 
 def modules_of(package: str, broken: list[BrokenModule]) -> Iterator[ModuleType]:
-    """Yield a package and all modules in it; those that cannot be imported are added to ``broken``."""
+    """Yield a package and all modules in it; those that cannot be imported are added to
+    ``broken``.
+    """
     try:
         root = importlib.import_module(package)
     except ModuleNotFoundError as error:
@@ -92,7 +98,9 @@ class Families(Mapping[str, type[D]]):
         The modules that hold a family's own classes, if these are not in the package of its name.
     """
 
-    def __init__(self, paths: Mapping[str, str], homes: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
+    def __init__(
+        self, paths: Mapping[str, str], homes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    ) -> None:
         self._paths = paths
         self._homes = homes
 
@@ -116,7 +124,9 @@ class Families(Mapping[str, type[D]]):
 
     def of(self, base: type[Discoverable]) -> list[str]:
         """Return the families that can hold subclasses of ``base``."""
-        return self.at_home(base) or [family for family, root in self.items() if issubclass(root, base)]
+        return self.at_home(base) or [
+            family for family, root in self.items() if issubclass(root, base)
+        ]
 
     def homes(self, family: str) -> tuple[str, ...]:
         """Return the packages and modules of nnpipe that hold a family's own classes."""
@@ -157,13 +167,16 @@ PARTS: Families[Discoverable] = Families(
         "task_pictures": ("nnpipe.tasks",),
     },
 )
-"""Families whose classes are parts of a training, a network, a script or a report, but not components."""
+"""Families whose classes are parts of a training, a network, a script or a report, but not
+components.
+"""
 
 C = TypeVar("C", bound=Component)
 
 
 def components(base: type[D]) -> list[type[D]]:
-    """Return all concrete classes of a family: first nnpipe's own, then those of plugins, each sorted by dotted path.
+    """Return all concrete classes of a family: first nnpipe's own, then those of plugins, each
+    sorted by dotted path.
 
     Examples
     --------
@@ -187,15 +200,17 @@ def named(base: type[D]) -> Mapping[str, type[D]]:
 
 
 def is_installed_class(cls: type[Discoverable], base: type[D]) -> bool:
-    """Return whether nnpipe or an installed package has this class, so that its name alone finds it in any process."""
+    """Return whether nnpipe or an installed package has this class, so that its name alone finds
+    it in any process.
+    """
     return cls in _known(base, importlib.metadata.entry_points, import_path())  # type: ignore[arg-type]  # a class has a hash
 
 
 def named_or_imported(name: str, base: type[D]) -> type[D] | None:
     """Return the class that a user's file names, or ``None`` if no class has this short name.
 
-    It is found by its name as in :func:`named`, or by its dotted path, whose module is then imported: only for
-    files that the user wrote, and never for model files.
+    It is found by its name as in :func:`named`, or by its dotted path, whose module is then
+    imported: only for files that the user wrote, and never for model files.
 
     Raises
     ------
@@ -203,7 +218,9 @@ def named_or_imported(name: str, base: type[D]) -> type[D] | None:
         If the name is a dotted path, and there is no such class, or its module cannot be imported.
     """
     known = named(base)
-    found = known.get(name) or next((cls for cls in known.values() if cls.dotted_path() == name), None)
+    found = known.get(name) or next(
+        (cls for cls in known.values() if cls.dotted_path() == name), None
+    )
     if found is not None or "." not in name:
         return found
     module = name.rpartition(".")[0]
@@ -213,7 +230,9 @@ def named_or_imported(name: str, base: type[D]) -> type[D] | None:
     except ModuleNotFoundError:
         pass  # ``find`` says where Python looks for modules
     except Exception as error:  # the user's module may fail in any way
-        raise ComponentNotFound(f"{name}: importing {module} failed: {type(error).__name__}: {error}") from error
+        raise ComponentNotFound(
+            f"{name}: importing {module} failed: {type(error).__name__}: {error}"
+        ) from error
     return find(name, base)
 
 
@@ -244,12 +263,17 @@ def find(name: str, base: type[D]) -> type[D]:
     check_call(find, locals())
     module_name, _, class_name = name.rpartition(".")
     if not module_name:
-        return cast("type[D]", _find_short(name, base, importlib.metadata.entry_points, import_path()))  # type: ignore[arg-type]  # as above
+        installed = importlib.metadata.entry_points
+        named = _find_short(name, base, installed, import_path())  # type: ignore[arg-type]  # as above
+        return cast("type[D]", named)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # If the module exists but cannot import one of its own imports, that error is raised unchanged.
-        if error.name and not (module_name == error.name or module_name.startswith(error.name + ".")):
+        # If the module exists but cannot import one of its own imports, that error is raised
+        # unchanged.
+        if error.name and not (
+            module_name == error.name or module_name.startswith(error.name + ".")
+        ):
             raise ComponentNotFound(f"{name}: importing {module_name} failed: {error}") from error
         raise _unknown(name, base, f"; {_where_to_put(module_name)}") from None
     except (ValueError, TypeError):
@@ -310,7 +334,9 @@ def _find_short(
     ],  # this and the next are cache keys: they change when packages are installed
     state: tuple[tuple[str, int], ...],
 ) -> type[Discoverable]:
-    """Return the only class with a short name; the result is cached, since a sweep asks thousands of times."""
+    """Return the only class with a short name; the result is cached, since a sweep asks
+    thousands of times.
+    """
     known = _known(base, read, state)  # type: ignore[arg-type]  # a class has a hash
     matches = [cls for cls in known if name in (cls.__name__, cls.short_name())] or [
         cls for cls in known if name in cls.formerly
@@ -339,27 +365,37 @@ def _has_instead(module: ModuleType, base: type[Discoverable]) -> str:
     found = [
         cls.__name__
         for cls in vars(module).values()
-        if inspect.isclass(cls) and cls.__module__ == module.__name__ and issubclass(cls, base) and _is_usable(cls)
+        if inspect.isclass(cls)
+        and cls.__module__ == module.__name__
+        and issubclass(cls, base)
+        and _is_usable(cls)
     ]
     where = getattr(module, "__file__", None) or module.__name__
     return f"; {where} has {', '.join(found)}" if found else f"; {where} has no {base.__name__}"
 
 
-def _unknown(name: str, base: type[Discoverable], hint: str = "; nnpipe list shows what there is") -> ComponentNotFound:
+def _unknown(
+    name: str, base: type[Discoverable], hint: str = "; nnpipe list shows what there is"
+) -> ComponentNotFound:
     found = components(base)
     last = name.rpartition(".")[2]
     now = [cls.dotted_path() for cls in found if last in cls.formerly]
     if now:
-        return ComponentNotFound(f"no {base.__name__} is called {name!r}; it is {' or '.join(now)} here")
+        return ComponentNotFound(
+            f"no {base.__name__} is called {name!r}; it is {' or '.join(now)} here"
+        )
     for cls in found:
         if last in cls.answers:
-            return ComponentNotFound(f"no {base.__name__} is called {name!r} here: {cls.answers[last]}")
+            return ComponentNotFound(
+                f"no {base.__name__} is called {name!r} here: {cls.answers[last]}"
+            )
     if issubclass(base, Component) and base is not Component:
         for other in components(Component):
             if last in (other.__name__, *other.formerly) and not issubclass(other, base):
                 kind = next(cls.__name__ for cls in FAMILIES.values() if issubclass(other, cls))
                 return ComponentNotFound(
-                    f"no {base.__name__} is called {name!r}; it is the {kind} {other.dotted_path()} here"
+                    f"no {base.__name__} is called {name!r}; it is the {kind} "
+                    f"{other.dotted_path()} here"
                 )
     known = [cls.dotted_path() for cls in found]
     return ComponentNotFound(f"no {base.__name__} is called {name!r}{nearest(name, known) or hint}")
@@ -370,8 +406,12 @@ def _homes(base: type[Discoverable]) -> list[str]:
     groups: tuple[Families[Any], ...] = (FAMILIES, PARTS)
     if not any(group.at_home(base) for group in groups):
         groups = (FAMILIES,) if issubclass(base, Component) else groups
-        return [home for group in groups for family in group.of(base) for home in group.homes(family)]
-    return [home for group in groups for family in group.at_home(base) for home in group.homes(family)]
+        return [
+            home for group in groups for family in group.of(base) for home in group.homes(family)
+        ]
+    return [
+        home for group in groups for family in group.at_home(base) for home in group.homes(family)
+    ]
 
 
 def _below(base: type[D]) -> Iterator[type[D]]:
@@ -392,14 +432,20 @@ def _by_name(known: tuple[type[D], ...], declared: tuple[type[D], ...]) -> Mappi
 
     def name(path: str, cls: type[D]) -> str:
         short = cls.short_name()
-        return short if path.startswith("nnpipe.") or (bearers[short] == 1 and short not in own) else path
+        return (
+            short
+            if path.startswith("nnpipe.") or (bearers[short] == 1 and short not in own)
+            else path
+        )
 
     return MappingProxyType({name(path, cls): cls for path, cls in found.items()})
 
 
 @functools.lru_cache(maxsize=16)
 def _known(
-    base: type[D], read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
+    base: type[D],
+    read: Callable[..., importlib.metadata.EntryPoints],
+    state: tuple[tuple[str, int], ...],
 ) -> tuple[type[D], ...]:
     """Return the result of :func:`components`, cached until the installed packages change."""
     return tuple(components(base))
@@ -408,7 +454,10 @@ def _known(
 def _look_through(base: type[D]) -> tuple[list[type[D]], list[BrokenModule]]:
     found: dict[str, type[D]] = {}
     broken: list[BrokenModule] = []
-    for package in (*_homes(base), *plugin_packages(importlib.metadata.entry_points, import_path())):
+    for package in (
+        *_homes(base),
+        *plugin_packages(importlib.metadata.entry_points, import_path()),
+    ):
         here: dict[str, type[D]] = {}
         for module in modules_of(package, broken):
             for cls in vars(module).values():

@@ -28,7 +28,8 @@ class Runtime(Component):
     unsupported_io
         Element types of inputs and outputs that cannot be put and got.
     target_packages
-        Those packages of the extra ``install`` that a server on a board needs; all of them by default.
+        Those packages of the extra ``install`` that a server on a board needs; all of them by
+        default.
 
     Examples
     --------
@@ -66,7 +67,8 @@ class Runtime(Component):
         """
         if artifact.format not in self.accepts:
             raise ConfigError(
-                f"{type(self).__name__} runs {' or '.join(self.accepts)}, {artifact.path} is {artifact.format}"
+                f"{type(self).__name__} runs {' or '.join(self.accepts)}, {artifact.path} is "
+                f"{artifact.format}"
             )
         self.check_ready()
         return self._load(artifact)

@@ -40,7 +40,9 @@ class Channel(Closing):
 
     @abstractmethod
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if the other side closed."""
+        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if
+        the other side closed.
+        """
 
 
 class Listener(Closing):
@@ -100,18 +102,28 @@ class RemoteOptions(Component):
     10.0
     """
 
-    token_file: Path | None = argument(default=None, help="file that holds the token shared with the server")
+    token_file: Path | None = argument(
+        default=None, help="file that holds the token shared with the server"
+    )
     save_model_path: str = argument(
         default="",
-        help="name under which the target keeps the model, in the folder of its server's --save-model-path",
+        help=(
+            "name under which the target keeps the model, in the folder of its server's "
+            "--save-model-path"
+        ),
         metavar="NAME",
     )
-    run_timeout: float = argument(default=120.0, help="seconds that one inference on the target may take", minimum=0.01)
+    run_timeout: float = argument(
+        default=120.0, help="seconds that one inference on the target may take", minimum=0.01
+    )
     load_timeout: float = argument(
         default=600.0, help="seconds that the target may take to load the model", minimum=0.01
     )
     max_output_bytes: int = argument(
-        default=1 << 28, help="most bytes of outputs taken from the target", minimum=1, maximum=(1 << 32) - 1
+        default=1 << 28,
+        help="most bytes of outputs taken from the target",
+        minimum=1,
+        maximum=(1 << 32) - 1,
     )
 
     def token(self) -> bytes | None:
@@ -130,38 +142,59 @@ class ServerOptions(Component):
 
     save_model_path: Path | None = argument(
         default=None,
-        help="file, or existing folder, in which the model is kept (default: a folder that is deleted at the end)",
+        help=(
+            "file, or existing folder, in which the model is kept (default: a folder that is "
+            "deleted at the end)"
+        ),
     )
-    token_file: Path | None = argument(default=None, help="file with the token that clients must know")
+    token_file: Path | None = argument(
+        default=None, help="file with the token that clients must know"
+    )
     insecure: bool = argument(
         default=False,
-        help="serve everybody who can reach the address, without a token, even if other machines can reach it",
+        help=(
+            "serve everybody who can reach the address, without a token, even if other machines "
+            "can reach it"
+        ),
     )
     allow_native_code_from_clients: bool = argument(
         default=False,
-        help="run models that contain machine code (shared libraries): then clients can do anything on this machine",
+        help=(
+            "run models that contain machine code (shared libraries): then clients can do anything "
+            "on this machine"
+        ),
     )
     greeting_timeout: float = argument(
         default=10.0, help="seconds in which a client must identify itself", minimum=0.01
     )
     idle_timeout: float = argument(
-        default=300.0, help="seconds without a request after which a client is disconnected", minimum=0.01
+        default=300.0,
+        help="seconds without a request after which a client is disconnected",
+        minimum=0.01,
     )
-    run_timeout: float = argument(default=60.0, help="seconds that one inference may take", minimum=0.01)
-    load_timeout: float = argument(default=300.0, help="seconds that loading a model may take", minimum=0.01)
+    run_timeout: float = argument(
+        default=60.0, help="seconds that one inference may take", minimum=0.01
+    )
+    load_timeout: float = argument(
+        default=300.0, help="seconds that loading a model may take", minimum=0.01
+    )
     max_model_bytes: int = argument(default=1 << 32, help="largest model file taken", minimum=1)
     max_input_bytes: int = argument(
         default=1 << 28, help="most bytes of inputs taken", minimum=1, maximum=(1 << 32) - 1
     )
     isolate: bool = argument(
         default=True,
-        help="run each client's model in a process of its own, so that the server survives its crash",
+        help=(
+            "run each client's model in a process of its own, so that the server survives its crash"
+        ),
     )
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` if ``insecure`` and ``token_file`` are both given."""
         if self.insecure and self.token_file is not None:
-            raise ConfigError("--insecure asks for no token, --token-file for one: give one of the two")
+            raise ConfigError(
+                "--insecure asks for no token, --token-file for one: give one of the two"
+            )
 
     def token(self) -> bytes | None:
         """Read the token."""

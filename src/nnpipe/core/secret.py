@@ -1,4 +1,6 @@
-"""Secrets: values that are passed on and shown nowhere, and texts from which those of addresses are taken out."""
+"""Secrets: values that are passed on and shown nowhere, and texts from which those of addresses
+are taken out.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,25 @@ OPTIONS = ("--env",)
 """The options of commands whose values are secrets, of NAME=VALUE the value."""
 
 _NAMES = r"password|passwd|pwd|token|secret|api[-_]?key|access[-_]?key|private[-_]?key|credentials?|signature"
-# A password may hold all characters but white space and quotes: what is hidden ends at the last @.  A path
-# that was made of an address has one slash.
+# A password may hold all characters but white space and quotes: what is hidden ends at the last @.
+# A path that was made of an address has one slash.
 _PASSWORD = re.compile(r"(:/{1,2}[^\s:/@'\"]*:)[^\s'\"]*(?=@)")
 _ONLY_TOKEN = re.compile(r"(https?:/{1,2})[^\s:/@'\"]+(?=@)", re.IGNORECASE)
 _QUERY = re.compile(rf"([?&;](?:[\w.-]*(?:{_NAMES})|sig)=)[^\s&;#'\"]+", re.IGNORECASE)
-_WORD = re.compile(r"(?<![^\s'\"])((?:ssl)?passw(?:or)?d=)(?:'[^']+'|[^\s'\"]+)", re.IGNORECASE)  # as libpq takes it
-# In settings, a name may end so; what tokenizers call tokens is none, and the path of a file may be told.
+# as libpq takes it
+_WORD = re.compile(r"(?<![^\s'\"])((?:ssl)?passw(?:or)?d=)(?:'[^']+'|[^\s'\"]+)", re.IGNORECASE)
+# In settings, a name may end so; what tokenizers call tokens is none, and the path of a file may be
+# told.
 _SETTING = re.compile(rf"(?:.*[-_])?(?:{_NAMES})", re.IGNORECASE)
-_NO_SECRET = re.compile(r"(?:pad|unk|unknown|bos|eos|cls|sep|mask|start|end|stop)[-_]token", re.IGNORECASE)
+_NO_SECRET = re.compile(
+    r"(?:pad|unk|unknown|bos|eos|cls|sep|mask|start|end|stop)[-_]token", re.IGNORECASE
+)
 _TELLING = re.compile(rf"--?(?:[\w-]*[-_])?(?:{_NAMES})", re.IGNORECASE)
 
 
 class Secret:
-    """A text that is shown as ``***`` and cannot be written to JSON; only :meth:`reveal` gives it away.
+    """A text that is shown as ``***`` and cannot be written to JSON; only :meth:`reveal` gives it
+    away.
 
     Examples
     --------
@@ -85,8 +92,8 @@ def without_secrets(text: str) -> str:
 def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[str, ...]:
     """Return a command line as it may be shown and stored.
 
-    Hidden are the values of the options in ``secret`` (of ``NAME=VALUE`` the value), those of options whose name says
-    that they take a password or a token, and passwords in addresses.
+    Hidden are the values of the options in ``secret`` (of ``NAME=VALUE`` the value), those of
+    options whose name says that they take a password or a token, and passwords in addresses.
 
     Examples
     --------
@@ -100,7 +107,9 @@ def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[s
             found.append(f"{flag}={HIDDEN}" if sign and flag.isidentifier() else HIDDEN)
         elif sign and (flag in secret or _TELLING.fullmatch(flag)):
             name, inner, _ = value.partition("=")
-            found.append(f"{flag}={name}={HIDDEN}" if inner and flag in secret else f"{flag}={HIDDEN}")
+            found.append(
+                f"{flag}={name}={HIDDEN}" if inner and flag in secret else f"{flag}={HIDDEN}"
+            )
         else:
             found.append(without_secrets(word))
         hide = not hide and not sign and (word in secret or bool(_TELLING.fullmatch(word)))
@@ -110,12 +119,14 @@ def shown_command(words: Sequence[str], secret: Collection[str] = ()) -> tuple[s
 def shown_settings(settings: Any, name: str = "") -> Any:
     """Return settings as they may be shown and stored.
 
-    Hidden are texts whose name says that they are a password or a token, and passwords in addresses.
+    Hidden are texts whose name says that they are a password or a token, and passwords in
+    addresses.
 
     Parameters
     ----------
     settings
-        Values as JSON can hold them: a component's description, the content of a file of settings, or a part of it.
+        Values as JSON can hold them: a component's description, the content of a file of settings,
+        or a part of it.
     name
         The name of this part.
 
@@ -136,7 +147,8 @@ def shown_settings(settings: Any, name: str = "") -> Any:
 
 
 def hide_in_process_list(words: Sequence[str], shown: Sequence[str]) -> None:
-    """Overwrite arguments of this process that hold secrets, so that ``ps`` shows them as ``shown``.
+    """Overwrite arguments of this process that hold secrets, so that ``ps`` shows them as
+    ``shown``.
 
     Linux reads the list of arguments from the process's own memory.  Elsewhere nothing is done.
     """
@@ -145,7 +157,8 @@ def hide_in_process_list(words: Sequence[str], shown: Sequence[str]) -> None:
         return
     try:
         fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-        begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5), counted from the state on
+        # arg_start and arg_end of proc(5), counted from the state on
+        begin, end = int(fields[45]), int(fields[46])
     except (OSError, IndexError, ValueError):
         return
     if not 0 < begin < end:

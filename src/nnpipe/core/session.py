@@ -41,8 +41,8 @@ class InferenceSession(Closing):
     varying
         Outputs that differ from run to run although the inputs are the same, such as times.
     keeps_state
-        Whether the model keeps something from one run to the next, as recurrent layers may; known after the first run
-        at the latest.
+        Whether the model keeps something from one run to the next, as recurrent layers may; known
+        after the first run at the latest.
 
     Examples
     --------
@@ -83,9 +83,11 @@ class InferenceSession(Closing):
         self._state = "loaded"
 
     def prepare_run(self) -> None:
-        """Forget what the last run has left, if the same batch is to run again; :meth:`run` does this itself.
+        """Forget what the last run has left, if the same batch is to run again; :meth:`run` does
+        this itself.
 
-        Callers that time runs of a batch call it before each, so that the time of forgetting does not count.
+        Callers that time runs of a batch call it before each, so that the time of forgetting does
+        not count.
         """
         if self._state == "done":
             self._state = "loaded"
@@ -128,9 +130,10 @@ class InferenceSession(Closing):
         self._check_open()
         if not self.keeps_state:
             raise NotSupported(
-                f"a stream needs a model that keeps something from one sample to the next, and {type(self).__name__} "
-                "keeps nothing: the model has no state, its conversion has dropped it, or it runs on a target, which "
-                "starts each sample afresh"
+                f"a stream needs a model that keeps something from one sample to the next, and "
+                f"{type(self).__name__} "
+                "keeps nothing: the model has no state, its conversion has dropped it, or it runs "
+                "on a target, which starts each sample afresh"
             )
         self._streaming = True
         self._reset()
@@ -162,10 +165,11 @@ class InferenceSession(Closing):
         return batch
 
     def compared_outputs(self, outputs: Batch) -> Batch:
-        """Return the outputs by which models are compared, or what follows from them; by default all of them.
+        """Return the outputs by which models are compared, or what follows from them; by default
+        all of them.
 
-        Times say nothing about whether two models compute the same, nor do choices after which all that follows is
-        another matter.
+        Times say nothing about whether two models compute the same, nor do choices after which all
+        that follows is another matter.
 
         Parameters
         ----------
@@ -175,7 +179,8 @@ class InferenceSession(Closing):
         return outputs
 
     def durations(self, outputs: Batch) -> Mapping[str, int]:
-        """Return parts of a run's time, such as that to the first token, in nanoseconds by name; none by default.
+        """Return parts of a run's time, such as that to the first token, in nanoseconds by name;
+        none by default.
 
         Comparisons of candidates compare each of them by itself.
 
@@ -187,11 +192,14 @@ class InferenceSession(Closing):
         return {}
 
     def stats(self) -> Mapping[str, Any]:
-        """Return values that only the session knows (a target's clock, memory arenas); none by default."""
+        """Return values that only the session knows (a target's clock, memory arenas); none by
+        default.
+        """
         return {}
 
     def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Divide the time of each run between these ``perf_counter_ns`` timestamps into parts; none by default.
+        """Divide the time of each run between these ``perf_counter_ns`` timestamps into parts; none
+        by default.
 
         A session whose model runs elsewhere returns columns in nanoseconds that add up to
         ``end_ns - start_ns``: the times of this machine, the connection and the target.
@@ -201,7 +209,8 @@ class InferenceSession(Closing):
     def resources(self) -> Mapping[str, np.ndarray]:
         """Return the use of resources on another machine that runs the model; nothing by default.
 
-        The columns have equal lengths: ``time_ns``, on this machine's ``perf_counter_ns``, and the observed values.
+        The columns have equal lengths: ``time_ns``, on this machine's ``perf_counter_ns``, and the
+        observed values.
         """
         return {}
 
@@ -217,11 +226,13 @@ class InferenceSession(Closing):
         return getattr(cls, f"_{method}") is not getattr(InferenceSession, f"_{method}")
 
     def profile(self, batch: Batch, runs: int = 30) -> OperationTimes:
-        """Run a batch repeatedly and return the time of each operation that the runtime carries out.
+        """Run a batch repeatedly and return the time of each operation that the runtime carries
+        out.
 
-        Operations are recorded in a session of their own, which is opened for this and closed afterwards: this session
-        never records, so its own times stay what they are.  It runs the batch as often, half of it before and half of
-        it after, which shows what the recording costs.
+        Operations are recorded in a session of their own, which is opened for this and closed
+        afterwards: this session never records, so its own times stay what they are.  It runs the
+        batch as often, half of it before and half of it after, which shows what the recording
+        costs.
 
         Parameters
         ----------
@@ -273,13 +284,17 @@ class InferenceSession(Closing):
         self._put(batch)
 
     def _infer_next(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Start afresh unless batches are a stream, and put, run and get a batch that has been checked."""
+        """Start afresh unless batches are a stream, and put, run and get a batch that has been
+        checked.
+        """
         if self.keeps_state and not self._streaming:
             self._reset()
         return self._infer(batch)
 
     def _asker(self) -> Callable[[Batch], dict[str, np.ndarray]]:
-        """Return what infers batches that have been checked; a model that keeps nothing pays for no question."""
+        """Return what infers batches that have been checked; a model that keeps nothing pays for
+        no question.
+        """
         return self._infer_next if self.keeps_state else self._infer
 
     @abstractmethod
@@ -288,7 +303,10 @@ class InferenceSession(Closing):
 
     @abstractmethod
     def _run(self) -> None:
-        """Compute the outputs, and return only when they are complete.  Only this method is timed."""
+        """Compute the outputs, and return only when they are complete.
+
+        Only this method is timed.
+        """
 
     @abstractmethod
     def _get(self) -> dict[str, np.ndarray]:
@@ -305,11 +323,14 @@ class InferenceSession(Closing):
         return map(self._asker(), batches)
 
     def _reset(self) -> None:
-        """Forget what earlier runs have left; called only where ``keeps_state`` is set, and outside of timed runs."""
+        """Forget what earlier runs have left; called only where ``keeps_state`` is set, and
+        outside of timed runs.
+        """
         raise NotImplementedError
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
-        """Return the times of operations of this many runs of a checked batch, in a session opened for this alone.
+        """Return the times of operations of this many runs of a checked batch, in a session opened
+        for this alone.
 
         :data:`WARMUP_RUNS` runs come before; :func:`timed_runs` takes the wall times.
         """
@@ -324,7 +345,9 @@ WARMUP_RUNS = 3
 
 
 def timed_runs(session: InferenceSession, runs: int) -> Nanoseconds:
-    """Run the batch that was put this often, and return the wall time of each run in nanoseconds, ``(runs,)``."""
+    """Run the batch that was put this often, and return the wall time of each run in
+    nanoseconds, ``(runs,)``.
+    """
     found = np.zeros(runs)
     for number in range(runs):
         session.prepare_run()

@@ -24,9 +24,10 @@ from nnpipe.core.tensors import Batch, DatasetSpec
 class Task(Component):
     """What a model is to do with samples: it judges predictions, and names the metrics of quality.
 
-    A data set states the name of its task, and everything that compares models finds the task by that name: intervals,
-    paired comparisons, constraints of sweeps, gates, the run database and reports need nothing else.  Tasks are found
-    like other components, in nnpipe, in plugins, and in the running program.
+    A data set states the name of its task, and everything that compares models finds the task by
+    that name: intervals, paired comparisons, constraints of sweeps, gates, the run database and
+    reports need nothing else.  Tasks are found like other components, in nnpipe, in plugins, and in
+    the running program.
 
     Attributes
     ----------
@@ -35,10 +36,11 @@ class Task(Component):
     arrays
         The arrays, ragged or not, without which the metrics cannot be computed.
     truth
-        The arrays of an evaluation that hold the truth.  Two evaluations are of the same samples if they are equal
-        in these.
+        The arrays of an evaluation that hold the truth.  Two evaluations are of the same samples if
+        they are equal in these.
     targets, optional_targets
-        The names of the targets that a data set of the task must have, and of those that it may have.
+        The names of the targets that a data set of the task must have, and of those that it may
+        have.
     scores_classes
         Whether a model predicts one score for each class of the data set.
 
@@ -91,7 +93,9 @@ class Task(Component):
 
     @property
     def compared(self) -> tuple[QualityMetric, ...]:
-        """The metrics that comparisons show, that by which candidates are ranked first; by default only this one."""
+        """The metrics that comparisons show, that by which candidates are ranked first; by
+        default only this one.
+        """
         return (self.primary,)
 
     def judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
@@ -103,7 +107,8 @@ class Task(Component):
         Parameters
         ----------
         predictions
-            Arrays by name, as the wrapper's and the data set's postprocessing return them; ``(n, ...)``.
+            Arrays by name, as the wrapper's and the data set's postprocessing return them; ``(n,
+            ...)``.
         truth
             The targets of the same samples, as in ``spec``.
         spec
@@ -112,7 +117,8 @@ class Task(Component):
         Raises
         ------
         SpecMismatch
-            If the predictions have a wrong shape or element type; the message says which they should have.
+            If the predictions have a wrong shape or element type; the message says which they
+            should have.
         """
         lost = self.without_answer(predictions, len(next(iter(truth.values()), ())))
         given = {name: array for name, array in predictions.items() if name != NOT_FINITE}
@@ -121,17 +127,24 @@ class Task(Component):
         filled = {name: _filled(array, lost) for name, array in given.items()}
         judged = self._judge(filled, truth, spec)
         those = {name: array[lost] for name, array in truth.items()}
-        worst = self._judge(self.worst({name: array[lost] for name, array in filled.items()}, those, spec), those, spec)
+        worst = self._judge(
+            self.worst({name: array[lost] for name, array in filled.items()}, those, spec),
+            those,
+            spec,
+        )
         place = np.arange(len(lost))
         place[lost] = len(lost) + np.arange(int(lost.sum()))
         return Evaluation.joined([judged, worst]).take(place).mark_not_finite(lost)
 
     @abstractmethod
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
-        """Judge predictions that are all finite; arguments, result and errors are those of :meth:`judge`."""
+        """Judge predictions that are all finite; arguments, result and errors are those of
+        :meth:`judge`.
+        """
 
     def without_answer(self, predictions: Batch, samples: int) -> npt.NDArray[np.bool_]:
-        """Return for which samples a model's predictions are no answer, ``(samples,)``: those that are not finite.
+        """Return for which samples a model's predictions are no answer, ``(samples,)``: those that
+        are not finite.
 
         A task may except numbers that have a meaning, such as the logarithm of a probability 0.
         """
@@ -157,23 +170,28 @@ class Task(Component):
         if all(metric.values is not None for metric in self.metrics):
             return predictions
         raise NotSupported(
-            f"{len(next(iter(truth.values()), ())):,} samples have outputs that are NaN or infinite, and the task "
-            f"{self.name!r} does not say which answer is the worst; give it a method `worst`"
+            f"{len(next(iter(truth.values()), ())):,} samples have outputs that are NaN or "
+            f"infinite, and the task {self.name!r} does not say which answer is the worst; give it "
+            f"a method `worst`"
         )
 
     def keeping_all(self) -> Task:
-        """Return the task with arguments such that :meth:`judge` keeps all that any metric needs; by default itself."""
+        """Return the task with arguments such that :meth:`judge` keeps all that any metric
+        needs; by default itself.
+        """
         return self
 
     def completed(self, judged: Evaluation) -> Evaluation:
-        """Return the evaluation of all samples, given what :meth:`judge` returned for their batches, joined."""
+        """Return the evaluation of all samples, given what :meth:`judge` returned for their
+        batches, joined.
+        """
         return self._completed(judged).mark_not_finite(judged.not_finite)
 
     def _completed(self, judged: Evaluation) -> Evaluation:
         """Return the evaluation of all samples; by default, it is unchanged.
 
-        A task whose metrics compare samples with each other, such as a search, may keep predictions in :meth:`_judge`
-        and replace them here by figures of single samples.
+        A task whose metrics compare samples with each other, such as a search, may keep predictions
+        in :meth:`_judge` and replace them here by figures of single samples.
         """
         return judged
 
@@ -188,7 +206,8 @@ class Task(Component):
         raise NotSupported(f"the task {self.name!r} does not say which predictions are perfect")
 
     def check(self, evaluation: Evaluation) -> None:
-        """Check the arrays of an evaluation that was read from a file; by default, that all are there and hold numbers.
+        """Check the arrays of an evaluation that was read from a file; by default, that all are
+        there and hold numbers.
 
         Raises
         ------
@@ -197,17 +216,23 @@ class Task(Component):
         """
         marks = evaluation.arrays.get(NOT_FINITE)
         if marks is not None and (marks.ndim != 1 or marks.dtype != np.bool_):
-            raise ArtifactError(f"the evaluation's {NOT_FINITE!r} should be a truth value of each sample")
+            raise ArtifactError(
+                f"the evaluation's {NOT_FINITE!r} should be a truth value of each sample"
+            )
         for name in self.arrays:
             rows = evaluation.ragged.get(name)
             array = evaluation.arrays.get(name) if rows is None else rows.values
             if array is None:
                 raise ArtifactError(f"the evaluation has no array {name!r}; measure again")
             if array.dtype.kind not in "biuf":
-                raise ArtifactError(f"the evaluation's {name!r} should hold numbers, not {array.dtype}; measure again")
+                raise ArtifactError(
+                    f"the evaluation's {name!r} should hold numbers, not {array.dtype}; measure "
+                    f"again"
+                )
 
     def judged_alike(self, one: Evaluation, other: Evaluation) -> bool:
-        """Return whether metrics of two evaluations can be compared: by default, if their settings are equal.
+        """Return whether metrics of two evaluations can be compared: by default, if their settings
+        are equal.
 
         How outputs are decoded is part of each model, and may differ.
         """
@@ -215,15 +240,20 @@ class Task(Component):
         return first == second
 
     def unlike_work(self, one: Evaluation, other: Evaluation) -> str:
-        """Return why the calls of two models are not the same work; empty, as by default, if their times compare."""
+        """Return why the calls of two models are not the same work; empty, as by default, if
+        their times compare.
+        """
         return ""
 
     def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
-        """Return whether two evaluations are of the same samples in the same order, judged by their truth."""
+        """Return whether two evaluations are of the same samples in the same order, judged by
+        their truth.
+        """
         return len(one) == len(other) and one.same_in(other, self.truth)
 
     def agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_] | None:
-        """Return for which samples two models predict the same, ``(samples,)``; ``None`` if a task cannot say.
+        """Return for which samples two models predict the same, ``(samples,)``; ``None`` if a task
+        cannot say.
 
         Models whose outputs are not finite predict nothing, so they do not agree.
         """
@@ -234,15 +264,18 @@ class Task(Component):
         return agreed
 
     def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_] | None:
-        """Return for which samples two evaluations hold the same predictions; by default, a task cannot say."""
+        """Return for which samples two evaluations hold the same predictions; by default, a task
+        cannot say.
+        """
         return None
 
     def sample_errors(self, evaluation: Evaluation) -> Floats | None:
-        """Return how wrong a model is about each sample, ``(samples,)``; ``None`` if a task cannot say.
+        """Return how wrong a model is about each sample, ``(samples,)``; ``None`` if a task cannot
+        say.
 
-        Reports show the samples with the greatest numbers above 0; NaN is for samples that do not count.  By default,
-        it is the first metric that is a mean of values of samples; where greater values are better, what is missing to
-        1.
+        Reports show the samples with the greatest numbers above 0; NaN is for samples that do not
+        count.  By default, it is the first metric that is a mean of values of samples; where
+        greater values are better, what is missing to 1.
         """
         for metric in self.metrics:
             if metric.values is not None:
@@ -251,7 +284,9 @@ class Task(Component):
         return None
 
     def sample_words(self, evaluation: Evaluation, number: int) -> str:
-        """Return a few words about what a model said about a sample, for the caption of its picture."""
+        """Return a few words about what a model said about a sample, for the caption of its
+        picture.
+        """
         lost = evaluation.not_finite[number]
         return "the outputs are not finite" if lost else self._sample_words(evaluation, number)
 
@@ -260,7 +295,9 @@ class Task(Component):
         return ""
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-        """Yield reasons to doubt the predictions: a kind of :mod:`nnpipe.measuring.doubt`, and a clause."""
+        """Yield reasons to doubt the predictions: a kind of :mod:`nnpipe.measuring.doubt`, and a
+        clause.
+        """
         return iter(())
 
     def metric(self, name: str) -> QualityMetric:
@@ -302,21 +339,27 @@ def task_named(name: str) -> Task:
     known = {cls.name: cls for cls in named(Task).values()}
     if name not in known:
         raise ComponentNotFound(
-            f"there is no task {name!r} here{nearest(name, known) or '; there are: ' + ', '.join(sorted(known))}"
+            f"there is no task {name!r} "
+            f"here{nearest(name, known) or '; there are: ' + ', '.join(sorted(known))}"
         )
     return known[name]()
 
 
 @functools.cache
 def _own(name: str) -> type[Task] | None:
-    """Return nnpipe's own task of a name, which is in the folder of that name, without a look at all others."""
+    """Return nnpipe's own task of a name, which is in the folder of that name, without a look at
+    all others.
+    """
     if not name.isidentifier():
         return None
     try:
         module = importlib.import_module(f"nnpipe.tasks.{name}.task")
     except ModuleNotFoundError:
         return None
-    return next((cls for cls in vars(module).values() if isinstance(cls, type) and _is_named(cls, name)), None)
+    return next(
+        (cls for cls in vars(module).values() if isinstance(cls, type) and _is_named(cls, name)),
+        None,
+    )
 
 
 def _is_named(cls: type, name: str) -> bool:
@@ -324,7 +367,9 @@ def _is_named(cls: type, name: str) -> bool:
 
 
 def scores_classes(name: str) -> bool:
-    """Return whether models for a task predict one score for each class; false for a task that is not known here."""
+    """Return whether models for a task predict one score for each class; false for a task that
+    is not known here.
+    """
     try:
         return task_named(name).scores_classes
     except ComponentNotFound:
@@ -332,7 +377,9 @@ def scores_classes(name: str) -> bool:
 
 
 def task_of(evaluation: Evaluation) -> Task | None:
-    """Return the task of an evaluation; ``None`` if it is not known here, or nothing can be computed."""
+    """Return the task of an evaluation; ``None`` if it is not known here, or nothing can be
+    computed.
+    """
     if not len(evaluation):
         return None
     try:
@@ -365,7 +412,9 @@ def all_tasks() -> tuple[Task, ...]:
 
 
 def installed_tasks(of_plugins: bool = True) -> tuple[Task, ...]:
-    """Return the tasks of nnpipe, and optionally those of plugins, without those that the program itself declares."""
+    """Return the tasks of nnpipe, and optionally those of plugins, without those that the
+    program itself declares.
+    """
     from nnpipe.core.registry import components
 
     found = [cls for cls in components(Task) if of_plugins or cls.__module__.startswith("nnpipe.")]

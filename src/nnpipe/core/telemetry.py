@@ -6,10 +6,12 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Any
 
-# Most packages read their variable while they are imported, ONNX Runtime when it creates its first session.
+# Most packages read their variable while they are imported, ONNX Runtime when it creates its first
+# session.
 SWITCHES = {
     "DO_NOT_TRACK": "true",  # MLflow, Hugging Face Hub and others
-    "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime and its generation library; they send names of models, too
+    # ONNX Runtime and its generation library; they send names of models, too
+    "ORT_DISABLE_TELEMETRY": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "NNCF_CI": "1",  # its only effect; without it NNCF reports whenever it quantises
@@ -21,14 +23,18 @@ SWITCHES = {
 """The environment variables, and the values that turn telemetry off."""
 
 CLIENTS = ("openvino_telemetry",)
-"""Packages that do nothing but report, and have no switch; those that use them do without them if they are missing.
+"""Packages that do nothing but report, and have no switch; those that use them do without them if
+they are missing.
 
 OpenVINO reports each time that it is imported.
 """
 
 
-def switch_off_telemetry(environment: "MutableMapping[str, str]", modules: "MutableMapping[str, Any]") -> None:
-    """Set every switch that the user has not set, and let clients that are not imported yet be missing.
+def switch_off_telemetry(
+    environment: "MutableMapping[str, str]", modules: "MutableMapping[str, Any]"
+) -> None:
+    """Set every switch that the user has not set, and let clients that are not imported yet be
+    missing.
 
     Parameters
     ----------

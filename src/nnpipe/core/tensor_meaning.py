@@ -10,7 +10,9 @@ from typing import Any, Literal, TypeVar, get_args
 from nnpipe.core.errors import ConfigError, NNPipeError
 
 InputKind = Literal["image", "features", "other"]
-OutputKind = Literal["probabilities", "logits", "scores", "label", "boxes", "mask", "value", "features"]
+OutputKind = Literal[
+    "probabilities", "logits", "scores", "label", "boxes", "mask", "value", "features"
+]
 Quantised = Literal["auto", "raw", "already"]
 
 # Limits on what is read from a file.
@@ -50,7 +52,8 @@ class InputMeaning:
     channel_order
         The order of colour channels in the model's input.
     colours
-        ``"convert"``: grey samples are converted to colour, or colour samples to grey, if the model needs it.
+        ``"convert"``: grey samples are converted to colour, or colour samples to grey, if the model
+        needs it.
     layout
         Whether channels come last or first; ``"auto"`` derives it from the input's shape.
     resize
@@ -58,19 +61,22 @@ class InputMeaning:
     size
         Height and width in pixels to resize images to, if the input's shape leaves them free.
     shortest_edge
-        If given, images that are resized get this length of the shorter side, in pixels, and their centre of the
-        model's size is cut out; otherwise the whole image is brought to the model's size.
+        If given, images that are resized get this length of the shorter side, in pixels, and their
+        centre of the model's size is cut out; otherwise the whole image is brought to the model's
+        size.
     fit
-        How a whole image is brought to the model's size: ``"squeeze"`` changes its aspect ratio; ``"letterbox"`` keeps
-        it, and places the image in the top left corner, ``"letterbox-centre"`` in the centre.
+        How a whole image is brought to the model's size: ``"squeeze"`` changes its aspect ratio;
+        ``"letterbox"`` keeps it, and places the image in the top left corner,
+        ``"letterbox-centre"`` in the centre.
     fill
         The value of pixels, before all other numbers are computed, that a letterbox leaves over.
     quantised
-        How numbers are converted to integers: by the input's scale and zero point (``"auto"``); as pixel values,
-        shifted for int8 (``"raw"``); or not at all, since the samples are quantised already (``"already"``).
+        How numbers are converted to integers: by the input's scale and zero point (``"auto"``); as
+        pixel values, shifted for int8 (``"raw"``); or not at all, since the samples are quantised
+        already (``"already"``).
     transform
-        The transform of raw samples that comes first, such as a spectrogram: a component's class and arguments, as
-        :meth:`nnpipe.core.component.Component.describe` gives them.
+        The transform of raw samples that comes first, such as a spectrogram: a component's class
+        and arguments, as :meth:`nnpipe.core.component.Component.describe` gives them.
 
     Examples
     --------
@@ -105,15 +111,23 @@ class InputMeaning:
             values = getattr(self, name)
             if values is None:
                 continue
-            if not isinstance(values, (tuple, list)) or len(values) > _MOST_NUMBERS or not all(map(_finite, values)):
+            if (
+                not isinstance(values, (tuple, list))
+                or len(values) > _MOST_NUMBERS
+                or not all(map(_finite, values))
+            ):
                 raise ConfigError(f"{name} of {self.name!r} takes finite numbers")
             object.__setattr__(self, name, tuple(map(float, values)))
         for name in ("sample_range", "observed_range"):
             ends = getattr(self, name)
             if ends is not None and (len(ends) != 2 or ends[0] > ends[1]):
-                raise ConfigError(f"{name} of {self.name!r} should be the least and the greatest number")
+                raise ConfigError(
+                    f"{name} of {self.name!r} should be the least and the greatest number"
+                )
         if not _finite(self.scale) or not self.scale or 0.0 in self.deviation:
-            raise ConfigError(f"scale and deviation of {self.name!r} divide: neither can be 0 or infinite")
+            raise ConfigError(
+                f"scale and deviation of {self.name!r} divide: neither can be 0 or infinite"
+            )
         object.__setattr__(self, "scale", float(self.scale))
         if self.size is not None:
             if (
@@ -127,8 +141,12 @@ class InputMeaning:
             raise ConfigError(f"fill of {self.name!r} should be a number")
         object.__setattr__(self, "fill", float(self.fill))
         if self.fit != "squeeze" and self.shortest_edge is not None:
-            raise ConfigError(f"images of {self.name!r} are either letterboxed or cut from a shortest_edge")
-        if self.shortest_edge is not None and not (_whole(self.shortest_edge) and 0 < self.shortest_edge < 1 << 16):
+            raise ConfigError(
+                f"images of {self.name!r} are either letterboxed or cut from a shortest_edge"
+            )
+        if self.shortest_edge is not None and not (
+            _whole(self.shortest_edge) and 0 < self.shortest_edge < 1 << 16
+        ):
             raise ConfigError(f"shortest_edge of {self.name!r} should be a number of pixels")
         given = self.transform
         if given is not None and not (
@@ -145,7 +163,9 @@ class InputMeaning:
 
     @classmethod
     def from_json(cls, data: Any) -> InputMeaning:
-        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is malformed."""
+        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is
+        malformed.
+        """
         return _read(cls, data)
 
     def words(self) -> str:
@@ -159,7 +179,9 @@ class InputMeaning:
             steps.append("resized" + (f" to {self.size[0]} x {self.size[1]}" if self.size else ""))
             if self.fit != "squeeze":
                 place = "top left corner" if self.fit == "letterbox" else "centre"
-                steps.append(f"with its aspect ratio kept, in the {place} of pixels of {self.fill:g}")
+                steps.append(
+                    f"with its aspect ratio kept, in the {place} of pixels of {self.fill:g}"
+                )
             if self.shortest_edge is not None:
                 steps.append(f"its centre cut out of a shorter side of {self.shortest_edge}")
         if self.quantised == "raw":
@@ -172,7 +194,9 @@ class InputMeaning:
             if self.mean:
                 steps.append(f"minus {' '.join(f'{number:g}' for number in self.mean[:8])}")
             if self.deviation:
-                steps.append(f"divided by {' '.join(f'{number:g}' for number in self.deviation[:8])}")
+                steps.append(
+                    f"divided by {' '.join(f'{number:g}' for number in self.deviation[:8])}"
+                )
             if self.scale == 1 and not self.mean and not self.deviation and self.transform is None:
                 steps.append("numbers as they are")
         return ", ".join(steps)
@@ -187,9 +211,11 @@ class OutputMeaning:
     name
         The name of the output.
     kind
-        The kind of values.  ``"scores"`` are numbers of which a greater one means a more likely class.
+        The kind of values.  ``"scores"`` are numbers of which a greater one means a more likely
+        class.
     class_names
-        The names of its classes in order, from class ``class_offset`` on; empty if they are unknown.
+        The names of its classes in order, from class ``class_offset`` on; empty if they are
+        unknown.
     class_offset
         The number of classes without a name that come first.
 
@@ -207,7 +233,11 @@ class OutputMeaning:
     def __post_init__(self) -> None:
         _check(self, get_args(OutputKind))
         names = self.class_names
-        if not isinstance(names, (tuple, list)) or len(names) > _MOST_CLASSES or not all(map(is_name, names)):
+        if (
+            not isinstance(names, (tuple, list))
+            or len(names) > _MOST_CLASSES
+            or not all(map(is_name, names))
+        ):
             raise ConfigError(f"class_names of {self.name!r} should be a list of short texts")
         object.__setattr__(self, "class_names", tuple(names))
         if not _whole(self.class_offset) or not 0 <= self.class_offset <= _MOST_CLASSES:
@@ -219,7 +249,9 @@ class OutputMeaning:
 
     @classmethod
     def from_json(cls, data: Any) -> OutputMeaning:
-        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is malformed."""
+        """Make a meaning from the output of :meth:`to_json`; raise :class:`ConfigError` if it is
+        malformed.
+        """
         return _read(cls, data)
 
 
@@ -248,7 +280,10 @@ def _read(cls: Callable[..., T], data: Any) -> T:
     # Unknown entries come from a later version, and may change the meaning of the others.
     strange = [str(name)[:40] for name in data if name not in known]
     if strange:
-        raise ConfigError(f"the meaning of a tensor holds {', '.join(strange[:3])}, which this version does not know")
+        raise ConfigError(
+            f"the meaning of a tensor holds {', '.join(strange[:3])}, which this version does not "
+            f"know"
+        )
     try:
         return cls(**data)
     except TypeError as error:
@@ -261,11 +296,16 @@ def _check(value: Any, kinds: tuple[str, ...]) -> None:
     for name, choices in {**_CHOICES, "kind": kinds}.items():
         given = getattr(value, name, None)
         if hasattr(value, name) and (not isinstance(given, str) or given not in choices):
-            raise ConfigError(f"{name} of {value.name!r} should be one of {', '.join(choices)}, not {str(given)[:40]}")
+            raise ConfigError(
+                f"{name} of {value.name!r} should be one of {', '.join(choices)}, not "
+                f"{str(given)[:40]}"
+            )
 
 
 def is_name(value: Any) -> bool:
-    """Return whether a value can be the name of a tensor or class: a string that is neither empty nor very long."""
+    """Return whether a value can be the name of a tensor or class: a string that is neither
+    empty nor very long.
+    """
     return isinstance(value, str) and 0 < len(value) <= _LONGEST
 
 

@@ -1,4 +1,6 @@
-"""Specifications of the tensors that a model has as inputs and outputs, and of what a data set holds."""
+"""Specifications of the tensors that a model has as inputs and outputs, and of what a data set
+holds.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ Batch = Mapping[str, np.ndarray]
 """Arrays by tensor name; the first axis of each counts samples."""
 
 DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 string".split()
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
+    "string".split()
 )
 _NUMPY = {name: np.dtype(name) for name in DTYPES - {"bfloat16", "string"}}
 
@@ -74,22 +77,29 @@ class TensorSpec:
         for length in self.shape:
             if type(length) is int and length >= 0:  # nearly all
                 continue
-            if length is not None and (not isinstance(length, int) or isinstance(length, bool) or length < 0):
+            if length is not None and (
+                not isinstance(length, int) or isinstance(length, bool) or length < 0
+            ):
                 raise SpecMismatch(f"tensor {self.name!r}: {length!r} is no axis length")
         self._check_quantisation()
         if self.dtype not in DTYPES:
             raise SpecMismatch(
-                f"tensor {self.name!r}: the dtype {self.dtype!r} is no element type; use one of {sorted(DTYPES)}"
+                f"tensor {self.name!r}: the dtype {self.dtype!r} is no element type; use one of "
+                f"{sorted(DTYPES)}"
             )
 
     def _check_quantisation(self) -> None:
         if self.scale is None:
             if self.zero_point is not None or self.axis is not None:
-                raise SpecMismatch(f"tensor {self.name!r}: zero_point and axis mean nothing without a scale")
+                raise SpecMismatch(
+                    f"tensor {self.name!r}: zero_point and axis mean nothing without a scale"
+                )
             return
         per_channel = isinstance(self.scale, (tuple, list))
         if per_channel != (self.axis is not None):
-            raise SpecMismatch(f"tensor {self.name!r}: several scales need an axis, a single one has none")
+            raise SpecMismatch(
+                f"tensor {self.name!r}: several scales need an axis, a single one has none"
+            )
         scales = self.scale if isinstance(self.scale, (tuple, list)) else (self.scale,)
         if not all(math.isfinite(scale) and scale > 0 for scale in scales):
             raise SpecMismatch(f"tensor {self.name!r}: scales must be finite and above zero")
@@ -110,13 +120,21 @@ class TensorSpec:
         """Raise :class:`SpecMismatch` unless ``array`` has this element type and shape."""
         wanted = _NUMPY.get(self.dtype)  # numpy would read None as float64
         if (wanted is None or array.dtype != wanted) and not self._holds(array.dtype):
-            raise SpecMismatch(f"tensor {self.name!r} has {array.dtype} elements, expected {self.dtype}")
+            raise SpecMismatch(
+                f"tensor {self.name!r} has {array.dtype} elements, expected {self.dtype}"
+            )
         shape = array.shape
         if shape != self.shape and (
             len(shape) != len(self.shape)
-            or any(want is not None and have != want for have, want in zip(shape, self.shape, strict=True))
+            or any(
+                want is not None and have != want
+                for have, want in zip(shape, self.shape, strict=True)
+            )
         ):
-            raise SpecMismatch(f"tensor {self.name!r} has shape {show_shape(shape)}, expected {show_shape(self.shape)}")
+            raise SpecMismatch(
+                f"tensor {self.name!r} has shape {show_shape(shape)}, expected "
+                f"{show_shape(self.shape)}"
+            )
 
     def _holds(self, dtype: np.dtype[Any]) -> bool:
         if self.dtype == "string":
@@ -130,26 +148,42 @@ class TensorSpec:
         found: dict[str, Any] = {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
         if self.scale is not None:
             found["scale"] = list(self.scale) if isinstance(self.scale, tuple) else self.scale
-            found["zero_point"] = list(self.zero_point) if isinstance(self.zero_point, tuple) else self.zero_point
+            found["zero_point"] = (
+                list(self.zero_point) if isinstance(self.zero_point, tuple) else self.zero_point
+            )
         if self.axis is not None:
             found["axis"] = self.axis
         return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TensorSpec:
-        """Make a specification from the output of :meth:`to_json`; raise :class:`SpecMismatch` if it is malformed."""
+        """Make a specification from the output of :meth:`to_json`; raise :class:`SpecMismatch`
+        if it is malformed.
+        """
         try:
             scale, zero = data.get("scale"), data.get("zero_point")
             return cls(
                 data["name"],
                 tuple(data["shape"]),
                 data["dtype"],
-                tuple(map(float, scale)) if isinstance(scale, list) else None if scale is None else float(scale),
-                tuple(map(int, zero)) if isinstance(zero, list) else None if zero is None else int(zero),
+                tuple(map(float, scale))
+                if isinstance(scale, list)
+                else None
+                if scale is None
+                else float(scale),
+                tuple(map(int, zero))
+                if isinstance(zero, list)
+                else None
+                if zero is None
+                else int(zero),
                 data.get("axis"),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise error if isinstance(error, SpecMismatch) else SpecMismatch(f"not a tensor: {data!r}") from None
+            raise (
+                error
+                if isinstance(error, SpecMismatch)
+                else SpecMismatch(f"not a tensor: {data!r}")
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -177,11 +211,15 @@ class IOSpec:
                 raise SpecMismatch(f"two {side} bear one name: {', '.join(names)}")
 
     def check_inputs(self, batch: Batch) -> None:
-        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the inputs, each with its shape and type."""
+        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the inputs, each with its
+        shape and type.
+        """
         check_batch(self.inputs, batch, "input")
 
     def check_outputs(self, batch: Batch) -> None:
-        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the outputs, each with its shape and type."""
+        """Raise :class:`SpecMismatch` unless ``batch`` holds exactly the outputs, each with its
+        shape and type.
+        """
         check_batch(self.outputs, batch, "output")
 
     def __iter__(self) -> Iterator[TensorSpec]:
@@ -190,20 +228,29 @@ class IOSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the specification in its JSON form."""
-        return {"inputs": [s.to_json() for s in self.inputs], "outputs": [s.to_json() for s in self.outputs]}
+        return {
+            "inputs": [s.to_json() for s in self.inputs],
+            "outputs": [s.to_json() for s in self.outputs],
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> IOSpec:
-        """Make a specification from the output of :meth:`to_json`; raise :class:`SpecMismatch` if it is malformed."""
+        """Make a specification from the output of :meth:`to_json`; raise :class:`SpecMismatch`
+        if it is malformed.
+        """
         try:
             inputs, outputs = data["inputs"], data["outputs"]
-            return cls(tuple(map(TensorSpec.from_json, inputs)), tuple(map(TensorSpec.from_json, outputs)))
+            return cls(
+                tuple(map(TensorSpec.from_json, inputs)), tuple(map(TensorSpec.from_json, outputs))
+            )
         except (KeyError, TypeError) as error:
             raise SpecMismatch(f"not a description of inputs and outputs: {error}") from None
 
 
 def check_batch(specs: tuple[TensorSpec, ...], batch: Batch, what: str = "tensor") -> None:
-    """Raise :class:`SpecMismatch` unless ``batch`` holds exactly these tensors, with equally many samples of each."""
+    """Raise :class:`SpecMismatch` unless ``batch`` holds exactly these tensors, with equally
+    many samples of each.
+    """
     try:
         if len(batch) != len(specs):
             raise KeyError
@@ -211,7 +258,9 @@ def check_batch(specs: tuple[TensorSpec, ...], batch: Batch, what: str = "tensor
             spec.check(batch[spec.name])
     except KeyError:
         expected, given = ", ".join(spec.name for spec in specs), ", ".join(map(str, batch))
-        raise SpecMismatch(f"expected {what}s {expected or 'none'}; given: {given or 'none'}") from None
+        raise SpecMismatch(
+            f"expected {what}s {expected or 'none'}; given: {given or 'none'}"
+        ) from None
 
 
 def batch_size(batch: Batch) -> int:
@@ -261,11 +310,12 @@ class DatasetSpec:
     class_names
         Names of the classes, ordered by class number; empty if there are no classes.
     transforms
-        For some inputs, by name, the :class:`~nnpipe.core.input_transform.InputTransform` that was fitted to the
-        training samples, as its class and arguments; models that are trained on them take it over.
+        For some inputs, by name, the :class:`~nnpipe.core.input_transform.InputTransform` that was
+        fitted to the training samples, as its class and arguments; models that are trained on them
+        take it over.
     ranges
-        For some inputs, by name, the least and greatest number that they may hold, if that is not what their element
-        type says: pixels from 0 to 16.
+        For some inputs, by name, the least and greatest number that they may hold, if that is not
+        what their element type says: pixels from 0 to 16.
     sample_rates
         For inputs that are sounds, by name, the number of samples a second, if it is known.
 

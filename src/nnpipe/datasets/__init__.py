@@ -39,16 +39,28 @@ if TYPE_CHECKING:
     from nnpipe.datasets.synthetic import SyntheticAnomaliesDataset as SyntheticAnomaliesDataset
     from nnpipe.datasets.synthetic import SyntheticImagesDataset as SyntheticImagesDataset
     from nnpipe.datasets.synthetic import SyntheticRegressionDataset as SyntheticRegressionDataset
-    from nnpipe.datasets.synthetic import SyntheticSegmentationDataset as SyntheticSegmentationDataset
-    from nnpipe.datasets.synthetic import SyntheticSeriesAnomaliesDataset as SyntheticSeriesAnomaliesDataset
+    from nnpipe.datasets.synthetic import (
+        SyntheticSegmentationDataset as SyntheticSegmentationDataset,
+    )
+    from nnpipe.datasets.synthetic import (
+        SyntheticSeriesAnomaliesDataset as SyntheticSeriesAnomaliesDataset,
+    )
     from nnpipe.datasets.synthetic import SyntheticSeriesDataset as SyntheticSeriesDataset
     from nnpipe.datasets.synthetic import SyntheticSoundsDataset as SyntheticSoundsDataset
     from nnpipe.datasets.synthetic import SyntheticTabularDataset as SyntheticTabularDataset
     from nnpipe.datasets.synthetic import SyntheticVectorsDataset as SyntheticVectorsDataset
-    from nnpipe.datasets.synthetic_pictures import SyntheticDefectsDataset as SyntheticDefectsDataset
-    from nnpipe.datasets.synthetic_pictures import SyntheticDetectionDataset as SyntheticDetectionDataset
-    from nnpipe.datasets.synthetic_pictures import SyntheticEmbeddingDataset as SyntheticEmbeddingDataset
-    from nnpipe.datasets.synthetic_pictures import SyntheticInstancesDataset as SyntheticInstancesDataset
+    from nnpipe.datasets.synthetic_pictures import (
+        SyntheticDefectsDataset as SyntheticDefectsDataset,
+    )
+    from nnpipe.datasets.synthetic_pictures import (
+        SyntheticDetectionDataset as SyntheticDetectionDataset,
+    )
+    from nnpipe.datasets.synthetic_pictures import (
+        SyntheticEmbeddingDataset as SyntheticEmbeddingDataset,
+    )
+    from nnpipe.datasets.synthetic_pictures import (
+        SyntheticInstancesDataset as SyntheticInstancesDataset,
+    )
     from nnpipe.datasets.synthetic_pictures import SyntheticPosesDataset as SyntheticPosesDataset
     from nnpipe.datasets.tabular import TabularClassificationDataset as TabularClassificationDataset
     from nnpipe.datasets.tabular import TabularRegressionDataset as TabularRegressionDataset

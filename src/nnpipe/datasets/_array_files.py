@@ -1,4 +1,6 @@
-"""Arrays in files, mapped into memory where their form allows it, so that only what is read is loaded."""
+"""Arrays in files, mapped into memory where their form allows it, so that only what is read is
+loaded.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from nnpipe.experiment.readers.npz import NpzReader
 
 Array = npt.NDArray[Any]
 
-_LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, and the lengths of the name and of extra fields
+# signature, and the lengths of the name and of extra fields
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
 _SIGNATURE = b"PK\x03\x04"
 _KINDS = "biufUS"
 
@@ -40,7 +43,9 @@ def mapped_array(path: Path) -> Array:
         found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError, SyntaxError, MemoryError, RecursionError) as error:
         hint = "; save texts as array.astype(str)" if "allow_pickle" in str(error) else ""
-        raise DatasetError(f"{path}: no array of numpy: {(str(error).splitlines() or ['damaged'])[0]}{hint}") from None
+        raise DatasetError(
+            f"{path}: no array of numpy: {(str(error).splitlines() or ['damaged'])[0]}{hint}"
+        ) from None
     if not isinstance(found, np.ndarray):  # an archive under the wrong name
         found.close()
         raise DatasetError(f"{path}: an archive of arrays; its name should end in .npz")
@@ -48,7 +53,8 @@ def mapped_array(path: Path) -> Array:
 
 
 def raw_array(path: Path, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Return the samples in a file of nothing but numbers, memory-mapped: ``(n, *shape)``, little-endian.
+    """Return the samples in a file of nothing but numbers, memory-mapped: ``(n, *shape)``,
+    little-endian.
 
     Raises
     ------
@@ -61,8 +67,9 @@ def raw_array(path: Path, dtype: str, shape: tuple[int, ...]) -> Array:
         held = path.stat().st_size
         if not held or held % size:
             raise DatasetError(
-                f"{path} has {held:,} bytes, and samples of {dtype} {'x'.join(map(str, shape)) or '(one number)'} have "
-                f"{size:,} each: {'there are none' if not held else f'{held % size:,} are left over'}"
+                f"{path} has {held:,} bytes, and samples of {dtype} "
+                f"{'x'.join(map(str, shape)) or '(one number)'} have {size:,} each: "
+                f"{'there are none' if not held else f'{held % size:,} are left over'}"
             )
         return np.memmap(path, kind, "r", shape=(held // size, *shape))
     except OSError as error:
@@ -75,7 +82,8 @@ def arrays_of_folder(folder: Path) -> dict[str, Array]:
 
 
 def arrays_of_archive(path: Path) -> Mapping[str, Array]:
-    """Return the arrays of an ``.npz`` archive: memory-mapped if none is compressed, otherwise loaded.
+    """Return the arrays of an ``.npz`` archive: memory-mapped if none is compressed, otherwise
+    loaded.
 
     Raises
     ------
@@ -91,7 +99,9 @@ def arrays_of_archive(path: Path) -> Mapping[str, Array]:
 
 
 def _mapped_members(path: Path) -> dict[str, Array] | None:
-    """Return the arrays of an archive that :func:`numpy.savez` wrote; ``None`` if they cannot be mapped."""
+    """Return the arrays of an archive that :func:`numpy.savez` wrote; ``None`` if they cannot be
+    mapped.
+    """
     found: dict[str, Array] = {}
     try:
         size = path.stat().st_size
@@ -119,9 +129,17 @@ def _mapped(path: Path, file: Any, end: int) -> Array | None:
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         return None
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, column_major, dtype = read(file)
-    fits = all(extent > 0 for extent in shape) and shape and file.tell() + math.prod(shape) * dtype.itemsize <= end
+    fits = (
+        all(extent > 0 for extent in shape)
+        and shape
+        and file.tell() + math.prod(shape) * dtype.itemsize <= end
+    )
     if dtype.kind not in _KINDS or not fits:
         return None
     return np.memmap(path, dtype, "r", file.tell(), shape, "F" if column_major else "C")
@@ -131,8 +149,19 @@ LABEL, LABELS = "label", "labels"
 """Names of the target and of the array of classes."""
 
 _RAW_TYPES = (
-    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
-)  # fmt: skip
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
 _SHAPE = re.compile(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8}){0,7}")
 _LARGEST_SAMPLE = 1 << 40  # bytes
 _LONGEST_LIST = 1 << 30  # bytes of a text file of classes
@@ -162,7 +191,9 @@ class NamedParts:
         name, is_, rest = text.partition("=")
         parts = tuple(part.strip() for part in (rest if is_ else name).split(","))
         if not all(map(is_name, parts)) or (is_ and not is_name(name)):
-            raise ConfigError(f"{option} takes NAME, or NAME=ARRAY, or NAME=COLUMN,COLUMN, not {text!r}")
+            raise ConfigError(
+                f"{option} takes NAME, or NAME=ARRAY, or NAME=COLUMN,COLUMN, not {text!r}"
+            )
         return cls(name if is_ else "", parts)
 
 
@@ -191,13 +222,17 @@ class NamedFile:
         file, *details = rest.split(":")
         found = cls(name, file, tuple(details))
         if not is_ or not is_name(name) or not file:
-            raise ConfigError(f"--arrays takes NAME=FILE, NAME=TABLE:COLUMNS or NAME=FILE:DTYPE:SHAPE, not {text!r}")
+            raise ConfigError(
+                f"--arrays takes NAME=FILE, NAME=TABLE:COLUMNS or NAME=FILE:DTYPE:SHAPE, not "
+                f"{text!r}"
+            )
         if found._is_raw:
             _ = found._raw_form
         elif len(details) > 1 or (details and Path(file).suffix.lower() not in SUFFIXES):
             raise ConfigError(
-                f"--arrays {text}: columns are those of a table ({', '.join(SUFFIXES)}); raw numbers need an element "
-                f"type and the shape of a sample, such as {file}:float32:28x28"
+                f"--arrays {text}: columns are those of a table ({', '.join(SUFFIXES)}); raw "
+                f"numbers need an element type and the shape of a sample, such as "
+                f"{file}:float32:28x28"
             )
         return found
 
@@ -210,16 +245,20 @@ class NamedFile:
         dtype, shape = (*self.details, "")[:2]
         if dtype not in _RAW_TYPES or (shape and not _SHAPE.fullmatch(shape)):
             raise ConfigError(
-                f"--arrays {self.name}: raw numbers have an element type ({', '.join(_RAW_TYPES)}) and a shape such "
-                f"as 28x28x1, not {':'.join(self.details)!r}"
+                f"--arrays {self.name}: raw numbers have an element type ({', '.join(_RAW_TYPES)}) "
+                f"and a shape such as 28x28x1, not {':'.join(self.details)!r}"
             )
         lengths = tuple(map(int, shape.split("x"))) if shape else ()
         if math.prod(lengths) * np.dtype(dtype).itemsize > _LARGEST_SAMPLE:
-            raise ConfigError(f"--arrays {self.name}: a sample of {shape} {dtype} is larger than any memory")
+            raise ConfigError(
+                f"--arrays {self.name}: a sample of {shape} {dtype} is larger than any memory"
+            )
         return dtype, lengths
 
     def read(self, folder: Path) -> Array | Texts:
-        """Return the array, or the texts of a column or of a text file with one line for each sample."""
+        """Return the array, or the texts of a column or of a text file with one line for each
+        sample.
+        """
         path = folder / self.file
         if self._is_raw:
             return raw_array(path, *self._raw_form)
@@ -229,7 +268,8 @@ class NamedFile:
             table = table_of(path)
             if not columns and len(table.names) != 1:
                 raise DatasetError(
-                    f"{path} has several columns; say which with --arrays {self.name}={self.file}:COLUMN"
+                    f"{path} has several columns; say which with --arrays "
+                    f"{self.name}={self.file}:COLUMN"
                 )
             return column_of(path, columns or table.names)
         if suffix == ".npy":
@@ -238,19 +278,25 @@ class NamedFile:
             return _lines(path)
         raise DatasetError(
             f"{path}: give the element type and the shape of a sample of raw numbers, as in "
-            f"--arrays {self.name}={self.file}:float32:28x28; other endings are .npy, {', '.join((*SUFFIXES, *_TEXT))}"
+            f"--arrays {self.name}={self.file}:float32:28x28; other endings are .npy, "
+            f"{', '.join((*SUFFIXES, *_TEXT))}"
         )
 
 
 def listed_names(there: Collection[str]) -> str:
-    """Return the names of the arrays that are there, or the first ones, as a clause of a message."""
+    """Return the names of the arrays that are there, or the first ones, as a clause of a
+    message.
+    """
     shown = [name[:80] for name in sorted(there)[:_SHOWN]]
     more = f" and {len(there) - _SHOWN:,} more" if len(there) > _SHOWN else ""
     return f"there are {', '.join(shown)}{more}" if shown else "there are none"
 
 
-def targets_among(there: Set[str], task: Task, chosen: tuple[NamedParts, ...]) -> tuple[NamedParts, ...]:
-    """Return the targets that were chosen, each with its name in the task, or those of the task that are there.
+def targets_among(
+    there: Set[str], task: Task, chosen: tuple[NamedParts, ...]
+) -> tuple[NamedParts, ...]:
+    """Return the targets that were chosen, each with its name in the task, or those of the task
+    that are there.
 
     Raises
     ------
@@ -261,7 +307,10 @@ def targets_among(there: Set[str], task: Task, chosen: tuple[NamedParts, ...]) -
     if chosen:
         only = task.targets[0] if len(chosen) == 1 and task.targets else ""
         return tuple(
-            NamedParts(each.name or (only if only and each.parts[0] not in known else each.parts[0]), each.parts)
+            NamedParts(
+                each.name or (only if only and each.parts[0] not in known else each.parts[0]),
+                each.parts,
+            )
             for each in chosen
         )
     found = {name: NamedParts(name, (name,)) for name in known if name in there}
@@ -274,12 +323,16 @@ def targets_among(there: Set[str], task: Task, chosen: tuple[NamedParts, ...]) -
     if missing:
         raise DatasetError(f"no array {missing[0]!r}, a target of the task {task.name}; {listed}")
     if not found:
-        raise DatasetError(f"say which arrays are the targets of the task {task.name} (--targets); {listed}")
+        raise DatasetError(
+            f"say which arrays are the targets of the task {task.name} (--targets); {listed}"
+        )
     return tuple(found.values())
 
 
 def column_of(path: Path, columns: tuple[str, ...]) -> Array | Texts:
-    """Return columns of a table: the texts of one, or the numbers of several, ``(rows, columns)``."""
+    """Return columns of a table: the texts of one, or the numbers of several, ``(rows,
+    columns)``.
+    """
     table = table_of(path)
     return table.texts(columns[0]) if len(columns) == 1 else table.numbers(columns)
 
@@ -290,7 +343,10 @@ def class_numbers(labels: Texts, where: str) -> tuple[npt.NDArray[np.integer], t
         row = int(np.flatnonzero(labels.codes == labels.names.index(""))[0])
         raise DatasetError(f"{where}: sample {row} has no class")
     numbers = [number_in(name) for name in labels.names]
-    if all(number is not None and number.is_integer() and 0 <= number < _MOST_NUMBERED for number in numbers):
+    if all(
+        number is not None and number.is_integer() and 0 <= number < _MOST_NUMBERED
+        for number in numbers
+    ):
         return np.array(numbers, np.int64)[labels.codes], ()
     ordered = labels.in_order()
     return ordered.codes, ordered.names
@@ -328,7 +384,9 @@ class QuantisedInput:
 
     @classmethod
     def parse(cls, text: str) -> QuantisedInput:
-        """Read ``NAME=SCALE:ZERO_POINT``; the name may be missing, and the zero point is 0 by default."""
+        """Read ``NAME=SCALE:ZERO_POINT``; the name may be missing, and the zero point is 0 by
+        default.
+        """
         name, is_, rest = text.rpartition("=")
         scale, _, zero = rest.partition(":")
         try:
@@ -340,13 +398,17 @@ class QuantisedInput:
             or (is_ and not name)
             or abs(found.zero_point) >= 1 << 31
         ):
-            raise ConfigError(f"--quantised takes NAME=SCALE:ZERO_POINT, such as image=0.5:83, not {text!r}")
+            raise ConfigError(
+                f"--quantised takes NAME=SCALE:ZERO_POINT, such as image=0.5:83, not {text!r}"
+            )
         return found
 
     def check(self, array: npt.NDArray[Any]) -> None:
         """Raise :class:`DatasetError` unless the array holds integers."""
         if array.dtype.kind not in "iu":
-            raise DatasetError(f"{self.name or 'the input'} holds {array.dtype}; quantised numbers are integers")
+            raise DatasetError(
+                f"{self.name or 'the input'} holds {array.dtype}; quantised numbers are integers"
+            )
 
     def real(self, array: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return real numbers, float32."""

@@ -39,7 +39,9 @@ class ClassList:
                 raise DatasetError(f"{path} is too large for a list of classes")
             lines = path.read_text("utf-8-sig").splitlines()
         except FileNotFoundError:
-            raise DatasetError(f"{path} is not there; --class-list names a text file with one class a line") from None
+            raise DatasetError(
+                f"{path} is not there; --class-list names a text file with one class a line"
+            ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise DatasetError(f"{path} cannot be read as a list of classes: {error}") from None
         names = tuple(line.strip() for line in lines)
@@ -50,7 +52,8 @@ class ClassList:
         return cls(path, names)
 
     def number(self, folder: str) -> int:
-        """Return the class of a folder, which is named by number, by name, or by the name's part before a comma.
+        """Return the class of a folder, which is named by number, by name, or by the name's part
+        before a comma.
 
         Raises
         ------
@@ -60,12 +63,16 @@ class ClassList:
         if folder.isdecimal() and folder.isascii():
             if int(folder) < len(self.names):
                 return int(folder)
-            raise DatasetError(f"the folder {folder} is no class of {self.path}, which names {len(self.names)} from 0")
+            raise DatasetError(
+                f"the folder {folder} is no class of {self.path}, which names {len(self.names)} "
+                f"from 0"
+            )
         for names in (self.names, tuple(name.partition(",")[0] for name in self.names)):
             found = [number for number, name in enumerate(names) if name == folder]
             if len(found) > 1:
                 raise DatasetError(
-                    f"the folder {folder!r} may be class {' or '.join(map(str, found))} of {self.path}; "
+                    f"the folder {folder!r} may be class {' or '.join(map(str, found))} of "
+                    f"{self.path}; "
                     "call it by its number"
                 )
             if found:
@@ -103,7 +110,9 @@ class Listing:
     notes: tuple[str, ...] = ()
 
 
-def class_folders(root: Path, suffixes: Collection[str], kind: str, class_list: Path | None) -> Listing:
+def class_folders(
+    root: Path, suffixes: Collection[str], kind: str, class_list: Path | None
+) -> Listing:
     """Return the files in folders of classes; no file is opened.
 
     Parameters
@@ -123,7 +132,9 @@ def class_folders(root: Path, suffixes: Collection[str], kind: str, class_list: 
         If a folder is missing or empty; the message names it.
     """
     if not root.is_dir():
-        raise DatasetError(f"{root} is no folder; --dataset-root must hold one folder of {kind} for each class")
+        raise DatasetError(
+            f"{root} is no folder; --dataset-root must hold one folder of {kind} for each class"
+        )
     known = ClassList.read(class_list) if class_list else None
     root = _unwrapped(root, suffixes)
     inside = {folder.name: folder for folder in folders_in(root)}
@@ -153,7 +164,9 @@ def files_in(folder: Path, suffixes: Collection[str]) -> list[Path]:
                     elif entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
         except OSError as error:
-            raise DatasetError(f"cannot look into {error.filename}: {error.strerror or error}") from None
+            raise DatasetError(
+                f"cannot look into {error.filename}: {error.strerror or error}"
+            ) from None
     return [Path(path) for path in sorted(found, key=os.fsencode)]
 
 
@@ -168,73 +181,104 @@ def folders_in(folder: Path) -> list[Path]:
 
 
 def _splits(
-    root: Path, inside: Mapping[str, Path], suffixes: Collection[str], kind: str, known: ClassList | None
+    root: Path,
+    inside: Mapping[str, Path],
+    suffixes: Collection[str],
+    kind: str,
+    known: ClassList | None,
 ) -> dict[str, int]:
     """Return the folders that are splits, with their codes; none if the folders are classes."""
     splits = dict(sorted(splits_named(inside).items(), key=lambda named: named[1]))
     classes_below = {name for name in splits if folders_in(inside[name])}
-    directly = [name for name in splits if name not in classes_below and _has_files(inside[name], suffixes)]
+    directly = [
+        name for name in splits if name not in classes_below and _has_files(inside[name], suffixes)
+    ]
     if not classes_below:
         if not directly or len(splits) < len(inside) or (known and set(inside) <= set(known.names)):
             return {}
         raise DatasetError(
-            f"{root} holds {kind} directly in {' and '.join(directly)}, which are called like splits: put those of "
-            "each class into a folder of its own there; if these are classes, name them in a file for --class-list"
+            f"{root} holds {kind} directly in {' and '.join(directly)}, which are called like "
+            f"splits: put those of "
+            "each class into a folder of its own there; if these are classes, name them in a file "
+            "for --class-list"
         )
     if strange := sorted(inside.keys() - splits.keys()):
         raise DatasetError(
-            f"{root} holds the folders {', '.join(splits)} and {strange[0]}; below it may be either classes or train, "
+            f"{root} holds the folders {', '.join(splits)} and {strange[0]}; below it may be "
+            f"either classes or train, "
             "validation and test"
         )
     if directly:
         raise DatasetError(
-            f"{inside[directly[0]]} holds {kind} and no folders of classes, so nothing tells what is in them; move "
+            f"{inside[directly[0]]} holds {kind} and no folders of classes, so nothing tells what "
+            f"is in them; move "
             "it elsewhere, or sort them into folders of classes"
         )
     for code in splits.values():
         twins = [other for other in splits if splits[other] == code]
         if len(twins) > 1:
-            raise DatasetError(f"{root} holds {' and '.join(twins)}, which are one split ({SPLITS[code]}); join them")
+            raise DatasetError(
+                f"{root} holds {' and '.join(twins)}, which are one split ({SPLITS[code]}); join "
+                f"them"
+            )
     return splits
 
 
 def _unwrapped(folder: Path, suffixes: Collection[str]) -> Path:
-    """Return the folder itself, or the one that archives put into it: of its own name, or with the splits."""
+    """Return the folder itself, or the one that archives put into it: of its own name, or with
+    the splits.
+    """
     inside = folders_in(folder)
     while len(inside) == 1 and not _has_files(folder, suffixes):
         below = folders_in(inside[0])
         named_so = inside[0].name.lower() == folder.name.lower() and below
-        if not named_so and not (splits_named(path.name for path in below) and not splits_named([inside[0].name])):
+        if not named_so and not (
+            splits_named(path.name for path in below) and not splits_named([inside[0].name])
+        ):
             break
         folder, inside = inside[0], below
     return folder
 
 
-def _refuse_wrapper(root: Path, inside: Mapping[str, Path], suffixes: Collection[str], known: ClassList | None) -> None:
-    """Raise :class:`DatasetError` if the only class would be a folder of folders, which are the classes."""
+def _refuse_wrapper(
+    root: Path, inside: Mapping[str, Path], suffixes: Collection[str], known: ClassList | None
+) -> None:
+    """Raise :class:`DatasetError` if the only class would be a folder of folders, which are the
+    classes.
+    """
     for name, folder in inside.items() if len(inside) == 1 and known is None else ():
         below = folders_in(folder)
         if len(below) > 1 and not _has_files(folder, suffixes):
             raise DatasetError(
-                f"{root} holds the folder {name} alone, which holds {', '.join(path.name for path in below[:5])}: if "
-                f"these are the classes, give --dataset-root {folder}"
+                f"{root} holds the folder {name} alone, which holds "
+                f"{', '.join(path.name for path in below[:5])}: if these are the classes, give "
+                f"--dataset-root {folder}"
             )
 
 
 def _has_files(folder: Path, suffixes: Collection[str]) -> bool:
     with os.scandir(folder) as entries:
         return any(
-            entry.is_file() and not entry.name.startswith(".") and Path(entry.name).suffix.lower() in suffixes
+            entry.is_file()
+            and not entry.name.startswith(".")
+            and Path(entry.name).suffix.lower() in suffixes
             for entry in entries
         )
 
 
 def _listing(
-    parts: list[tuple[Path, int | None]], suffixes: Collection[str], kind: str, known: ClassList | None
+    parts: list[tuple[Path, int | None]],
+    suffixes: Collection[str],
+    kind: str,
+    known: ClassList | None,
 ) -> Listing:
-    classes = [(folder, code) for part, code in parts for folder in folders_in(_unwrapped(part, suffixes))]
+    classes = [
+        (folder, code) for part, code in parts for folder in folders_in(_unwrapped(part, suffixes))
+    ]
     if not classes:
-        raise DatasetError(f"{parts[0][0]} holds no folders; it must hold one folder of {kind} for each class")
+        raise DatasetError(
+            f"{parts[0][0]} holds no folders; it must hold one folder of {kind} for each class"
+        )
     names = known.names if known else tuple(sorted({folder.name for folder, _ in classes}))
     numbers = {name: number for number, name in enumerate(names)}
     paths: list[Path] = []
@@ -250,7 +294,10 @@ def _listing(
     if parts[0][1] is None:
         return Listing(tuple(paths), np.array(labels, np.int64), names)
     _refuse_other_case(names if known is None else ())
-    told = "; ".join(f"{part.name} is {SPLITS[code or 0]}, {codes.count(code or 0):,} {kind}" for part, code in parts)
+    told = "; ".join(
+        f"{part.name} is {SPLITS[code or 0]}, {codes.count(code or 0):,} {kind}"
+        for part, code in parts
+    )
     official = np.array(codes, np.int8)
     return Listing(tuple(paths), np.array(labels, np.int64), names, official, (f"splits: {told}",))
 
@@ -260,4 +307,7 @@ def _refuse_other_case(names: Collection[str]) -> None:
     written: dict[str, str] = {}
     for name in names:
         if written.setdefault(name.casefold(), name) != name:
-            raise DatasetError(f"the class {name} is called {written[name.casefold()]} in another split; rename one")
+            raise DatasetError(
+                f"the class {name} is called {written[name.casefold()]} in another split; rename "
+                f"one"
+            )

@@ -27,13 +27,21 @@ from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.files import sha256_of, write_text
 from nnpipe.datasets._progress import ByteProgress, locked, readable_size
-from nnpipe.datasets._transfer import SCHEMES, HTTPClient, Partial, PermanentFailure, TemporaryFailure, transfer
+from nnpipe.datasets._transfer import (
+    SCHEMES,
+    HTTPClient,
+    Partial,
+    PermanentFailure,
+    TemporaryFailure,
+    transfer,
+)
 
 _BLOCK = 1 << 20
 
 
 def known_sha256(path: Path, *, unpacked: bool = False) -> str:
-    """Return the SHA-256 of ``path``, from the stamp beside it if the file has not changed since it was last read.
+    """Return the SHA-256 of ``path``, from the stamp beside it if the file has not changed since it
+    was last read.
 
     The stamp ``.NAME.checked`` holds the file's size, times and inode besides
     the checksums; any write to the file changes one of them.  If no stamp can be
@@ -61,7 +69,9 @@ def known_sha256(path: Path, *, unpacked: bool = False) -> str:
     found = _unpacked_sha256(path) if unpacked else sha256_of(path)
     if _identity(path) == before and _may_be_written(path.parent):
         with suppress(OSError):
-            write_text(stamp_path, json.dumps({"file": before, "sha256": {**sums, key: found}}) + "\n")
+            write_text(
+                stamp_path, json.dumps({"file": before, "sha256": {**sums, key: found}}) + "\n"
+            )
     return found
 
 
@@ -121,7 +131,8 @@ class RemoteFile:
         accepted by this checksum as well, since gzip can pack equal content in
         different ways.
     check
-        Without a SHA-256: whether the content of a file that was received whole is of the right kind.
+        Without a SHA-256: whether the content of a file that was received whole is of the right
+        kind.
 
     Raises
     ------
@@ -143,12 +154,16 @@ class RemoteFile:
             raise ConfigError(f"{self.name}: a download needs at least one address")
         for url in self.urls:
             if urllib.parse.urlsplit(url).scheme not in SCHEMES:
-                raise ConfigError(f"{self.name}: {url!r} is no address of the kinds {', '.join(SCHEMES)}")
+                raise ConfigError(
+                    f"{self.name}: {url!r} is no address of the kinds {', '.join(SCHEMES)}"
+                )
         if self.sha256 is None and self.check is None:
             raise ConfigError(f"{self.name}: a download is checked, by a SHA-256 or otherwise")
         for digits in (self.sha256, self.content_sha256):
             if digits is not None and not re.fullmatch(r"[0-9a-f]{64}", digits):
-                raise ConfigError(f"{self.name}: {digits!r} is no SHA-256 of 64 lower-case hexadecimal digits")
+                raise ConfigError(
+                    f"{self.name}: {digits!r} is no SHA-256 of 64 lower-case hexadecimal digits"
+                )
         if self.size is not None and self.size <= 0:
             raise ConfigError(f"{self.name}: the size must be positive, not {self.size}")
 
@@ -207,15 +222,23 @@ def fetch(
             path.parent.mkdir(parents=True, exist_ok=True)
             with locked(
                 path.with_name(f".{file.name}.lock"),
-                lambda: display.say(f"waiting for another process that is downloading {file.name} to {path.parent}"),
+                lambda: display.say(
+                    f"waiting for another process that is downloading {file.name} to {path.parent}"
+                ),
             ):
                 if not _is_there(file, path):
-                    _download(_Job(file, path, timeout, attempts, limit, sleep, random.Random(seed)), display)
+                    _download(
+                        _Job(file, path, timeout, attempts, limit, sleep, random.Random(seed)),
+                        display,
+                    )
         except FileExistsError as error:
-            raise DatasetError(f"{error.filename or path} is in the way of the download; move it away") from None
+            raise DatasetError(
+                f"{error.filename or path} is in the way of the download; move it away"
+            ) from None
         except OSError as error:
             raise DatasetError(
-                f"cannot save {path}: {error.strerror or error}; make room or choose another --dataset-root"
+                f"cannot save {path}: {error.strerror or error}; make room or choose another "
+                f"--dataset-root"
             ) from None
     return path
 
@@ -235,14 +258,19 @@ def _is_there(file: RemoteFile, path: Path) -> bool:
     if not os.path.lexists(path):
         return False
     if not path.is_file():
-        raise DatasetError(f"{path} is not a file; move it away so that {file.name} can be put there")
+        raise DatasetError(
+            f"{path} is not a file; move it away so that {file.name} can be put there"
+        )
     if file.sha256 is None:
         return True
     try:
         found = known_sha256(path)
         if found == file.sha256:
             return True
-        if file.content_sha256 is not None and known_sha256(path, unpacked=True) == file.content_sha256:
+        if (
+            file.content_sha256 is not None
+            and known_sha256(path, unpacked=True) == file.content_sha256
+        ):
             return True
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror or error}") from None
@@ -279,15 +307,20 @@ def _download(job: _Job, display: ByteProgress) -> None:
             rounds += 1
         if not live or rounds >= job.attempts:
             break
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(rounds, 20)) * job.random.uniform(0.5, 1.0)
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(rounds, 20)) * job.random.uniform(
+            0.5, 1.0
+        )
         pause = max(pause, min(asked_pause, _LONGEST_PAUSE))
         display.say(f"{file.name}: trying again in {pause:.1f} s")
         job.sleep(pause)
     causes = "; ".join(f"{_one_line(url)}: {_one_line(cause)}" for url, cause in failures.items())
-    facts = [f"sha256 {file.sha256}"] * (file.sha256 is not None) + [f"{file.size} bytes"] * (file.size is not None)
+    facts = [f"sha256 {file.sha256}"] * (file.sha256 is not None) + [f"{file.size} bytes"] * (
+        file.size is not None
+    )
     known = f" ({', '.join(facts)})" if facts else ""
     raise DatasetError(
-        f"cannot download {file.name} ({causes}); try again later, or put the file at {job.path} by hand{known}"
+        f"cannot download {file.name} ({causes}); try again later, or put the file at {job.path} "
+        f"by hand{known}"
     )
 
 
@@ -310,7 +343,9 @@ def _accept(job: _Job, partial: Partial) -> bool:
     """Move a finished partial file to its place if its content is right, otherwise discard it."""
     file = job.file
     right = (
-        sha256_of(partial.path) == file.sha256 if file.sha256 is not None else file.check and file.check(partial.path)
+        sha256_of(partial.path) == file.sha256
+        if file.sha256 is not None
+        else file.check and file.check(partial.path)
     )
     if not right:
         partial.discard()
@@ -322,7 +357,9 @@ def _accept(job: _Job, partial: Partial) -> bool:
 def _announce(file: RemoteFile, have: int, folder: Path, display: ByteProgress) -> None:
     size = "of unknown size" if file.size is None else readable_size(file.size)
     resumed = f", going on at {readable_size(have)}" if have else ""
-    display.say(f"downloading {file.name} ({size}{resumed}) from {_one_line(file.urls[0])} to {folder}")
+    display.say(
+        f"downloading {file.name} ({size}{resumed}) from {_one_line(file.urls[0])} to {folder}"
+    )
 
 
 def _one_line(text: str) -> str:

@@ -14,7 +14,8 @@ from typing import IO, Any
 from nnpipe.core.errors import DatasetError
 
 _BLOCK = 1 << 20  # characters
-_ELEMENT = 8 << 20  # characters of one element, such as an outline in full; as objects, 25 times as many bytes
+# characters of one element, such as an outline in full; as objects, 25 times as many bytes
+_ELEMENT = 8 << 20
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -125,8 +126,10 @@ class _Reader:
         while True:
             try:
                 found, end = self._decoder.raw_decode(self._text, self._at)
-            except (ValueError, RecursionError) as error:  # numbers of very many digits are no JSONDecodeError
-                # Most values that cannot be read are cut off where the text that was read so far ends.
+            # numbers of very many digits are no JSONDecodeError
+            except (ValueError, RecursionError) as error:
+                # Most values that cannot be read are cut off where the text that was read so far
+                # ends.
                 if not isinstance(error, json.JSONDecodeError) or not self._more():
                     raise self._damaged(str(error) or "it is nested too deeply") from None
                 continue
@@ -136,7 +139,9 @@ class _Reader:
             return found
 
     def _more(self) -> bool:
-        """Read on, at least as much as there is of the present element; return whether there was more."""
+        """Read on, at least as much as there is of the present element; return whether there was
+        more.
+        """
         self._text, self._at = self._text[self._at :], 0
         if len(self._text) > _ELEMENT:
             raise DatasetError(f"{self._path}: a part of it is unreasonably large, or damaged")
@@ -148,4 +153,6 @@ class _Reader:
         raise DatasetError(f"{self._path}: {name} is no number that JSON knows")
 
     def _damaged(self, why: str = "") -> DatasetError:
-        return DatasetError(f"{self._path} is no JSON {self._form}{': ' * bool(why)}{why[:120]}; get it again")
+        return DatasetError(
+            f"{self._path} is no JSON {self._form}{': ' * bool(why)}{why[:120]}; get it again"
+        )

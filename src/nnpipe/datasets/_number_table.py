@@ -24,7 +24,8 @@ _WITH_POINT = re.compile(r"\s*[+-]?\d*\.\d+([eE][+-]?\d+)?\s*")
 
 
 def delimiter_of(first: str, second: str = "") -> str:
-    """Return what separates the cells of a table, given its first two lines: a comma, a semicolon, a tab or a bar.
+    """Return what separates the cells of a table, given its first two lines: a comma, a semicolon,
+    a tab or a bar.
 
     Both lines must have as many cells, for names of columns and numbers may hold commas.
 
@@ -37,7 +38,8 @@ def delimiter_of(first: str, second: str = "") -> str:
     """
     split = [delimiter for delimiter in (*_OTHERS, COMMA) if len(cells(first, delimiter)) > 1]
     fitting = (each for each in split if len(cells(second, each)) == len(cells(first, each)))
-    # Without one that fits both lines, the message about the second names the cells that are too many or too few.
+    # Without one that fits both lines, the message about the second names the cells that are too
+    # many or too few.
     return next(fitting, COMMA if COMMA in split or not split else split[0])
 
 
@@ -50,10 +52,11 @@ def cells(line: str, delimiter: str) -> list[str]:
 
 
 class DecimalMarks:
-    """The decimal marks of a table's columns: where cells are not separated by commas, numbers may have commas.
+    """The decimal marks of a table's columns: where cells are not separated by commas, numbers may
+    have commas.
 
-    A column with commas and with points is refused, since one of them groups the thousands: ``1.234`` beside ``1,5`` is
-    more than a thousand.
+    A column with commas and with points is refused, since one of them groups the thousands:
+    ``1.234`` beside ``1,5`` is more than a thousand.
     """
 
     def __init__(self, path: Path, delimiter: str) -> None:
@@ -76,13 +79,18 @@ class DecimalMarks:
         known, example = self._marks.setdefault(column, (mark, cell))
         if known != mark:
             raise DatasetError(
-                f"{self._path}: column {column[:80]!r} holds {example[:40]!r} and {cell[:40]!r}: write decimals alike, "
+                f"{self._path}: column {column[:80]!r} holds {example[:40]!r} and {cell[:40]!r}: "
+                f"write decimals alike, "
                 "and thousands without a mark"
             )
         return cell.replace(",", ".")
 
-    def numbers(self, lines: Sequence[str], places: Sequence[int], names: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return columns of some lines, ``(rows, columns)``; raise :class:`ValueError` if a cell is no number."""
+    def numbers(
+        self, lines: Sequence[str], places: Sequence[int], names: Sequence[str]
+    ) -> npt.NDArray[np.float32]:
+        """Return columns of some lines, ``(rows, columns)``; raise :class:`ValueError` if a cell
+        is no number.
+        """
         rows = [row for row in csv.reader(lines, delimiter=self._delimiter) if row]
         if any(len(row) != len(names) for row in rows):
             raise ValueError("a row has another number of cells")
@@ -112,7 +120,9 @@ def column_names(path: Path) -> tuple[str, ...]:
 
 
 def read_column_names(path: Path) -> tuple[str, ...]:
-    """Return the columns of a CSV file that have names of their own; raises as :func:`column_names`."""
+    """Return the columns of a CSV file that have names of their own; raises as
+    :func:`column_names`.
+    """
     return tuple(name for name in column_names(path) if not is_unnamed(name))
 
 
@@ -138,7 +148,8 @@ def read_numbers(path: Path, columns: Sequence[str]) -> npt.NDArray[np.float32]:
         for column in columns:
             if column not in names:
                 raise DatasetError(
-                    f"{path} has no column {column!r}{nearest(column, names)}; it has: {', '.join(names)}"
+                    f"{path} has no column {column!r}{nearest(column, names)}; it has: "
+                    f"{', '.join(names)}"
                 )
         places = [names.index(column) for column in columns]
         # Growing by doubling would hold three times the result for a moment.
@@ -173,13 +184,17 @@ def read_blocks(path: Path) -> Iterator[list[str]]:
 
 
 def _blocks(path: Path, file: TextIO) -> Iterator[list[str]]:
-    """Yield the lines of a file, some megabytes at once; a file without line ends is not read as a whole."""
+    """Yield the lines of a file, some megabytes at once; a file without line ends is not read as
+    a whole.
+    """
     rest = ""
     while block := file.read(_BLOCK):
         lines = (rest + block).splitlines()
         rest = "" if block.endswith(("\n", "\r")) else lines.pop()
         if len(rest) > _LONGEST_LINE:
-            raise DatasetError(f"{path} has a line of more than {_LONGEST_LINE:,} characters; it is no table")
+            raise DatasetError(
+                f"{path} has a line of more than {_LONGEST_LINE:,} characters; it is no table"
+            )
         if lines:
             yield lines
     if rest:
@@ -200,14 +215,18 @@ def _header(path: Path, file: TextIO) -> tuple[tuple[str, ...], str]:
     """Return the names of the columns, and what separates cells."""
     first = file.readline(_LONGEST_LINE)
     if len(first) == _LONGEST_LINE:
-        raise DatasetError(f"{path}: the first line has more than {_LONGEST_LINE:,} characters; it is no table")
+        raise DatasetError(
+            f"{path}: the first line has more than {_LONGEST_LINE:,} characters; it is no table"
+        )
     if first.startswith(_WIDE):
         raise DatasetError(f"{path} is written in UTF-16: save it as UTF-8")
     with _opened(path) as again:
         _, second = again.readline(_LONGEST_LINE), again.readline(_LONGEST_LINE)
         delimiter = delimiter_of(first, second)
         if len(first.strip()) < _SHORTEST and first.lower().startswith("sep="):
-            raise DatasetError(f"{path}: its first line, {first.strip()}, is for a spreadsheet program; remove it")
+            raise DatasetError(
+                f"{path}: its first line, {first.strip()}, is for a spreadsheet program; remove it"
+            )
     held = [name.strip() for name in cells(first, delimiter)]
     _refuse_numbers(path, held, cells(second, delimiter), delimiter)
     names = tuple(name or f"{_UNNAMED}{place}" for place, name in enumerate(held))
@@ -217,19 +236,30 @@ def _header(path: Path, file: TextIO) -> tuple[tuple[str, ...], str]:
 
 
 def is_unnamed(column: str) -> bool:
-    """Return whether a column has no name of its own, such as the index of a table that pandas wrote."""
+    """Return whether a column has no name of its own, such as the index of a table that pandas
+    wrote.
+    """
     return column.startswith((_UNNAMED, "__index_level_"))
 
 
 def _refuse_numbers(path: Path, names: Sequence[str], row: Sequence[str], delimiter: str) -> None:
-    """Raise :class:`DatasetError` if the first line is a row: wherever the next one has a number, it has one, too."""
-    pairs = [pair for pair in zip(names, row, strict=False) if _number(pair[1], delimiter) is not None]
+    """Raise :class:`DatasetError` if the first line is a row: wherever the next one has a
+    number, it has one, too.
+    """
+    pairs = [
+        pair for pair in zip(names, row, strict=False) if _number(pair[1], delimiter) is not None
+    ]
     named = [name for name in names if name]
     counted = [[str(number) for number in range(first, first + len(pairs))] for first in (0, 1)]
-    if not pairs or any(_number(name, delimiter) is None for name, _ in pairs) or named[: len(pairs)] in counted:
+    if (
+        not pairs
+        or any(_number(name, delimiter) is None for name, _ in pairs)
+        or named[: len(pairs)] in counted
+    ):
         return
     raise DatasetError(
-        f"{path}: the first line holds {names[0][:40]!r} and other numbers, and no names of columns: put a line with "
+        f"{path}: the first line holds {names[0][:40]!r} and other numbers, and no names of "
+        f"columns: put a line with "
         "the names of all columns before it; if these are the names, put a letter before each"
     )
 
@@ -256,7 +286,13 @@ def _numbers(
         else:
             with np.errstate(over="ignore"):  # such numbers are refused
                 found = np.loadtxt(
-                    lines, np.float32, comments=None, delimiter=",", usecols=places, ndmin=2, quotechar='"'
+                    lines,
+                    np.float32,
+                    comments=None,
+                    delimiter=",",
+                    usecols=places,
+                    ndmin=2,
+                    quotechar='"',
                 )
         if np.isfinite(found).all():
             return found
@@ -265,7 +301,9 @@ def _numbers(
     raise DatasetError(f"{path}, {_first_fault(lines, first, places, names, delimiter)}")
 
 
-def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Sequence[str], delimiter: str) -> str:
+def _first_fault(
+    lines: list[str], first: int, places: Sequence[int], names: Sequence[str], delimiter: str
+) -> str:
     for number, line in enumerate(lines, first):
         row = cells(line, delimiter)
         if not row:
@@ -276,7 +314,8 @@ def _first_fault(lines: list[str], first: int, places: Sequence[int], names: Seq
             value = _number(row[place], delimiter)
             if value is None or not abs(value) <= float(np.finfo(np.float32).max):
                 return (
-                    f"line {number}: {row[place][:40]!r} in column {names[place]} is no number; fill gaps, and "
+                    f"line {number}: {row[place][:40]!r} in column {names[place]} is no number; "
+                    f"fill gaps, and "
                     "choose columns of numbers with --columns or --inputs"
                 )
     return f"line {first} or one behind it cannot be read as numbers"

@@ -86,9 +86,14 @@ def _tqdm_bar(name: str, position: int, total: int | None, stream: TextIO) -> An
     except ImportError:
         return None
     return tqdm(
-        desc=harmless(name), initial=position, total=total, unit="B", unit_scale=True, file=raw_stream(stream),
+        desc=harmless(name),
+        initial=position,
+        total=total,
+        unit="B",
+        unit_scale=True,
+        file=raw_stream(stream),
         dynamic_ncols=True,
-    )  # fmt: skip
+    )
 
 
 # A lock between processes, which is released when its holder dies.
@@ -121,7 +126,8 @@ else:
         except BlockingIOError:
             return False
         except OSError as error:
-            # Some network file systems do not support locks.  The checksum at the end still protects the content.
+            # Some network file systems do not support locks.  The checksum at the end still
+            # protects the content.
             if error.errno in _UNSUPPORTED:
                 return True
             raise

@@ -31,7 +31,8 @@ from nnpipe.core.files import write_text
 
 _SCHEMA = 1
 _LIMIT = 1 << 28
-_SETTLED = 2_000_000_000  # ns; a file that changes twice within one tick of the clock looks unchanged
+# ns; a file that changes twice within one tick of the clock looks unchanged
+_SETTLED = 2_000_000_000
 _BLOCK = 1 << 20
 
 _Stamp = tuple[int, int, int, int]
@@ -74,7 +75,12 @@ def _digest(path: Path) -> str:
 def _store(folder: Path) -> Path:
     said = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(said) if Path(said).is_absolute() else Path.home() / ".cache"
-    return base / "nnpipe" / "contents" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]}.json"
+    return (
+        base
+        / "nnpipe"
+        / "contents"
+        / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]}.json"
+    )
 
 
 def _known(store: Path) -> dict[str, tuple[_Stamp, str]]:
@@ -104,11 +110,30 @@ TRAIN, VALIDATION, TEST = range(3)
 Indices = npt.NDArray[np.int64]
 
 _WORDS = {
-    "train": TRAIN, "training": TRAIN, "val": VALIDATION, "valid": VALIDATION, "validation": VALIDATION,
-    "dev": VALIDATION, "test": TEST, "testing": TEST,
-}  # fmt: skip
+    "train": TRAIN,
+    "training": TRAIN,
+    "val": VALIDATION,
+    "valid": VALIDATION,
+    "validation": VALIDATION,
+    "dev": VALIDATION,
+    "test": TEST,
+    "testing": TEST,
+}
 _BESIDE = frozenset(
-    ("set", "data", "dataset", "split", "image", "images", "img", "imgs", "picture", "pictures", "sound", "sounds")
+    (
+        "set",
+        "data",
+        "dataset",
+        "split",
+        "image",
+        "images",
+        "img",
+        "imgs",
+        "picture",
+        "pictures",
+        "sound",
+        "sounds",
+    )
 )
 _LETTERS = re.compile(r"[A-Za-z]+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -117,7 +142,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 def splits_named(names: Iterable[str]) -> dict[str, int]:
     """Return those names that are names of splits, each with the code of its split.
 
-    Case and words such as "set" and "images" do not matter, nor does what all names of splits share.
+    Case and words such as "set" and "images" do not matter, nor does what all names of splits
+    share.
 
     Examples
     --------
@@ -133,13 +159,17 @@ def splits_named(names: Iterable[str]) -> dict[str, int]:
         codes = [_WORDS[word] for word in words if word in _WORDS]
         if len(codes) == 1:
             found[name] = codes[0]
-            beside[name] = frozenset(word for word in words if word not in _BESIDE and word not in _WORDS)
+            beside[name] = frozenset(
+                word for word in words if word not in _BESIDE and word not in _WORDS
+            )
     shared = frozenset.intersection(*beside.values()) if len(beside) > 1 else frozenset()
     return {name: code for name, code in found.items() if beside[name] == shared}
 
 
 def _words(letters: str) -> list[str]:
-    """Return the words of letters such as "TrainImages", in lower case; "set" may follow in any case: "TRAINset"."""
+    """Return the words of letters such as "TrainImages", in lower case; "set" may follow in any
+    case: "TRAINset".
+    """
     whole = letters.lower()
     stem = whole.removesuffix("set")
     return [stem] if stem in _WORDS else [word.lower() for word in _WORD.findall(letters)]
@@ -200,13 +230,16 @@ def split_samples(
             if fraction < 1 and len(pool):
                 pool = pool[draw(strata[pool], groups()[pool], fraction, 2 * seed + purpose)]
             codes[pool] = code
-    return {name: np.flatnonzero(codes == code).astype(np.int64) for code, name in enumerate(SPLITS)}
+    return {
+        name: np.flatnonzero(codes == code).astype(np.int64) for code, name in enumerate(SPLITS)
+    }
 
 
 def draw(
     strata: npt.NDArray[np.integer], groups: npt.NDArray[np.integer], fraction: float, seed: int
 ) -> npt.NDArray[np.bool_]:
-    """Choose ``round(n * fraction)`` samples; the number in each stratum differs from its share by less than one.
+    """Choose ``round(n * fraction)`` samples; the number in each stratum differs from its share by
+    less than one.
 
     Groups of duplicates are chosen as a whole or not at all.  With groups of
     several samples, a stratum can differ from its share by the size of a group.
@@ -228,7 +261,8 @@ def draw(
     chosen = np.zeros(len(strata), np.bool_)
     if not len(strata):
         return chosen
-    # A group that spans strata (one picture with two labels) counts for the stratum of its first sample.
+    # A group that spans strata (one picture with two labels) counts for the stratum of its first
+    # sample.
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
     home = strata[first]
     sizes = np.bincount(group)
@@ -237,7 +271,9 @@ def draw(
     kinds = np.unique(home)
     members = [np.flatnonzero(home == kind) for kind in kinds]
     # Large groups first, so that small ones can fill the rest.
-    for mine, quota in zip(members, _quotas([int(sizes[m].sum()) for m in members], fraction), strict=True):
+    for mine, quota in zip(
+        members, _quotas([int(sizes[m].sum()) for m in members], fraction), strict=True
+    ):
         for index in mine[np.lexsort((keys[mine], -sizes[mine]))]:
             if sizes[index] <= quota:
                 taken[index] = True
@@ -247,7 +283,9 @@ def draw(
 
 
 def _quotas(counts: list[int], fraction: float) -> list[int]:
-    """Return integers nearest to ``counts * fraction`` whose sum is the rounded total (largest remainders)."""
+    """Return integers nearest to ``counts * fraction`` whose sum is the rounded total (largest
+    remainders).
+    """
     exact = [count * fraction for count in counts]
     quotas = [math.floor(share + 1e-9) for share in exact]
     lacking = round(sum(counts) * fraction) - sum(quotas)
@@ -258,7 +296,8 @@ def _quotas(counts: list[int], fraction: float) -> list[int]:
 
 
 def mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
-    """Return pseudorandom 64-bit keys of numbers that never change (SplitMix64, Steele et al. 2014).
+    """Return pseudorandom 64-bit keys of numbers that never change (SplitMix64, Steele et al.
+    2014).
 
     numpy's generators may change between versions; a split that published
     results depend on must not.
@@ -269,7 +308,8 @@ def mixed(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
 
 def _finish(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)  # products of arrays wrap around without a warning
+        # products of arrays wrap around without a warning
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(z ^ (z >> np.uint64(31)), np.uint64)
 
 
@@ -286,9 +326,12 @@ def groups_of_arrays(arrays: Iterable[npt.NDArray[np.generic]]) -> Indices:
     ndarray
         ``(n,)`` int64.
     """
-    tables = [np.ascontiguousarray(array).reshape(len(array), -1).view(np.uint8) for array in arrays]
+    tables = [
+        np.ascontiguousarray(array).reshape(len(array), -1).view(np.uint8) for array in arrays
+    ]
     digests = (
-        b"".join(hashlib.blake2b(row, digest_size=16).digest() for row in rows) for rows in zip(*tables, strict=True)
+        b"".join(hashlib.blake2b(row, digest_size=16).digest() for row in rows)
+        for rows in zip(*tables, strict=True)
     )
     return _numbered(digests)
 
@@ -312,7 +355,9 @@ def _numbered(keys: Iterable[object]) -> Indices:
 
 
 class DrawnSplitsDataset(Dataset):
-    """Base of data sets whose splits are drawn, stratified and without leakage, as far as none are published."""
+    """Base of data sets whose splits are drawn, stratified and without leakage, as far as none
+    are published.
+    """
 
     abstract: ClassVar[bool] = True
 
@@ -323,12 +368,16 @@ class DrawnSplitsDataset(Dataset):
 
     @property
     def official(self) -> npt.NDArray[np.integer] | None:
-        """The published split, ``(n,)``: 0 for training, 1 for validation, 2 for test; ``None`` without one."""
+        """The published split, ``(n,)``: 0 for training, 1 for validation, 2 for test; ``None``
+        without one.
+        """
         return None
 
     @abstractmethod
     def groups(self) -> Indices:
-        """Return integers ``(n,)``; samples with equal ones are duplicates, and are never in two drawn splits."""
+        """Return integers ``(n,)``; samples with equal ones are duplicates, and are never in two
+        drawn splits.
+        """
 
     def split(self, name: str) -> Indices:
         """Return the indices of one split; duplicates are never in two drawn splits."""

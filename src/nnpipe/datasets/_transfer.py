@@ -84,11 +84,19 @@ class HTTPClient:
         with self._failures():
             if urllib.parse.urlsplit(self.url).scheme == "file":
                 return _LocalResponse(self.url, headers)
-            everything = {"User-Agent": f"nnpipe/{nnpipe.__version__}", "Accept-Encoding": "identity", **headers}
+            everything = {
+                "User-Agent": f"nnpipe/{nnpipe.__version__}",
+                "Accept-Encoding": "identity",
+                **headers,
+            }
             try:
-                return _opener().open(urllib.request.Request(self.url, headers=everything), timeout=self.timeout)
+                return _opener().open(
+                    urllib.request.Request(self.url, headers=everything), timeout=self.timeout
+                )
             except (ValueError, OverflowError) as error:
-                raise PermanentFailure(f"leads to an address that cannot be used ({error})") from None
+                raise PermanentFailure(
+                    f"leads to an address that cannot be used ({error})"
+                ) from None
 
     def read(self, response: Any, count: int) -> bytes:
         """Return at least one and at most ``count`` bytes of the body; none at its end.
@@ -111,19 +119,27 @@ class HTTPClient:
                 raise RangeRefused(error.headers.get("Content-Range")) from None
             cause = f"{error.code} {error.reason}"
             if error.code in _PASSING_STATUSES:
-                raise TemporaryFailure(cause, _retry_after(error.headers.get("Retry-After"))) from None
+                raise TemporaryFailure(
+                    cause, _retry_after(error.headers.get("Retry-After"))
+                ) from None
             raise PermanentFailure(cause) from None
         except http.client.IncompleteRead:
             raise TemporaryFailure("broke off in the middle of a chunk") from None
         except http.client.HTTPException as error:
-            raise TemporaryFailure(f"does not speak HTTP properly ({type(error).__name__})") from None
+            raise TemporaryFailure(
+                f"does not speak HTTP properly ({type(error).__name__})"
+            ) from None
         except OSError as error:
             reason = getattr(error, "reason", error)  # URLError wraps the error of the socket
             if isinstance(reason, TimeoutError):
                 raise TemporaryFailure(f"silent for {self.timeout:g} s") from None
             if isinstance(reason, ssl.SSLCertVerificationError):
-                raise PermanentFailure(f"its certificate is not to be trusted ({reason.verify_message})") from None
-            raise TemporaryFailure(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__) from None
+                raise PermanentFailure(
+                    f"its certificate is not to be trusted ({reason.verify_message})"
+                ) from None
+            raise TemporaryFailure(
+                getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+            ) from None
 
 
 def _opener() -> urllib.request.OpenerDirector:
@@ -152,7 +168,9 @@ class _Redirects(urllib.request.BaseHandler):
         location = headers.get("Location")
         if not location:
             raise PermanentFailure(f"redirects ({code}) to nowhere")
-        location = urllib.parse.quote(location, encoding="iso-8859-1", errors="replace", safe=string.punctuation)
+        location = urllib.parse.quote(
+            location, encoding="iso-8859-1", errors="replace", safe=string.punctuation
+        )
         target = urllib.parse.urljoin(req.full_url, location)
         old, new = urllib.parse.urlsplit(req.full_url).scheme, urllib.parse.urlsplit(target).scheme
         if new not in {"http", "https"} or (old == "https" and new == "http"):
@@ -185,7 +203,8 @@ class _LocalResponse:
 
     def __init__(self, url: str, headers: dict[str, str]):
         try:
-            self._handle = Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path)).open("rb")  # noqa: SIM115 -- closed by close()
+            path = Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+            self._handle = path.open("rb")
         except (OSError, ValueError) as error:
             raise PermanentFailure(getattr(error, "strerror", None) or str(error)) from None
         total = self._handle.seek(0, 2)
@@ -195,7 +214,10 @@ class _LocalResponse:
             raise RangeRefused(f"bytes */{total}")
         self._handle.seek(start)
         self.status = 206 if start else 200
-        self.headers = {"Content-Length": str(total - start), "Content-Range": f"bytes {start}-{total - 1}/{total}"}
+        self.headers = {
+            "Content-Length": str(total - start),
+            "Content-Range": f"bytes {start}-{total - 1}/{total}",
+        }
 
     def __enter__(self) -> _LocalResponse:
         return self
@@ -241,7 +263,9 @@ class Partial:
         write_text(self._note, json.dumps({"url": url, "etag": etag, "modified": modified}) + "\n")
 
     def validator(self, url: str) -> str | None:
-        """Return the value of ``If-Range`` for ``url``; ``None`` if no usable validator was recorded."""
+        """Return the value of ``If-Range`` for ``url``; ``None`` if no usable validator was
+        recorded.
+        """
         try:
             note = parse_json(self._note.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -271,7 +295,9 @@ class Partial:
         try:
             os.link(self.path, destination)  # unlike a rename, this never replaces
         except FileExistsError:
-            raise FileExistsError(errno.EEXIST, "came there during the download", str(destination)) from None
+            raise FileExistsError(
+                errno.EEXIST, "came there during the download", str(destination)
+            ) from None
         except OSError:
             self.path.rename(destination)  # a file system without hard links
         else:
@@ -286,13 +312,18 @@ _UNSATISFIED_RANGE = re.compile(r"bytes \*/([0-9]{1,18})")
 
 
 class Receipt(NamedTuple):
-    """How a file was received.  If whole and with a known length, wrong content is the address's fault."""
+    """How a file was received.
+
+    If whole and with a known length, wrong content is the address's fault.
+    """
 
     from_start: bool  # one response contained the whole file, without an older part
     measured: bool  # its length was known, so that an interruption would be noticed
 
 
-def transfer(line: HTTPClient, partial: Partial, *, size: int | None, limit: int, progress: ByteProgress) -> Receipt:
+def transfer(
+    line: HTTPClient, partial: Partial, *, size: int | None, limit: int, progress: ByteProgress
+) -> Receipt:
     """Complete ``partial`` with data from ``line``.
 
     Parameters
@@ -331,7 +362,9 @@ def transfer(line: HTTPClient, partial: Partial, *, size: int | None, limit: int
         if size is None and announced is not None and announced > limit:
             raise PermanentFailure(f"announces {announced} bytes, more than the limit of {limit}")
         if start == 0:
-            partial.begin(line.url, response.headers.get("ETag"), response.headers.get("Last-Modified"))
+            partial.begin(
+                line.url, response.headers.get("ETag"), response.headers.get("Last-Modified")
+            )
         end = size if size is not None else announced
         progress.begin(start, end)
         _copy_body(line, response, partial, start, end, limit, progress)
@@ -356,7 +389,8 @@ def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int
                 return None, start
         else:
             if response.status == 200:
-                return response, 0  # the range was ignored, or the file has changed: this is the whole file
+                # the range was ignored, or the file has changed: this is the whole file
+                return response, 0
             if response.status == 206 and _continues(response.headers.get("Content-Range"), start):
                 return response, start
             response.close()
@@ -371,7 +405,13 @@ def _ask(line: HTTPClient, partial: Partial, size: int | None) -> tuple[Any, int
 
 
 def _copy_body(
-    line: HTTPClient, response: Any, partial: Partial, start: int, end: int | None, limit: int, progress: ByteProgress
+    line: HTTPClient,
+    response: Any,
+    partial: Partial,
+    start: int,
+    end: int | None,
+    limit: int,
+    progress: ByteProgress,
 ) -> None:
     position, window_start, window_bytes = start, time.monotonic(), 0
     with partial.open() as out:
@@ -384,7 +424,8 @@ def _copy_body(
             progress.advance(len(block))
             if end is None and position > limit:
                 break
-            # The socket's timeout only detects silence; with a byte now and then, the transfer would never end.
+            # The socket's timeout only detects silence; with a byte now and then, the transfer
+            # would never end.
             window_bytes += len(block)
             elapsed = time.monotonic() - window_start
             if elapsed > line.timeout:

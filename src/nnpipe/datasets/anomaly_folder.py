@@ -35,23 +35,28 @@ class DefectListing(Listing):
     Attributes
     ----------
     masks
-        The file of each image's mask; ``None`` for an image without a defect, or where masks are not asked for.
+        The file of each image's mask; ``None`` for an image without a defect, or where masks are
+        not asked for.
     """
 
     masks: tuple[Path | None, ...] = ()
 
 
 class AnomalyFolderDataset(ImageFilesDataset):
-    """Images of good and defective things: ``train/good``, ``test/good`` and ``test/DEFECT``, as in MVTec AD.
+    """Images of good and defective things: ``train/good``, ``test/good`` and ``test/DEFECT``, as in
+    MVTec AD.
 
-    ``dataset_root`` is the folder of one kind of thing.  Images in ``train`` are for training and validation, those in
-    ``test`` for testing; all are judged by whether they are ``good``.  With ``judged`` set to pixels, maps of models
-    are judged, too, by the masks in ``ground_truth/DEFECT``, ``NAME_mask.png`` or ``NAME.png``, whose pixels of defects
-    are not black.  Masks are brought to ``image_size`` by nearest neighbour, and pixels of that size are compared.
+    ``dataset_root`` is the folder of one kind of thing.  Images in ``train`` are for training and
+    validation, those in ``test`` for testing; all are judged by whether they are ``good``.  With
+    ``judged`` set to pixels, maps of models are judged, too, by the masks in
+    ``ground_truth/DEFECT``, ``NAME_mask.png`` or ``NAME.png``, whose pixels of defects are not
+    black.  Masks are brought to ``image_size`` by nearest neighbour, and pixels of that size are
+    compared.
     """
 
     judged: Literal["images", "pixels"] = argument(
-        "images", help="what is judged: whole images; or pixels as well, by the masks in ground_truth"
+        "images",
+        help="what is judged: whole images; or pixels as well, by the masks in ground_truth",
     )
 
     def listing(self) -> DefectListing:
@@ -65,21 +70,33 @@ class AnomalyFolderDataset(ImageFilesDataset):
         for code in (TRAIN, TEST):
             folder = parts.get(code, root / SPLITS[code])
             if not folder.is_dir():
-                raise DatasetError(f"{folder} is not there; --dataset-root must hold train/good and test/good")
+                raise DatasetError(
+                    f"{folder} is not there; --dataset-root must hold train/good and test/good"
+                )
             for kind in folders_in(folder):
                 found = files_in(kind, SUFFIXES)
                 if not found:
-                    raise DatasetError(f"{kind} holds no images; remove it if it is no kind of defect")
+                    raise DatasetError(
+                        f"{kind} holds no images; remove it if it is no kind of defect"
+                    )
                 paths += found
                 labels += [int(kind.name != GOOD)] * len(found)
                 codes += [code] * len(found)
                 marked = self.judged == "pixels" and kind.name != GOOD
-                masks += _masks(root / "ground_truth" / kind.name, kind, found) if marked else [None] * len(found)
+                masks += (
+                    _masks(root / "ground_truth" / kind.name, kind, found)
+                    if marked
+                    else [None] * len(found)
+                )
         official = np.array(codes, np.int8)
         if not paths or not (official == TRAIN).any() or not (official == TEST).any():
-            raise DatasetError(f"{root} holds no images in {'train' if TRAIN not in codes else 'test'}/{GOOD}")
+            raise DatasetError(
+                f"{root} holds no images in {'train' if TRAIN not in codes else 'test'}/{GOOD}"
+            )
         names = ("usual", "anomalous")
-        return DefectListing(tuple(paths), np.array(labels, np.int64), names, official, masks=tuple(masks))
+        return DefectListing(
+            tuple(paths), np.array(labels, np.int64), names, official, masks=tuple(masks)
+        )
 
     @property
     def spec(self) -> DatasetSpec:
@@ -111,7 +128,9 @@ class AnomalyFolderDataset(ImageFilesDataset):
             declared = None if values is None else (values.shape[0], values.shape[1])
             pixels[place] = decoded(found.paths[index], self.image_size, channels, declared)
             if values is not None:
-                cells = cells_of_pixels(frame(1, 1, 1, "squeeze")[0], np.array(self.image_size), values.shape)
+                cells = cells_of_pixels(
+                    frame(1, 1, 1, "squeeze")[0], np.array(self.image_size), values.shape
+                )
                 masks[place] = values[cells[0][:, None], cells[1]] > 0
         return {"image": pixels}, {"mask": masks, "anomalous": found.labels[indices]}
 
@@ -119,14 +138,18 @@ class AnomalyFolderDataset(ImageFilesDataset):
 def _masks(folder: Path, kind: Path, paths: list[Path]) -> list[Path | None]:
     """Return the mask of each image of a kind of defect."""
     if not folder.is_dir():
-        raise DatasetError(f"{folder} is not there; it must hold the masks of {kind}, or give --judged images")
+        raise DatasetError(
+            f"{folder} is not there; it must hold the masks of {kind}, or give --judged images"
+        )
     known = {path.relative_to(folder).with_suffix(""): path for path in files_in(folder, SUFFIXES)}
     masks: list[Path | None] = []
     for path in paths:
         name = path.relative_to(kind).with_suffix("")
         mask = known.get(name.with_name(f"{name.name}_mask"), known.get(name))
         if mask is None:
-            raise DatasetError(f"{folder} holds no {name}_mask.png, the mask of {path}; or give --judged images")
+            raise DatasetError(
+                f"{folder} holds no {name}_mask.png, the mask of {path}; or give --judged images"
+            )
         masks.append(mask)
     return masks
 
@@ -135,32 +158,46 @@ _MOST_SAMPLES = 1 << 28
 
 
 class AnomalySoundsDataset(ClassifiedFilesDataset):
-    """Sounds of machines, as in DCASE's task 2 and MLPerf Tiny: wav files, cut into overlapping sections.
+    """Sounds of machines, as in DCASE's task 2 and MLPerf Tiny: wav files, cut into overlapping
+    sections.
 
-    ``dataset_root`` holds the folders ``train`` and ``test``; without them, the split follows the fractions.  A file
-    is an anomaly if its name contains ``anomaly_text``, as in ``anomaly_id_01_00000000.wav``.  A sample is a section;
-    the score of a clip is the mean of the scores of its sections.
+    ``dataset_root`` holds the folders ``train`` and ``test``; without them, the split follows the
+    fractions.  A file is an anomaly if its name contains ``anomaly_text``, as in
+    ``anomaly_id_01_00000000.wav``.  A sample is a section; the score of a clip is the mean of the
+    scores of its sections.
 
-    The defaults are those of MLPerf Tiny's autoencoder: five frames of 1,024 samples every 512, which ``--transform
-    LogMel`` turns into 640 numbers.
+    The defaults are those of MLPerf Tiny's autoencoder: five frames of 1,024 samples every 512,
+    which ``--transform LogMel`` turns into 640 numbers.
     """
 
-    dataset_root: Path = argument(Path("data/sounds"), help="folder of wav files, or of train and test")
+    dataset_root: Path = argument(
+        Path("data/sounds"), help="folder of wav files, or of train and test"
+    )
     anomaly_text: str = argument("anomaly", help="text that the names of anomalies contain")
-    sample_rate: int = argument(16000, help="samples per second to which sounds are resampled", minimum=1)
+    sample_rate: int = argument(
+        16000, help="samples per second to which sounds are resampled", minimum=1
+    )
     seconds: float = argument(
-        11.0, help="length to which sounds are cut, or padded with silence", minimum=0.001, maximum=3600
+        11.0,
+        help="length to which sounds are cut, or padded with silence",
+        minimum=0.001,
+        maximum=3600,
     )
     section: int = argument(3072, help="samples of a section", minimum=1, maximum=1 << 24)
-    hop: int = argument(512, help="samples from one section to the next", minimum=1, maximum=1 << 24)
-    margin: int = argument(512, help="samples of silence before and behind a sound", minimum=0, maximum=1 << 24)
+    hop: int = argument(
+        512, help="samples from one section to the next", minimum=1, maximum=1 << 24
+    )
+    margin: int = argument(
+        512, help="samples of silence before and behind a sound", minimum=0, maximum=1 << 24
+    )
 
     def validate(self) -> None:
         """Check that a clip has a section."""
         if not self.section <= self._length <= _MOST_SAMPLES:
             raise ConfigError(
-                f"{self.seconds:g} seconds at {self.sample_rate} a second with a margin of {self.margin:,}: clips are "
-                f"from {self.section:,} (a section) to {_MOST_SAMPLES:,} samples long"
+                f"{self.seconds:g} seconds at {self.sample_rate} a second with a margin of "
+                f"{self.margin:,}: clips are from {self.section:,} (a section) to "
+                f"{_MOST_SAMPLES:,} samples long"
             )
 
     @property
@@ -182,14 +219,18 @@ class AnomalySoundsDataset(ClassifiedFilesDataset):
         if not parts and root.is_dir():
             found = [(path, TRAIN) for path in files_in(root, WAV_SUFFIXES)]
         if not found:
-            raise DatasetError(f"{root} holds no wav files, neither by themselves nor in train and test")
+            raise DatasetError(
+                f"{root} holds no wav files, neither by themselves nor in train and test"
+            )
         kinds = np.array([self.anomaly_text in path.name for path, _ in found], np.int64)
         official = np.array([code for _, code in found], np.int8) if parts else None
         return Listing(tuple(path for path, _ in found), kinds, ("usual", "anomalous"), official)
 
     @property
     def spec(self) -> DatasetSpec:
-        """Sections ``(n, samples)``, float32 from -1 to 1, whether their clip is an anomaly, and its number."""
+        """Sections ``(n, samples)``, float32 from -1 to 1, whether their clip is an anomaly, and
+        its number.
+        """
         return DatasetSpec(
             AnomalyDetection.name,
             inputs=(TensorSpec("sound", (None, self.section), "float32"),),
@@ -210,7 +251,9 @@ class AnomalySoundsDataset(ClassifiedFilesDataset):
             start = int(number) * self.hop - self.margin
             first, end = max(0, start), min(start + self.section, whole)
             if end > first:
-                place[first - start : end - start] = clip(self.files.paths[owner], self.sample_rate, end - first, first)
+                place[first - start : end - start] = clip(
+                    self.files.paths[owner], self.sample_rate, end - first, first
+                )
         return {"sound": sounds}, {"anomalous": self.files.labels[owners], CLIP: owners}
 
     def split(self, name: str) -> npt.NDArray[np.int64]:

@@ -22,7 +22,10 @@ from nnpipe.tasks.anomaly.task import CLIP, AnomalyDetection
 _LIMIT = 256 << 20  # bytes
 _LONGEST = 1 << 20  # characters of a line
 _MOST_CELLS = 8 << 20  # a cell takes some 60 bytes in memory
-_TRUE, _FALSE = {"1", "true", "yes", "anomaly", "anomalous"}, {"0", "false", "no", "normal", "usual"}
+_TRUE, _FALSE = (
+    {"1", "true", "yes", "anomaly", "anomalous"},
+    {"0", "false", "no", "normal", "usual"},
+)
 
 
 class ScoreTable:
@@ -31,7 +34,8 @@ class ScoreTable:
     Parameters
     ----------
     path
-        The file.  Its first line has names if a column is named, or if there is no number in ``numeric``.
+        The file.  Its first line has names if a column is named, or if there is no number in
+        ``numeric``.
     numeric
         A column of numbers.
 
@@ -45,7 +49,9 @@ class ScoreTable:
         self.path = path
         try:
             if path.stat().st_size > _LIMIT:
-                raise DatasetError(f"{path} has more than {_LIMIT >> 20} MiB, too many for a table of scores")
+                raise DatasetError(
+                    f"{path} has more than {_LIMIT >> 20} MiB, too many for a table of scores"
+                )
             with open(path, newline="", encoding="utf-8-sig") as file:
                 rows, cells = [], 0
                 delimiter = delimiter_of(file.readline(_LONGEST), file.readline(_LONGEST))
@@ -54,19 +60,24 @@ class ScoreTable:
                     cells += len(row)
                     if cells > _MOST_CELLS:
                         raise DatasetError(
-                            f"{path} has more than {_MOST_CELLS:,} cells, too many for a table of scores"
+                            f"{path} has more than {_MOST_CELLS:,} cells, too many for a table of "
+                            f"scores"
                         )
                     if row:
                         rows.append(row)
         except FileNotFoundError:
-            raise DatasetError(f"{path} is not there; --dataset-root names a CSV file of scores") from None
+            raise DatasetError(
+                f"{path} is not there; --dataset-root names a CSV file of scores"
+            ) from None
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise DatasetError(f"{path} cannot be read as a table: {error}") from None
         if not rows:
             raise DatasetError(f"{path} is empty")
         for number, row in enumerate(rows, 1):
             if len(row) != len(rows[0]):
-                raise DatasetError(f"{path}, row {number}: {len(row)} cells, and the first row has {len(rows[0])}")
+                raise DatasetError(
+                    f"{path}, row {number}: {len(row)} cells, and the first row has {len(rows[0])}"
+                )
         place = _number(numeric)
         named = place is None or not (0 < place <= len(rows[0]) and _is_number(rows[0][place - 1]))
         self.names: Sequence[str] = tuple(rows[0]) if named else ()
@@ -84,11 +95,15 @@ class ScoreTable:
         place = _number(column)
         if place is None:
             if column not in self.names:
-                raise DatasetError(f"{self.path} has no column {column!r}{nearest(column, self.names)}; it has: "
-                                   f"{', '.join(self.names)}")  # fmt: skip
+                raise DatasetError(
+                    f"{self.path} has no column {column!r}{nearest(column, self.names)}; it has: "
+                    f"{', '.join(self.names)}"
+                )
             place = self.names.index(column) + 1
         if not 0 < place <= len(self._rows[0]):
-            raise DatasetError(f"{self.path} has {len(self._rows[0])} columns, and no column {place}")
+            raise DatasetError(
+                f"{self.path} has {len(self._rows[0])} columns, and no column {place}"
+            )
         return [row[place - 1] for row in self._rows]
 
     def numbers(self, column: str) -> npt.NDArray[np.float64]:
@@ -99,17 +114,21 @@ class ScoreTable:
         except ValueError:
             bad = next(row for row, cell in enumerate(cells) if not _is_number(cell))
             raise DatasetError(
-                f"{self.path}, row {bad + self._first}: {cells[bad][:40]!r} in column {column} is no number"
+                f"{self.path}, row {bad + self._first}: {cells[bad][:40]!r} in column {column} is "
+                f"no number"
             ) from None
 
     def kinds(self, column: str) -> npt.NDArray[np.int64]:
-        """Return 1 for each anomaly and 0 for each normal row, ``(rows,)``, as 1 and 0, true and false and so on."""
+        """Return 1 for each anomaly and 0 for each normal row, ``(rows,)``, as 1 and 0, true and
+        false and so on.
+        """
         found = np.empty(len(self), np.int64)
         for row, cell in enumerate(self.texts(column)):
             word = cell.strip().lower()
             if word not in _TRUE | _FALSE:
                 raise DatasetError(
-                    f"{self.path}, row {row + self._first}: {cell[:40]!r} in column {column} is neither 1 nor 0"
+                    f"{self.path}, row {row + self._first}: {cell[:40]!r} in column {column} is "
+                    f"neither 1 nor 0"
                 )
             found[row] = word in _TRUE
         return found
@@ -118,7 +137,9 @@ class ScoreTable:
 def _lines(file: TextIO, path: Path) -> Iterator[str]:
     while line := file.readline(_LONGEST):
         if len(line) == _LONGEST:
-            raise DatasetError(f"{path} has a line of more than {_LONGEST:,} characters; it is no table")
+            raise DatasetError(
+                f"{path} has a line of more than {_LONGEST:,} characters; it is no table"
+            )
         yield line
 
 
@@ -135,20 +156,24 @@ def _is_number(cell: str) -> bool:
 
 
 class AnomalyScoresDataset(InMemoryDataset):
-    """Anomaly scores from a CSV file, one row each, to be judged by ``nnpipe judge AnomalyScoresDataset``.
+    """Anomaly scores from a CSV file, one row each, to be judged by ``nnpipe judge
+    AnomalyScoresDataset``.
 
-    Whether a row is an anomaly is in ``kind_column``, or else follows from its name: the default arguments read
-    the files of DCASE and MLPerf Tiny, ``anomaly_id_01_00000000.wav,9.7``.  Columns are named by the file's first
-    line, or numbered from 1.  All rows are the test split.
+    Whether a row is an anomaly is in ``kind_column``, or else follows from its name: the default
+    arguments read the files of DCASE and MLPerf Tiny, ``anomaly_id_01_00000000.wav,9.7``.  Columns
+    are named by the file's first line, or numbered from 1.  All rows are the test split.
     """
 
     dataset_root: Path = argument(Path("scores.csv"), help="CSV file of scores")
     score_column: str = argument("2", help="column of the scores; greater means more anomalous")
-    kind_column: str | None = argument(None, help="column that holds 1 for an anomaly and 0 for a normal sample")
+    kind_column: str | None = argument(
+        None, help="column that holds 1 for an anomaly and 0 for a normal sample"
+    )
     name_column: str = argument("1", help="column of names, if there is no column of kinds")
     anomaly_text: str = argument("anomaly", help="text that the names of anomalies contain")
     clip_column: str | None = argument(
-        None, help="column that says which rows belong to one clip, whose score is the mean of theirs"
+        None,
+        help="column that says which rows belong to one clip, whose score is the mean of theirs",
     )
 
     @property
@@ -177,4 +202,6 @@ class AnomalyScoresDataset(InMemoryDataset):
             clips = np.array(table.texts(self.clip_column), object)
             targets[CLIP] = np.unique(clips, return_inverse=True)[1].reshape(-1).astype(np.int64)
         official = np.full(len(table), TEST, np.int8)
-        return Samples({"score": table.numbers(self.score_column)}, targets, ("usual", "anomalous"), official)
+        return Samples(
+            {"score": table.numbers(self.score_column)}, targets, ("usual", "anomalous"), official
+        )

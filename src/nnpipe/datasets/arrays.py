@@ -64,11 +64,16 @@ def names_beside(root: Path) -> tuple[str, ...]:
 
 
 def with_texts(array: Array) -> Array | Texts:
-    """Return an array of texts, one for each sample, as a column of them, and others as they are."""
+    """Return an array of texts, one for each sample, as a column of them, and others as they
+    are.
+    """
     if array.dtype.kind not in "US" or not array.ndim or array.size != len(array):
         return array
     texts, codes = np.unique(array, return_inverse=True)
-    names = (text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else str(text) for text in texts)
+    names = (
+        text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else str(text)
+        for text in texts
+    )
     return Texts(codes.reshape(-1).astype(np.int64), tuple(names))
 
 
@@ -86,10 +91,14 @@ def official_split(split: Array | Texts) -> npt.NDArray[np.integer]:
         codes = {**splits_named(split.names), **_NUMBERS}
         unknown = [name for name in split.names if name not in codes]
         if unknown:
-            raise DatasetError(f"{SPLIT!r} should hold train, validation or test, not {unknown[0][:40]!r}")
+            raise DatasetError(
+                f"{SPLIT!r} should hold train, validation or test, not {unknown[0][:40]!r}"
+            )
         return np.array([codes[name] for name in split.names])[split.codes]
     if split.ndim != 1 or split.dtype.kind not in "iu" or not np.isin(split, (0, 1, 2)).all():
-        raise DatasetError(f"{SPLIT!r} should hold 0 (training), 1 (validation) or 2 (test) for each sample")
+        raise DatasetError(
+            f"{SPLIT!r} should hold 0 (training), 1 (validation) or 2 (test) for each sample"
+        )
     return np.asarray(split)
 
 
@@ -117,10 +126,15 @@ class KnownClasses:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names in order of the class numbers; empty if neither file names them."""
-        return ClassList.read(self.class_list).names if self.class_list is not None else names_beside(self.root)
+        return (
+            ClassList.read(self.class_list).names
+            if self.class_list is not None
+            else names_beside(self.root)
+        )
 
     def numbered(self, held: Array | Texts) -> tuple[Array, tuple[str, ...]]:
-        """Return the class number of each sample, ``(n,)``, and the names of the classes, as far as they are known.
+        """Return the class number of each sample, ``(n,)``, and the names of the classes, as far as
+        they are known.
 
         Raises
         ------
@@ -129,20 +143,31 @@ class KnownClasses:
         """
         if isinstance(held, Texts) and self.class_list is not None:
             listed = ClassList.read(self.class_list)
-            return np.array([listed.number(name) for name in held.names], np.int64)[held.codes], listed.names
+            return np.array([listed.number(name) for name in held.names], np.int64)[
+                held.codes
+            ], listed.names
         try:
-            labels, names = class_numbers(held, str(self.root)) if isinstance(held, Texts) else class_labels(held)
+            labels, names = (
+                class_numbers(held, str(self.root))
+                if isinstance(held, Texts)
+                else class_labels(held)
+            )
         except ValueError as error:
             raise DatasetError(f"{LABELS!r} {error}") from None
         if names and self.names:
-            raise DatasetError(f"labels are names, and {CLASSES} names classes, too: use --class-list")
+            raise DatasetError(
+                f"labels are names, and {CLASSES} names classes, too: use --class-list"
+            )
         least, most = int(labels.min()), int(labels.max())
         if least < 0 or most >= _MOST_CLASSES:
-            raise DatasetError(f"{LABELS!r} holds {least if least < 0 else most}, which is no number of a class")
+            raise DatasetError(
+                f"{LABELS!r} holds {least if least < 0 else most}, which is no number of a class"
+            )
         if self.names and most >= len(self.names):
             told = self.class_list or CLASSES
             raise DatasetError(
-                f"{LABELS!r} holds class {most}, and {told} names {len(self.names)} classes, counted from 0"
+                f"{LABELS!r} holds class {most}, and {told} names {len(self.names)} classes, "
+                f"counted from 0"
             )
         return labels, names or self.names
 
@@ -162,11 +187,17 @@ def check_targets(task: Task, samples: Samples) -> None:
     except NotSupported:
         return
     except KeyError as error:
-        raise DatasetError(f"the task {task.name} needs the target {error}; name it with --targets") from None
+        raise DatasetError(
+            f"the task {task.name} needs the target {error}; name it with --targets"
+        ) from None
     except (SpecMismatch, ConfigError, ArtifactError, ValueError, IndexError, TypeError) as error:
-        form = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in samples.targets.items())
+        form = ", ".join(
+            f"{name} {array.dtype} {array.shape}" for name, array in samples.targets.items()
+        )
         hint = "" if samples.class_names else "; if it needs names of classes, give --class-list"
-        raise DatasetError(f"no targets of the task {task.name}: {form}: {one_line(error)}{hint}") from None
+        raise DatasetError(
+            f"no targets of the task {task.name}: {form}: {one_line(error)}{hint}"
+        ) from None
 
 
 def wide_type(array: Array) -> np.dtype[Any]:
@@ -183,17 +214,18 @@ _Held: TypeAlias = "Array | Texts"
 class ArraysDataset(InMemoryDataset):
     """Your own arrays or tables, for any task.
 
-    ``dataset_root`` is a folder of ``.npy`` files, an ``.npz`` archive, or a table (CSV, Parquet) with names of
-    columns in its first line.  Arrays are ``(n, ...)``; files without compression are memory-mapped.  ``arrays`` adds
-    files of other kinds.
+    ``dataset_root`` is a folder of ``.npy`` files, an ``.npz`` archive, or a table (CSV, Parquet)
+    with names of columns in its first line.  Arrays are ``(n, ...)``; files without compression are
+    memory-mapped.  ``arrays`` adds files of other kinds.
 
-    The targets of the task are found by their names (``labels`` is the target ``label``), or named with ``targets``.
-    Every other array is an input with its own name, unless ``inputs`` chooses; for a model with one input, the name
-    does not matter.  The columns of a table are one input, ``features``.  Labels may be text.
+    The targets of the task are found by their names (``labels`` is the target ``label``), or named
+    with ``targets``. Every other array is an input with its own name, unless ``inputs`` chooses;
+    for a model with one input, the name does not matter.  The columns of a table are one input,
+    ``features``.  Labels may be text.
 
-    The optional array or column ``split`` assigns each sample: 0 to training and calibration, 1 to validation, 2 to
-    testing.  Without it, the split follows the fractions; all samples are for testing with ``test_fraction`` 1.  In a
-    folder, ``classes.json`` may hold a list of class names.
+    The optional array or column ``split`` assigns each sample: 0 to training and calibration, 1 to
+    validation, 2 to testing.  Without it, the split follows the fractions; all samples are for
+    testing with ``test_fraction`` 1.  In a folder, ``classes.json`` may hold a list of class names.
 
     Examples
     --------
@@ -205,41 +237,58 @@ class ArraysDataset(InMemoryDataset):
     """
 
     dataset_root: Path = argument(
-        Path("data"), help="folder of .npy files, .npz archive, or table (.csv, .parquet) with names of columns"
+        Path("data"),
+        help="folder of .npy files, .npz archive, or table (.csv, .parquet) with names of columns",
     )
     task_name: str = argument(
-        Classification.name, help="task whose targets the arrays hold; nnpipe list tasks shows them", flag="--task"
+        Classification.name,
+        help="task whose targets the arrays hold; nnpipe list tasks shows them",
+        flag="--task",
     )
     task_options: tuple[str, ...] = argument(
         (),
-        help="arguments of the task, such as distance=euclidean; several values of one are separated by commas",
+        help=(
+            "arguments of the task, such as distance=euclidean; several values of one are "
+            "separated by commas"
+        ),
         metavar="NAME=VALUE",
     )
     arrays: tuple[str, ...] = argument(
         (),
-        help="further files in the folder: raw numbers (image=a.bin:uint8:28x28x1), columns of a table "
-        "(labels=b.csv:kind), a text file with a class in each line (labels=c.txt)",
+        help="further files in the folder: raw numbers (image=a.bin:uint8:28x28x1), columns of a "
+        "table (labels=b.csv:kind), a text file with a class in each line (labels=c.txt)",
         metavar="NAME=FILE[:...]",
     )
     inputs: tuple[str, ...] = argument(
-        (), help="arrays or columns that are inputs; by default all that are not targets", metavar="[NAME=]ARRAY"
+        (),
+        help="arrays or columns that are inputs; by default all that are not targets",
+        metavar="[NAME=]ARRAY",
     )
     targets: tuple[str, ...] = argument(
-        (), help="arrays or columns with the targets of the task; by default those of its names", metavar="[NAME=]ARRAY"
+        (),
+        help="arrays or columns with the targets of the task; by default those of its names",
+        metavar="[NAME=]ARRAY",
     )
     quantised: tuple[str, ...] = argument(
         (),
-        help="inputs that hold quantised numbers, with their scale and zero point; they become real numbers",
+        help=(
+            "inputs that hold quantised numbers, with their scale and zero point; they become real "
+            "numbers"
+        ),
         metavar="[NAME=]SCALE:ZERO_POINT",
     )
     class_list: Path | None = argument(
-        None, help="text file with all classes, one per line in order of number; labels are then names or numbers"
+        None,
+        help=(
+            "text file with all classes, one per line in order of number; labels are then names or "
+            "numbers"
+        ),
     )
 
     stream: bool = argument(
         False,
-        help="samples follow from one another in time: what a model keeps passes from each to the next; without it, "
-        "each sample starts afresh",
+        help="samples follow from one another in time: what a model keeps passes from each to the "
+        "next; without it, each sample starts afresh",
     )
 
     def validate(self) -> None:
@@ -292,7 +341,9 @@ class ArraysDataset(InMemoryDataset):
             check_lengths(samples)
             check_targets(self.task, samples)
         except DatasetError as error:
-            raise error if str(error).startswith(str(root)) else DatasetError(f"{root}: {error}") from None
+            raise (
+                error if str(error).startswith(str(root)) else DatasetError(f"{root}: {error}")
+            ) from None
         return samples
 
     def download(self) -> None:
@@ -304,17 +355,24 @@ class ArraysDataset(InMemoryDataset):
         samples = self.samples
         return DatasetSpec(
             self.task_name,
-            tuple(TensorSpec(name, (None, *array.shape[1:]), self._type_of(name, array))
-                  for name, array in samples.inputs.items()),
-            tuple(TensorSpec(name, (None, *array.shape[1:]), wide_type(array).name)
-                  for name, array in samples.targets.items()),
+            tuple(
+                TensorSpec(name, (None, *array.shape[1:]), self._type_of(name, array))
+                for name, array in samples.inputs.items()
+            ),
+            tuple(
+                TensorSpec(name, (None, *array.shape[1:]), wide_type(array).name)
+                for name, array in samples.targets.items()
+            ),
             samples.class_names,
-        )  # fmt: skip
+        )
 
     @cached_property
     def reading_notes(self) -> tuple[str, ...]:
         """The inputs, the columns of a table, and the classes."""
-        inputs = [f"{name} {show_shape(array.shape[1:])} {array.dtype}" for name, array in self.samples.inputs.items()]
+        inputs = [
+            f"{name} {show_shape(array.shape[1:])} {array.dtype}"
+            for name, array in self.samples.inputs.items()
+        ]
         notes = [
             f"inputs: {list_names(inputs)}; targets: {list_names(list(self.samples.targets))}",
             *self._columns_told,
@@ -329,17 +387,27 @@ class ArraysDataset(InMemoryDataset):
         table = table_of(root)
         used = {part for each in self._targets_in(table.names) for part in each.parts} | {SPLIT}
         left = [name for name in table.names if is_unnamed(name)]
-        columns = f"columns of features: {list_names([name for name in table.named if name not in used])}"
-        return (f"{columns}; without a name, and left out: {list_names(left)}" if left else columns,)
+        columns = (
+            f"columns of features: {list_names([name for name in table.named if name not in used])}"
+        )
+        return (
+            f"{columns}; without a name, and left out: {list_names(left)}" if left else columns,
+        )
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
-        """Return copies of some samples; integers of targets as int64, quantised inputs as float32."""
+        """Return copies of some samples; integers of targets as int64, quantised inputs as
+        float32.
+        """
         inputs, targets = super().read(indices)
         found = {}
         for name, array in inputs.items():
             scale = self._scale_of(name)
-            found[name] = array.astype(array.dtype.name, copy=False) if scale is None else scale.real(array)
-        return found, {name: array.astype(wide_type(array), copy=False) for name, array in targets.items()}
+            found[name] = (
+                array.astype(array.dtype.name, copy=False) if scale is None else scale.real(array)
+            )
+        return found, {
+            name: array.astype(wide_type(array), copy=False) for name, array in targets.items()
+        }
 
     def _type_of(self, name: str, array: Array) -> str:
         return array.dtype.name if self._scale_of(name) is None else "float32"
@@ -356,21 +424,32 @@ class ArraysDataset(InMemoryDataset):
         held.update(arrays_of_folder(root) if root.is_dir() else arrays_of_archive(root))
         folder = root if root.is_dir() else root.parent
         held |= {each.name: each.read(folder) for each in self._files}
-        return {name: each if isinstance(each, Texts) else with_texts(each) for name, each in held.items()}
+        return {
+            name: each if isinstance(each, Texts) else with_texts(each)
+            for name, each in held.items()
+        }
 
     def _of_arrays(self, held: dict[str, _Held]) -> Samples:
         targets = self._targets_in(tuple(held))
         split = held.pop(SPLIT, None)
         used = {part for each in targets for part in each.parts}
-        inputs = self._chosen_inputs or tuple(NamedParts(name, (name,)) for name in held if name not in used)
+        inputs = self._chosen_inputs or tuple(
+            NamedParts(name, (name,)) for name in held if name not in used
+        )
         for each in (*targets, *inputs):
             if len(each.parts) > 1:
-                raise DatasetError(f"{', '.join(each.parts)}: several columns make one array in tables only")
+                raise DatasetError(
+                    f"{', '.join(each.parts)}: several columns make one array in tables only"
+                )
             if each.parts[0] not in held:
-                raise DatasetError(f"no array {each.parts[0]!r}{nearest(each.parts[0], held)}; {listed_names(held)}")
+                raise DatasetError(
+                    f"no array {each.parts[0]!r}{nearest(each.parts[0], held)}; "
+                    f"{listed_names(held)}"
+                )
         if not inputs:
             raise DatasetError(
-                f"no array beside {', '.join(map(repr, sorted(used)))}: put the inputs there, such as images"
+                f"no array beside {', '.join(map(repr, sorted(used)))}: put the inputs there, such "
+                f"as images"
             )
         return self._samples(
             {each.name or each.parts[0]: held[each.parts[0]] for each in inputs},
@@ -381,19 +460,26 @@ class ArraysDataset(InMemoryDataset):
     def _of_table(self, table: DataTable) -> Samples:
         targets = self._targets_in(table.names)
         used = {part for each in targets for part in each.parts} | {SPLIT}
-        chosen = self._chosen_inputs or tuple(NamedParts("", (name,)) for name in table.named if name not in used)
+        chosen = self._chosen_inputs or tuple(
+            NamedParts("", (name,)) for name in table.named if name not in used
+        )
         columns: dict[str, list[str]] = {}
         for each in chosen:
             columns.setdefault(each.name or FEATURES, []).extend(each.parts)
         files = {each.name: each.read(table.path.parent) for each in self._files}
         if not columns:
-            raise DatasetError(f"no column beside {', '.join(sorted(used))}: there must be some for the inputs")
+            raise DatasetError(
+                f"no column beside {', '.join(sorted(used))}: there must be some for the inputs"
+            )
         # All columns of numbers in one pass over the file.
         flat = [name for names in columns.values() for name in names]
         numbers = table.numbers(flat)
         inputs: dict[str, _Held] = dict.fromkeys(columns, numbers)
         if len(columns) > 1:
-            inputs = {name: numbers[:, [flat.index(one) for one in names]] for name, names in columns.items()}
+            inputs = {
+                name: numbers[:, [flat.index(one) for one in names]]
+                for name, names in columns.items()
+            }
         held: dict[str, _Held] = {}
         for each in targets:
             if each.parts[0] in files:
@@ -406,11 +492,15 @@ class ArraysDataset(InMemoryDataset):
         return self._samples(inputs, held, table.texts(SPLIT) if SPLIT in table.names else None)
 
     def _targets_in(self, names: Iterable[str]) -> tuple[NamedParts, ...]:
-        return targets_among({*names, *(each.name for each in self._files)}, self.task, self._chosen_targets)
+        return targets_among(
+            {*names, *(each.name for each in self._files)}, self.task, self._chosen_targets
+        )
 
     # -- samples ----------------------------------------------------------------------------------
 
-    def _samples(self, inputs: Mapping[str, _Held], targets: Mapping[str, _Held], split: _Held | None) -> Samples:
+    def _samples(
+        self, inputs: Mapping[str, _Held], targets: Mapping[str, _Held], split: _Held | None
+    ) -> Samples:
         names: tuple[str, ...] = ()
         found: dict[str, Array] = {}
         for name, held in targets.items():
@@ -423,13 +513,18 @@ class ArraysDataset(InMemoryDataset):
         if not names and self.task.scores_classes:
             names = tuple(map(str, range(int(found[LABEL].max()) + 1)))
         names = names or self._classes.names
-        given = {name: held if not isinstance(held, Texts) else numbers_of(held, name) for name, held in inputs.items()}
+        given = {
+            name: held if not isinstance(held, Texts) else numbers_of(held, name)
+            for name, held in inputs.items()
+        }
         for name, array in given.items():
             if array.dtype.kind not in "biuf":
                 raise DatasetError(f"{name!r} holds {array.dtype}, not numbers")
         for name in self._scales:
             if name not in given and (name or len(given) > 1):
-                raise DatasetError(f"--quantised names the input {name!r}, and there are {', '.join(given)}")
+                raise DatasetError(
+                    f"--quantised names the input {name!r}, and there are {', '.join(given)}"
+                )
         for name, array in given.items():
             if (scale := self._scale_of(name)) is not None:
                 scale.check(array)
@@ -464,7 +559,9 @@ def write_arrays(
     """
     folder.mkdir(parents=True, exist_ok=True)
     target = task_named(task).targets[0]
-    arrays = {**inputs, LABELS if target == LABEL else target: labels} | ({} if split is None else {SPLIT: split})
+    arrays = {**inputs, LABELS if target == LABEL else target: labels} | (
+        {} if split is None else {SPLIT: split}
+    )
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
     if class_names:

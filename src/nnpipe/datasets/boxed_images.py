@@ -33,8 +33,8 @@ class BoxListing:
     paths
         One image file per sample.
     boxes
-        Left, top, width and height of the boxes of each picture, float64; in pixels, or in shares of the picture's
-        width and height if ``shares`` is true.
+        Left, top, width and height of the boxes of each picture, float64; in pixels, or in shares
+        of the picture's width and height if ``shares`` is true.
     labels
         Their classes, int64.
     class_names
@@ -44,9 +44,11 @@ class BoxListing:
     areas
         The area of each thing in pixels; ``None``: that of its box.
     sizes
-        Height and width of each picture that annotations state, ``(n, 2)``; ``None`` if they do not.
+        Height and width of each picture that annotations state, ``(n, 2)``; ``None`` if they do
+        not.
     official
-        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None`` without one.
+        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None``
+        without one.
     shares
         Whether boxes are in shares of the picture's size.
     verified
@@ -94,19 +96,28 @@ class BoxTable:
             If its numbers are not finite, its size is negative, or its picture has too many boxes.
         """
         if len(box) != 4 or not all(map(np.isfinite, box)) or box[2] < 0 or box[3] < 0:
-            raise DatasetError(f"{where}: a box is four finite numbers, its size not negative; not {str(box)[:60]}")
+            raise DatasetError(
+                f"{where}: a box is four finite numbers, its size not negative; not {str(box)[:60]}"
+            )
         self.counts[picture] = self.counts.get(picture, 0) + 1
         if self.counts[picture] > MOST_BOXES:
-            raise DatasetError(f"{where}: a picture has more than {MOST_BOXES:,} boxes; remove some of them")
+            raise DatasetError(
+                f"{where}: a picture has more than {MOST_BOXES:,} boxes; remove some of them"
+            )
         if len(self.picture) >= _MOST_ROWS:
-            raise DatasetError(f"{where}: there are more than {_MOST_ROWS:,} boxes in all; use some of the pictures")
+            raise DatasetError(
+                f"{where}: there are more than {_MOST_ROWS:,} boxes in all; use some of the "
+                f"pictures"
+            )
         self.picture.append(picture)
         self.label.append(label)
         self.numbers.extend(map(float, box))
         self.area.append(float(box[2]) * float(box[3]) if area is None else area)
         self.crowd.append(crowd)
 
-    def extend(self, other: BoxTable, pictures: Mapping[int, int], labels: Mapping[int, int], where: str) -> None:
+    def extend(
+        self, other: BoxTable, pictures: Mapping[int, int], labels: Mapping[int, int], where: str
+    ) -> None:
         """Add the boxes of another table, whose pictures and classes have other numbers.
 
         Raises
@@ -117,7 +128,8 @@ class BoxTable:
         for row, (picture, label) in enumerate(zip(other.picture, other.label, strict=True), 1):
             if picture not in pictures or label not in labels:
                 raise DatasetError(
-                    f"{where}, annotation {row} of it: there is no image {picture} or no category {label}"
+                    f"{where}, annotation {row} of it: there is no image {picture} or no category "
+                    f"{label}"
                 )
             self.picture.append(pictures[picture])
             self.label.append(labels[label])
@@ -126,14 +138,18 @@ class BoxTable:
         self.crowd.extend(other.crowd)
 
     def rows(self, pictures: int) -> tuple[Ragged, Ragged, Ragged, Ragged]:
-        """Return boxes, labels, crowds and areas by picture, in the order in which they were added."""
+        """Return boxes, labels, crowds and areas by picture, in the order in which they were
+        added.
+        """
         owner = np.array(self.picture, np.int64)
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=pictures).astype(np.int64)
         columns = (
-            np.array(self.numbers, np.float64).reshape(-1, 4), np.array(self.label, np.int64),
-            np.array(self.crowd, np.uint8), np.array(self.area, np.float64),
-        )  # fmt: skip
+            np.array(self.numbers, np.float64).reshape(-1, 4),
+            np.array(self.label, np.int64),
+            np.array(self.crowd, np.uint8),
+            np.array(self.area, np.float64),
+        )
         boxes, labels, crowds, areas = (Ragged(column[order], counts) for column in columns)
         return boxes, labels, crowds, areas
 
@@ -143,7 +159,11 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
 
     abstract: ClassVar[bool] = True
     protocol: Literal["coco", "pascal", "open_images"] = argument(
-        "coco", help="whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open Images"
+        "coco",
+        help=(
+            "whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open "
+            "Images"
+        ),
     )
 
     @property
@@ -153,7 +173,9 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
 
     @property
     def spec(self) -> DatasetSpec:
-        """Pictures of any size, their sizes, and their boxes, padded to the greatest number in a picture."""
+        """Pictures of any size, their sizes, and their boxes, padded to the greatest number in a
+        picture.
+        """
         found = self.files
         most = _most(found.boxes)
         return DatasetSpec(
@@ -165,7 +187,11 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
                 TensorSpec("crowd", (None, most), "uint8"),
                 TensorSpec("area", (None, most), "float64"),
                 TensorSpec("size", (None, 2), "int32"),
-                *([] if found.verified is None else [TensorSpec("verified", (None, _most(found.verified)), "int64")]),
+                *(
+                    []
+                    if found.verified is None
+                    else [TensorSpec("verified", (None, _most(found.verified)), "int64")]
+                ),
             ),
             class_names=found.class_names,
         )
@@ -194,11 +220,19 @@ class BoxedImagesDataset(ListedPicturesDataset[BoxListing]):
             boxes *= sizes[:, None, [1, 0, 1, 0]]
         if found.areas is None:
             areas = boxes[..., 2] * boxes[..., 3]
-        truth = {"boxes": boxes, "class": classes, "crowd": crowds, "area": areas, "size": sizes.copy()}
+        truth = {
+            "boxes": boxes,
+            "class": classes,
+            "crowd": crowds,
+            "area": areas,
+            "size": sizes.copy(),
+        }
         if found.verified is not None:
             truth["verified"] = np.full((len(indices), _most(found.verified)), -1, np.int64)
             for place, index in enumerate(indices.tolist()):
-                truth["verified"][place, : int(found.verified.counts[index])] = found.verified[index]
+                truth["verified"][place, : int(found.verified.counts[index])] = found.verified[
+                    index
+                ]
         return truth
 
     @property

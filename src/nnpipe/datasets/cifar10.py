@@ -17,7 +17,18 @@ from nnpipe.datasets._split import TEST, TRAIN
 from nnpipe.datasets.extract import Malformed, extract, unpacked
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples, image_classification
 
-_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 _FOLDER = "cifar-10-batches-bin"
 _RECORD = 1 + 3 * 32 * 32
 _MAX_BYTES = 1 << 30
@@ -35,7 +46,8 @@ _ARCHIVE = RemoteFile(
 
 
 class CIFAR10Dataset(InMemoryDataset):
-    """60,000 photographs of 32 x 32 pixels in ten classes; 10,000 of them are the official test set.
+    """60,000 photographs of 32 x 32 pixels in ten classes; 10,000 of them are the official test
+    set.
 
     ``dataset_root`` (or ``cifar-10-batches-bin`` in it) holds the files
     ``data_batch_1.bin`` ... ``test_batch.bin`` of the binary version, or parts of
@@ -43,7 +55,9 @@ class CIFAR10Dataset(InMemoryDataset):
     compressed as ``.bin.gz``.
     """
 
-    dataset_root: Path = argument(Path("data/cifar10"), help="folder of the data set's files, present or to download")
+    dataset_root: Path = argument(
+        Path("data/cifar10"), help="folder of the data set's files, present or to download"
+    )
 
     @property
     def spec(self) -> DatasetSpec:
@@ -71,7 +85,9 @@ class CIFAR10Dataset(InMemoryDataset):
             records = _read_records(path)
             labels.append(records[:, 0].astype(np.int64))
             # From planes of red, green and blue to pixels.
-            images.append(np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)))
+            images.append(
+                np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+            )
             official.append(np.full(len(records), code, np.int8))
         return Samples(
             {"image": np.concatenate(images)},

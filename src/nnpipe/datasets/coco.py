@@ -45,7 +45,10 @@ class COCOContent(ABC):
                 self._add_image(entry)
             else:
                 where = f"{file}, annotation {str(entry.get('id'))[:40]}"
-                image, category = whole_number(entry, "image_id"), whole_number(entry, "category_id")
+                image, category = (
+                    whole_number(entry, "image_id"),
+                    whole_number(entry, "category_id"),
+                )
                 if image is None or category is None:
                     raise DatasetError(f"{where}: image_id and category_id should be whole numbers")
                 self.add_annotation(entry, image, category, where)
@@ -53,7 +56,9 @@ class COCOContent(ABC):
             raise DatasetError(f"{file} holds no categories, or several of one name")
 
     @abstractmethod
-    def add_annotation(self, entry: Mapping[str, Any], image: int, category: int, where: str) -> None:
+    def add_annotation(
+        self, entry: Mapping[str, Any], image: int, category: int, where: str
+    ) -> None:
         """Keep what an annotation says; ``where`` names its place in messages.
 
         Raises
@@ -67,23 +72,36 @@ class COCOContent(ABC):
         number, name = whole_number(entry, "id"), entry.get("name")
         there = number is None or number in self.categories or len(self.categories) >= _MOST_CLASSES
         if number is None or there or not isinstance(name, str) or not name:
-            raise DatasetError(f"{self.file}: a category has a number of its own and a name, not {str(entry)[:80]}")
+            raise DatasetError(
+                f"{self.file}: a category has a number of its own and a name, not {str(entry)[:80]}"
+            )
         self.categories[number] = name
 
     def _add_image(self, entry: Mapping[str, Any]) -> None:
         number, height, width = (whole_number(entry, key) for key in ("id", "height", "width"))
         name = entry.get("file_name")
-        if number is None or number in self.images or not isinstance(name, str) or not _inside(name):
-            raise DatasetError(f"{self.file}: an image has a number of its own and a file_name, not {str(entry)[:80]}")
+        if (
+            number is None
+            or number in self.images
+            or not isinstance(name, str)
+            or not _inside(name)
+        ):
+            raise DatasetError(
+                f"{self.file}: an image has a number of its own and a file_name, not "
+                f"{str(entry)[:80]}"
+            )
         if not (height and width and 0 < height <= _MOST_SIDE and 0 < width <= _MOST_SIDE):
-            raise DatasetError(f"{self.file}: the image {name[:80]} has the size {width} x {height}")
+            raise DatasetError(
+                f"{self.file}: the image {name[:80]} has the size {width} x {height}"
+            )
         if len(self.images) >= _MOST_IMAGES:
             raise DatasetError(f"{self.file} holds more than {_MOST_IMAGES:,} images; divide it")
         self.images[number] = name, (height, width)
 
 
 def annotation_files(root: Path, given: Sequence[Path] | None, prefix: str) -> tuple[Path, ...]:
-    """Return the annotation files that are given, or those in a folder whose names begin with ``prefix``, or the only.
+    """Return the annotation files that are given, or those in a folder whose names begin with
+    ``prefix``, or the only.
 
     Raises
     ------
@@ -101,12 +119,18 @@ def annotation_files(root: Path, given: Sequence[Path] | None, prefix: str) -> t
         if found:
             return tuple(found)
     if not found or (len(found) > 1 and not all(path.name.startswith(prefix) for path in found)):
-        told = f"holds {' and '.join(path.name for path in found[:3])}" if found else "holds no annotations/*.json"
+        told = (
+            f"holds {' and '.join(path.name for path in found[:3])}"
+            if found
+            else "holds no annotations/*.json"
+        )
         raise DatasetError(f"{root} {told}: name the files of the data set with --annotations")
     return tuple(found)
 
 
-def picture_folder(root: Path, given: Path | None, file: Path, prefix: str, names: Sequence[str]) -> Path:
+def picture_folder(
+    root: Path, given: Path | None, file: Path, prefix: str, names: Sequence[str]
+) -> Path:
     """Return the folder that holds the pictures of an annotation file.
 
     Raises
@@ -117,17 +141,27 @@ def picture_folder(root: Path, given: Path | None, file: Path, prefix: str, name
     if given is not None:
         return given
     part = file.stem.removeprefix(prefix)
-    folders = [root / part, root / "images" / part, root / "images", root, file.parent, file.parent / "images"]
+    folders = [
+        root / part,
+        root / "images" / part,
+        root / "images",
+        root,
+        file.parent,
+        file.parent / "images",
+    ]
     for folder in folders:
         if not names or (folder / names[0]).is_file():
             return folder
     raise DatasetError(
-        f"{names[0]} of {file} is in none of {', '.join(map(str, folders[:3]))}: name its folder with --images"
+        f"{names[0]} of {file} is in none of {', '.join(map(str, folders[:3]))}: name its folder "
+        f"with --images"
     )
 
 
 def _inside(name: str) -> bool:
-    """Return whether a name of a file in annotations leads to a place inside the folder of pictures."""
+    """Return whether a name of a file in annotations leads to a place inside the folder of
+    pictures.
+    """
     path = Path(name)
     return bool(name) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
@@ -137,7 +171,11 @@ def whole_number(entry: Mapping[str, Any], key: str) -> int | None:
     value = entry.get(key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
+        else None
+    )
 
 
 def is_number(value: Any) -> bool:
@@ -164,11 +202,14 @@ class COCOFilesDataset(Dataset):
 
     annotations: tuple[Path, ...] | None = argument(
         None,
-        help="JSON files of the pictures to use; by default those in ROOT/annotations that are named as COCO's own, or "
-        "the only *.json",
+        help="JSON files of the pictures to use; by default those in ROOT/annotations that are "
+        "named as COCO's own, or the only *.json",
     )
     images: Path | None = argument(
-        None, help="folder of the pictures; by default they are looked for in folders below --dataset-root"
+        None,
+        help=(
+            "folder of the pictures; by default they are looked for in folders below --dataset-root"
+        ),
     )
 
     def annotation_files(self) -> tuple[Path, ...]:
@@ -182,20 +223,25 @@ class COCOFilesDataset(Dataset):
         return annotation_files(self.dataset_root, self.annotations, self.prefix)
 
     def picture_paths(self, found: COCOContent, numbers: Sequence[int] | None = None) -> list[Path]:
-        """Return the pictures of an annotation file, or those with some of its numbers, in this order.
+        """Return the pictures of an annotation file, or those with some of its numbers, in this
+        order.
 
         Raises
         ------
         DatasetError
             If the first of them is in none of the usual folders.
         """
-        names = [found.images[number][0] for number in (found.images if numbers is None else numbers)]
+        names = [
+            found.images[number][0] for number in (found.images if numbers is None else numbers)
+        ]
         folder = picture_folder(self.dataset_root, self.images, found.file, self.prefix, names)
         return [folder / name for name in names]
 
     @staticmethod
     def split_code(file: Path) -> int:
-        """Return the code of the split that an annotation file is of: as its name or folder says, otherwise test."""
+        """Return the code of the split that an annotation file is of: as its name or folder
+        says, otherwise test.
+        """
         if file.name.startswith("_"):  # the folder is named after the split
             tested = any(file.parent.parent.glob("test*/_annotations*.json"))
             valid = VALIDATION if tested else TEST
@@ -205,17 +251,20 @@ class COCOFilesDataset(Dataset):
 
     def origin(self) -> Mapping[str, Any]:
         """Return the annotation files."""
-        return {"name": "COCO's form", "annotations": [path.name for path in self.annotation_files()]}
+        return {
+            "name": "COCO's form",
+            "annotations": [path.name for path in self.annotation_files()],
+        }
 
 
 class COCODataset(COCOFilesDataset, BoxedImagesDataset):
     """Pictures with boxes in COCO's form: COCO 2017 itself, or your own.
 
-    ``ROOT/annotations`` holds ``instances_val2017.json`` and the like, ``ROOT/val2017`` or ``ROOT/images/val2017`` the
-    pictures; or there is a folder of each split with the pictures and ``_annotations.coco.json``.  Files with ``train``
-    in their names are the training split, others the test split.  Classes are numbered
-    in the order of their category numbers, so that COCO's 90 numbers become 80 classes.  Crowds are kept, as COCO's
-    metrics need them.
+    ``ROOT/annotations`` holds ``instances_val2017.json`` and the like, ``ROOT/val2017`` or
+    ``ROOT/images/val2017`` the pictures; or there is a folder of each split with the pictures and
+    ``_annotations.coco.json``.  Files with ``train`` in their names are the training split, others
+    the test split.  Classes are numbered in the order of their category numbers, so that COCO's 90
+    numbers become 80 classes.  Crowds are kept, as COCO's metrics need them.
     """
 
     formerly: ClassVar[tuple[str, ...]] = ("COCODataset2017",)
@@ -231,7 +280,10 @@ class COCODataset(COCOFilesDataset, BoxedImagesDataset):
             found = COCOBoxes(file)
             here = tuple(name for _, name in sorted(found.categories.items()))
             if names is not None and here != names:
-                raise DatasetError(f"{file} has other categories than the files before; name one with --annotations")
+                raise DatasetError(
+                    f"{file} has other categories than the files before; name one with "
+                    f"--annotations"
+                )
             names = here
             places = {image: len(paths) + place for place, image in enumerate(found.images)}
             numbers = {category: number for number, category in enumerate(sorted(found.categories))}
@@ -243,7 +295,14 @@ class COCODataset(COCOFilesDataset, BoxedImagesDataset):
         boxes, labels, crowds, areas = table.rows(len(paths))
         official = np.array(codes, np.int8) if TEST in codes else None
         return BoxListing(
-            tuple(paths), boxes, labels, names, crowds, areas, np.array(sizes, np.int64).reshape(-1, 2), official
+            tuple(paths),
+            boxes,
+            labels,
+            names,
+            crowds,
+            areas,
+            np.array(sizes, np.int64).reshape(-1, 2),
+            official,
         )
 
 
@@ -260,7 +319,9 @@ class COCOBoxes(COCOContent):
         self.table = BoxTable()
         super().__init__(file)
 
-    def add_annotation(self, entry: Mapping[str, Any], image: int, category: int, where: str) -> None:
+    def add_annotation(
+        self, entry: Mapping[str, Any], image: int, category: int, where: str
+    ) -> None:
         """Keep a box."""
         box = entry.get("bbox")
         if not isinstance(box, list) or len(box) != 4 or not all(map(is_number, box)):
@@ -269,7 +330,9 @@ class COCOBoxes(COCOContent):
         if area is not None and (not is_number(area) or area < 0):
             raise DatasetError(f"{where}: area should be a number, not {str(area)[:60]}")
         crowd = entry.get("iscrowd", 0) in (1, True)
-        self.table.add(image, category, box, where, area=None if area is None else float(area), crowd=crowd)
+        self.table.add(
+            image, category, box, where, area=None if area is None else float(area), crowd=crowd
+        )
 
 
 COCO_CATEGORIES = {

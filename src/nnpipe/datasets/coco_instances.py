@@ -18,7 +18,14 @@ from nnpipe.datasets._split import TEST
 from nnpipe.datasets.coco import COCOContent, COCOFilesDataset, is_number, whole_number
 from nnpipe.datasets.image_files import ListedPicturesDataset
 from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, padded, runs_of_polygons, runs_of_text, united
+from nnpipe.tasks.instance_segmentation.runs import (
+    Integers,
+    areas_of,
+    padded,
+    runs_of_polygons,
+    runs_of_text,
+    united,
+)
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
 _MOST_NUMBERS = 1 << 20  # of a mask: half a million corners, or a million runs
@@ -29,7 +36,9 @@ _NUMBERS = {int, float}
 
 
 class MaskTable:
-    """Masks in the order in which they were added, as they are stated; pixels are found when they are asked for."""
+    """Masks in the order in which they were added, as they are stated; pixels are found when
+    they are asked for.
+    """
 
     def __init__(self) -> None:
         self._numbers, self._lengths = array("d"), array("q")
@@ -51,19 +60,21 @@ class MaskTable:
             size, parts = _size_of(stated, where), [_runs_of(stated, where)]
             if int(parts[0].min(initial=0)) < 0 or int(parts[0].sum()) != size[0] * size[1]:
                 raise DatasetError(
-                    f"{where}: its run lengths add up to {int(parts[0].sum())} pixels, and its size of {size[1]} x "
-                    f"{size[0]} has {size[0] * size[1]}"
+                    f"{where}: its run lengths add up to {int(parts[0].sum())} pixels, and its "
+                    f"size of {size[1]} x {size[0]} has {size[0] * size[1]}"
                 )
         elif isinstance(stated, list) and stated:
             size, parts = (0, 0), _polygons_of(stated, where)
         else:
             raise DatasetError(
-                f"{where} has no mask: segmentation should be polygons or run lengths, not {str(stated)[:40]}; boxes "
+                f"{where} has no mask: segmentation should be polygons or run lengths, not "
+                f"{str(stated)[:40]}; boxes "
                 "alone are read by COCODataset"
             )
         if len(self._numbers) + sum(map(len, parts)) > _MOST_IN_ALL:
             raise DatasetError(
-                f"{where}: there are more than {_MOST_IN_ALL:,} numbers of masks; use some of the pictures"
+                f"{where}: there are more than {_MOST_IN_ALL:,} numbers of masks; use some of the "
+                f"pictures"
             )
         for part in parts:
             self._numbers.frombytes(np.ascontiguousarray(part, np.float64).tobytes())
@@ -91,10 +102,13 @@ class Masks:
     first
         The first part of each mask, and the number of all parts; ``(masks + 1,)``.
     sizes
-        Height and width of the pictures of masks that are run lengths; 0 for polygons; ``(masks, 2)``.
+        Height and width of the pictures of masks that are run lengths; 0 for polygons; ``(masks,
+        2)``.
     """
 
-    def __init__(self, parts: Ragged, first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> None:
+    def __init__(
+        self, parts: Ragged, first: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+    ) -> None:
         self.parts, self.first, self.sizes = parts, first, sizes
 
     def runs(self, mask: int, height: int, width: int) -> Integers:
@@ -114,17 +128,27 @@ class Masks:
 
 def _polygons_of(stated: list[Any], where: str) -> list[npt.NDArray[np.float64]]:
     if len(stated) > _MOST_POLYGONS:
-        raise DatasetError(f"{where}: a mask has {len(stated):,} polygons; at most {_MOST_POLYGONS:,} are read")
+        raise DatasetError(
+            f"{where}: a mask has {len(stated):,} polygons; at most {_MOST_POLYGONS:,} are read"
+        )
     found, total = [], 0
     for each in stated:
         if not isinstance(each, list) or len(each) < 6 or len(each) % 2:
-            raise DatasetError(f"{where}: a polygon is x and y of at least three points, not {str(each)[:40]}")
+            raise DatasetError(
+                f"{where}: a polygon is x and y of at least three points, not {str(each)[:40]}"
+            )
         total += len(each)
         if total > _MOST_NUMBERS:
-            raise DatasetError(f"{where}: the polygons of a mask have more than {_MOST_NUMBERS // 2:,} points")
-        # Comparisons come before the conversion, which has no numbers for integers of very many digits.
+            raise DatasetError(
+                f"{where}: the polygons of a mask have more than {_MOST_NUMBERS // 2:,} points"
+            )
+        # Comparisons come before the conversion, which has no numbers for integers of very many
+        # digits.
         if not set(map(type, each)) <= _NUMBERS or max(each) > _FARTHEST or min(each) < -_FARTHEST:
-            raise DatasetError(f"{where}: a polygon's coordinates should be numbers of pixels, not {str(each)[:40]}")
+            raise DatasetError(
+                f"{where}: a polygon's coordinates should be numbers of pixels, not "
+                f"{str(each)[:40]}"
+            )
         found.append(np.array(each, np.float64))
     return found
 
@@ -132,17 +156,25 @@ def _polygons_of(stated: list[Any], where: str) -> list[npt.NDArray[np.float64]]
 def _runs_of(stated: Mapping[str, Any], where: str) -> Integers:
     counts = stated.get("counts")
     if not isinstance(counts, (str, list)) or not counts:
-        raise DatasetError(f"{where}: counts of a mask should be run lengths or their compressed text")
+        raise DatasetError(
+            f"{where}: counts of a mask should be run lengths or their compressed text"
+        )
     if len(counts) > _MOST_NUMBERS:
         raise DatasetError(f"{where}: a mask has more than {_MOST_NUMBERS:,} run lengths")
     if isinstance(counts, str):
         try:
             return runs_of_text(counts.encode("ascii"))
         except ValueError as error:  # Unicode's errors are of this kind
-            told = "it holds characters that are not used in it" if isinstance(error, UnicodeError) else error
+            told = (
+                "it holds characters that are not used in it"
+                if isinstance(error, UnicodeError)
+                else error
+            )
             raise DatasetError(f"{where}: counts are no compressed run lengths: {told}") from None
     if set(map(type, counts)) != {int} or max(counts) > 1 << 32 or min(counts) < 0:
-        raise DatasetError(f"{where}: run lengths should be whole numbers from 0, not {str(counts)[:40]}")
+        raise DatasetError(
+            f"{where}: run lengths should be whole numbers from 0, not {str(counts)[:40]}"
+        )
     return np.array(counts, np.int64)
 
 
@@ -150,9 +182,16 @@ def _size_of(stated: Mapping[str, Any], where: str) -> tuple[int, int]:
     size = stated.get("size")
     if isinstance(size, list) and len(size) == 2:
         height, width = (whole_number({"side": side}, "side") for side in size)
-        if height is not None and width is not None and 0 < height <= 1 << 16 and 0 < width <= 1 << 16:
+        if (
+            height is not None
+            and width is not None
+            and 0 < height <= 1 << 16
+            and 0 < width <= 1 << 16
+        ):
             return height, width
-    raise DatasetError(f"{where}: size of a mask should be its picture's height and width, not {str(size)[:40]}")
+    raise DatasetError(
+        f"{where}: size of a mask should be its picture's height and width, not {str(size)[:40]}"
+    )
 
 
 _MOST_THINGS = 10_000  # in a picture
@@ -181,7 +220,8 @@ class InstanceListing:
     class_names
         Class names in order of their numbers.
     official
-        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None`` without one.
+        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None``
+        without one.
     """
 
     paths: tuple[Path, ...]
@@ -203,11 +243,12 @@ class InstanceListing:
 class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListing]):
     """Pictures with a mask of each thing in COCO's form: COCO 2017 itself, LVIS, or your own.
 
-    ``ROOT/annotations`` holds ``instances_val2017.json`` and the like, ``ROOT/val2017`` or ``ROOT/images/val2017`` the
-    pictures.  Masks are polygons, run lengths in numbers, or COCO's compressed text; polygons cover the pixels that
-    pycocotools gives them.  Files with ``train`` in their names are the training split, others the test split.  Classes
-    are numbered in the order of their category numbers.  Crowds are kept, as COCO's metrics need them.  Masks are
-    compared in pixels of the picture.
+    ``ROOT/annotations`` holds ``instances_val2017.json`` and the like, ``ROOT/val2017`` or
+    ``ROOT/images/val2017`` the pictures.  Masks are polygons, run lengths in numbers, or COCO's
+    compressed text; polygons cover the pixels that pycocotools gives them.  Files with ``train`` in
+    their names are the training split, others the test split.  Classes are numbered in the order of
+    their category numbers.  Crowds are kept, as COCO's metrics need them.  Masks are compared in
+    pixels of the picture.
     """
 
     def listing(self) -> InstanceListing:
@@ -223,7 +264,10 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
             found = _Content(file)
             here = tuple(name for _, name in sorted(found.categories.items()))
             if names not in ((), here):
-                raise DatasetError(f"{file} has other categories than the files before; name one with --annotations")
+                raise DatasetError(
+                    f"{file} has other categories than the files before; name one with "
+                    f"--annotations"
+                )
             names = here
             held, owner, *columns = found.rows()
             rows.append((len(paths) + owner, count + np.arange(len(owner)), *columns))
@@ -237,13 +281,22 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
         counts = np.bincount(owner, minlength=len(paths)).astype(np.int64)
         things, labels, crowds, areas = (Ragged(column[order], counts) for column in columns)
         return InstanceListing(
-            tuple(paths), np.array(sizes, np.int64).reshape(-1, 2), things, labels, crowds, areas, tuple(masks), names,
+            tuple(paths),
+            np.array(sizes, np.int64).reshape(-1, 2),
+            things,
+            labels,
+            crowds,
+            areas,
+            tuple(masks),
+            names,
             np.array(codes, np.int8) if TEST in codes else None,
-        )  # fmt: skip
+        )
 
     @property
     def spec(self) -> DatasetSpec:
-        """Pictures of any size, their sizes, and their masks, padded to the greatest number in a batch."""
+        """Pictures of any size, their sizes, and their masks, padded to the greatest number in a
+        batch.
+        """
         return DatasetSpec(
             InstanceSegmentation.name,
             inputs=self.pictures,
@@ -272,13 +325,17 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
         found = self.files
         # Each file tells its size before masks of that size are made.
         inputs, sizes = self.decoded(indices, found.sizes)
-        masks = [self._runs(int(index), *size) for index, size in zip(indices, sizes.tolist(), strict=True)]
+        masks = [
+            self._runs(int(index), *size)
+            for index, size in zip(indices, sizes.tolist(), strict=True)
+        ]
         most = max([1, *map(len, masks)])
         longest = max([1, *(len(runs) for own in masks for runs in own)])
         if len(masks) * most * longest > _MOST_RUNS:
             raise DatasetError(
-                f"the masks of {len(masks)} pictures from {found.paths[int(indices[0])].name} on have too many runs, "
-                f"up to {longest:,} each, and {most:,} in a picture; read fewer at once with --batch-size"
+                f"the masks of {len(masks)} pictures from {found.paths[int(indices[0])].name} on "
+                f"have too many runs, up to {longest:,} each, and {most:,} in a picture; read "
+                f"fewer at once with --batch-size"
             )
         truth: dict[str, npt.NDArray[np.generic]] = {
             "runs": np.zeros((len(masks), most, longest), np.int32),
@@ -306,7 +363,9 @@ class COCOInstancesDataset(COCOFilesDataset, ListedPicturesDataset[InstanceListi
                 raise DatasetError(f"{self.files.paths[index]}: {error}") from None
             total += len(found[-1])
             if total > _MOST_OF_PICTURE:
-                raise DatasetError(f"{self.files.paths[index]}: its masks have more than {_MOST_OF_PICTURE:,} runs")
+                raise DatasetError(
+                    f"{self.files.paths[index]}: its masks have more than {_MOST_OF_PICTURE:,} runs"
+                )
         return found
 
 
@@ -320,27 +379,35 @@ class _Content(COCOContent):
         self._counts: dict[int, int] = {}
         super().__init__(file)
 
-    def add_annotation(self, entry: Mapping[str, Any], image: int, category: int, where: str) -> None:
+    def add_annotation(
+        self, entry: Mapping[str, Any], image: int, category: int, where: str
+    ) -> None:
         """Keep a thing's mask, class and area."""
         area = entry.get("area")
         if area is not None and (not is_number(area) or area < 0):
             raise DatasetError(f"{where}: area should be a number, not {str(area)[:60]}")
         self._counts[image] = self._counts.get(image, 0) + 1
         if self._counts[image] > _MOST_THINGS:
-            raise DatasetError(f"{where}: a picture has more than {_MOST_THINGS:,} masks; remove some of them")
+            raise DatasetError(
+                f"{where}: a picture has more than {_MOST_THINGS:,} masks; remove some of them"
+            )
         self.masks.add(entry.get("segmentation"), where)
         self._owner.append(image)
         self._label.append(category)
         self._crowd.append(entry.get("iscrowd", 0) in (1, True))
         self._area.append(float("nan") if area is None else float(area))
 
-    def rows(self) -> tuple[Masks, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return the masks, and of each the place of its picture, its class, whether it is a crowd, and its area.
+    def rows(
+        self,
+    ) -> tuple[Masks, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return the masks, and of each the place of its picture, its class, whether it is a crowd,
+        and its area.
 
         Raises
         ------
         DatasetError
-            If a thing is in no picture or of no category, or run lengths are for a picture of another size.
+            If a thing is in no picture or of no category, or run lengths are for a picture of
+            another size.
         """
         held = self.masks.frozen()
         owner = _places(np.array(self._owner, np.int64), list(self.images))
@@ -348,14 +415,20 @@ class _Content(COCOContent):
         if wrong := np.flatnonzero((owner < 0) | (label < 0)).tolist():
             image, category = self._owner[wrong[0]], self._label[wrong[0]]
             raise DatasetError(
-                f"{self.file}, annotation {wrong[0] + 1} of it: there is no image {image} or no category {category}"
+                f"{self.file}, annotation {wrong[0] + 1} of it: there is no image {image} or no "
+                f"category {category}"
             )
         sizes = np.array([size for _, size in self.images.values()], np.int64).reshape(-1, 2)[owner]
-        if strange := np.flatnonzero(held.sizes.any(axis=1) & (held.sizes != sizes).any(axis=1)).tolist():
-            (height, width), (rows, columns) = held.sizes[strange[0]].tolist(), sizes[strange[0]].tolist()
+        if strange := np.flatnonzero(
+            held.sizes.any(axis=1) & (held.sizes != sizes).any(axis=1)
+        ).tolist():
+            (height, width), (rows, columns) = (
+                held.sizes[strange[0]].tolist(),
+                sizes[strange[0]].tolist(),
+            )
             raise DatasetError(
-                f"{self.file}, annotation {strange[0] + 1} of it: its run lengths are for {width} x {height} pixels, "
-                f"and image {self._owner[strange[0]]} has {columns} x {rows}"
+                f"{self.file}, annotation {strange[0] + 1} of it: its run lengths are for {width} "
+                f"x {height} pixels, and image {self._owner[strange[0]]} has {columns} x {rows}"
             )
         return held, owner, label, np.array(self._crowd, np.uint8), np.array(self._area, np.float64)
 

@@ -31,22 +31,33 @@ _MOST_PLACES = 1 << 23  # pictures times the greatest number of boxes in one: 40
 class COCOResultsDataset(InMemoryDataset):
     """Boxes that a detector found, to be judged by ``nnpipe judge COCOResultsDataset``.
 
-    The file has the form of COCO's results, and may be compressed (``.json.gz``): an array of objects with
-    ``image_id``, ``category_id``, ``bbox`` (left, top, width, height, in pixels) and ``score``.  The truth is a file of
-    annotations in COCO's form, whose numbers of images and categories are used; or a folder in YOLO's form, where an
-    image is known by its file's name, with or without the ending, or by its place in the sorted list, from 0, and a
-    category by its class number.  The pictures themselves are not needed beside COCO's file.
+    The file has the form of COCO's results, and may be compressed (``.json.gz``): an array of
+    objects with ``image_id``, ``category_id``, ``bbox`` (left, top, width, height, in pixels) and
+    ``score``.  The truth is a file of annotations in COCO's form, whose numbers of images and
+    categories are used; or a folder in YOLO's form, where an image is known by its file's name,
+    with or without the ending, or by its place in the sorted list, from 0, and a category by its
+    class number.  The pictures themselves are not needed beside COCO's file.
     """
 
-    dataset_root: Path = argument(Path("results.json"), help="JSON file of the boxes that were found")
+    dataset_root: Path = argument(
+        Path("results.json"), help="JSON file of the boxes that were found"
+    )
     truth: Path = argument(
-        Path("annotations.json"), help="the true boxes: a JSON file in COCO's form, or a folder in YOLO's form"
+        Path("annotations.json"),
+        help="the true boxes: a JSON file in COCO's form, or a folder in YOLO's form",
     )
     class_list: Path | None = argument(
-        None, help="text file with the classes of a folder in YOLO's form, one per line in order of number"
+        None,
+        help=(
+            "text file with the classes of a folder in YOLO's form, one per line in order of number"
+        ),
     )
     protocol: Literal["coco", "pascal", "open_images"] = argument(
-        "coco", help="whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open Images"
+        "coco",
+        help=(
+            "whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open "
+            "Images"
+        ),
     )
 
     @property
@@ -58,20 +69,31 @@ class COCOResultsDataset(InMemoryDataset):
     def spec(self) -> DatasetSpec:
         """Boxes that were found and true ones, padded to the greatest number in a picture."""
         inputs, targets = (
-            tuple(TensorSpec(name, (None, *values.shape[1:]), values.dtype.name) for name, values in batch.items())
+            tuple(
+                TensorSpec(name, (None, *values.shape[1:]), values.dtype.name)
+                for name, values in batch.items()
+            )
             for batch in (self.samples.inputs, self.samples.targets)
         )
         return DatasetSpec(Detection.name, inputs, targets, self.samples.class_names)
 
     def load(self) -> Samples:
         """Return the boxes that were found, and the true ones."""
-        true = _of_folder(self.truth, self.class_list) if self.truth.is_dir() else _of_file(self.truth)
+        true = (
+            _of_folder(self.truth, self.class_list) if self.truth.is_dir() else _of_file(self.truth)
+        )
         boxes, scores, labels = self._found(true)
-        inputs = {"found_boxes": _padded(boxes, 0), "scores": _padded(scores, 0), "found_class": _padded(labels, -1)}
+        inputs = {
+            "found_boxes": _padded(boxes, 0),
+            "scores": _padded(scores, 0),
+            "found_class": _padded(labels, -1),
+        }
         targets = {
-            "boxes": _padded(true.boxes, 0), "class": _padded(true.labels, -1), "crowd": _padded(true.crowds, 0),
+            "boxes": _padded(true.boxes, 0),
+            "class": _padded(true.labels, -1),
+            "crowd": _padded(true.crowds, 0),
             "area": _padded(true.areas, 0),
-        }  # fmt: skip
+        }
         return Samples(inputs, targets, true.class_names, np.full(len(true.boxes), TEST, np.int8))
 
     def postprocess(self, predictions: Batch) -> Batch:
@@ -93,16 +115,32 @@ class COCOResultsDataset(InMemoryDataset):
             entry = each if isinstance(each, dict) else {}
             where, box, certain = f"{file}, box {row:,}", entry.get("bbox"), entry.get("score")
             image, category = entry.get("image_id"), whole_number(entry, "category_id")
-            if not isinstance(image, (int, str)) or category is None or category not in true.categories:
+            if (
+                not isinstance(image, (int, str))
+                or category is None
+                or category not in true.categories
+            ):
                 raise DatasetError(
-                    f"{where}: it has the image_id of a picture and a category_id of the truth, not {str(each)[:80]}"
+                    f"{where}: it has the image_id of a picture and a category_id of the truth, "
+                    f"not {str(each)[:80]}"
                 )
-            if not isinstance(box, list) or len(box) != 4 or not all(map(is_number, box)) or min(box[2:]) < 0:
-                raise DatasetError(f"{where}: bbox should be four numbers, its size not negative; not {str(box)[:60]}")
+            if (
+                not isinstance(box, list)
+                or len(box) != 4
+                or not all(map(is_number, box))
+                or min(box[2:]) < 0
+            ):
+                raise DatasetError(
+                    f"{where}: bbox should be four numbers, its size not negative; not "
+                    f"{str(box)[:60]}"
+                )
             if certain is None or not is_number(certain):
                 raise DatasetError(f"{where}: score should be a number, not {str(certain)[:60]}")
             if row > _MOST_BOXES:
-                raise DatasetError(f"{file} holds more than {_MOST_BOXES:,} boxes; leave out those with least scores")
+                raise DatasetError(
+                    f"{file} holds more than {_MOST_BOXES:,} boxes; leave out those with least "
+                    f"scores"
+                )
             picture.append(named.setdefault(str(image), len(named)))
             if len(named) > len(true.boxes):
                 raise DatasetError(f"{where}: {file} has boxes in more pictures than {self.truth}")
@@ -112,14 +150,20 @@ class COCOResultsDataset(InMemoryDataset):
         owner = _places(named, true, self)[np.array(picture, np.int64)]
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=len(true.boxes)).astype(np.int64)
-        columns = np.array(numbers, np.float64).reshape(-1, 4), np.array(score, np.float64), np.array(label, np.int64)
+        columns = (
+            np.array(numbers, np.float64).reshape(-1, 4),
+            np.array(score, np.float64),
+            np.array(label, np.int64),
+        )
         boxes, scores, labels = (Ragged(column[order], counts) for column in columns)
         return boxes, scores, labels
 
 
 @dataclass(frozen=True, eq=False)
 class _Truth:
-    """The true boxes, and what pictures and classes may be called: each of some tables of places is tried for all."""
+    """The true boxes, and what pictures and classes may be called: each of some tables of places
+    is tried for all.
+    """
 
     boxes: Ragged
     labels: Ragged
@@ -137,7 +181,12 @@ def _of_file(file: Path) -> _Truth:
     table = BoxTable()
     table.extend(found.table, places, numbers, str(file))
     names = tuple(found.categories[category] for category in numbers)
-    return _Truth(*table.rows(len(places)), names, numbers, ({str(image): place for image, place in places.items()},))
+    return _Truth(
+        *table.rows(len(places)),
+        names,
+        numbers,
+        ({str(image): place for image, place in places.items()},),
+    )
 
 
 def _of_folder(folder: Path, class_list: Path | None) -> _Truth:
@@ -149,17 +198,27 @@ def _of_folder(folder: Path, class_list: Path | None) -> _Truth:
     named: dict[str, int] = {}
     for place, path in enumerate(found.paths):
         stem = path.stem
-        named |= dict.fromkeys((path.name, stem, str(int(stem)) if stem.isdecimal() else stem), place)
+        named |= dict.fromkeys(
+            (path.name, stem, str(int(stem)) if stem.isdecimal() else stem), place
+        )
     places = {str(place): place for place in range(len(found.paths))}
     return _Truth(
-        Ragged(boxes, found.boxes.counts), found.labels, found.crowds,
-        Ragged(boxes[:, 2] * boxes[:, 3], found.boxes.counts), found.class_names,
-        dict(enumerate(range(len(found.class_names)))), (named, places),
-    )  # fmt: skip
+        Ragged(boxes, found.boxes.counts),
+        found.labels,
+        found.crowds,
+        Ragged(boxes[:, 2] * boxes[:, 3], found.boxes.counts),
+        found.class_names,
+        dict(enumerate(range(len(found.class_names)))),
+        (named, places),
+    )
 
 
-def _places(named: Mapping[str, int], true: _Truth, data: COCOResultsDataset) -> npt.NDArray[np.int64]:
-    """Return the place of each picture that results name, in the order in which they name them first."""
+def _places(
+    named: Mapping[str, int], true: _Truth, data: COCOResultsDataset
+) -> npt.NDArray[np.int64]:
+    """Return the place of each picture that results name, in the order in which they name them
+    first.
+    """
     for known in true.pictures:
         if all(name in known for name in named):
             return np.array([known[name] for name in named], np.int64)
@@ -171,8 +230,11 @@ def _padded(rows: Ragged, fill: int) -> npt.NDArray[np.generic]:
     most = int(rows.counts.max(initial=1))
     if len(rows) * most > _MOST_PLACES:
         raise DatasetError(
-            f"a picture has {most:,} boxes, too many for {len(rows):,} pictures; leave out those with least scores"
+            f"a picture has {most:,} boxes, too many for {len(rows):,} pictures; leave out those "
+            f"with least scores"
         )
-    found: npt.NDArray[np.generic] = np.full((len(rows), most, *rows.values.shape[1:]), fill, rows.values.dtype)
+    found: npt.NDArray[np.generic] = np.full(
+        (len(rows), most, *rows.values.shape[1:]), fill, rows.values.dtype
+    )
     found[np.arange(most) < rows.counts[:, None]] = rows.values
     return found

@@ -52,18 +52,25 @@ _SEED = 20_231  # of the simulated wear, which is part of the data set
 
 
 class WornDigitsDataset(DigitsDataset):
-    """The 1,797 digits at random positions on 12 x 12 pixels, with varying exposure and noise: nothing to download.
+    """The 1,797 digits at random positions on 12 x 12 pixels, with varying exposure and noise:
+    nothing to download.
 
-    Small networks classify the clean digits without errors, even after strong compression.  Here, every bit of
-    precision matters, so that the cost of quantisation and pruning becomes visible.  Pixels are uint8 from 0 (white)
-    to 16 (black); the wear of each sample is reproducible.
+    Small networks classify the clean digits without errors, even after strong compression.  Here,
+    every bit of precision matters, so that the cost of quantisation and pruning becomes visible.
+    Pixels are uint8 from 0 (white) to 16 (black); the wear of each sample is reproducible.
     """
 
     noise: float = argument(
-        1.5, help="standard deviation of the noise added to pixels, which are 0 to 16", minimum=0.0, maximum=16.0
+        1.5,
+        help="standard deviation of the noise added to pixels, which are 0 to 16",
+        minimum=0.0,
+        maximum=16.0,
     )
     faintest: float = argument(
-        0.3, help="exposure of the faintest scans, as a fraction of the full one", minimum=0.01, maximum=1.0
+        0.3,
+        help="exposure of the faintest scans, as a fraction of the full one",
+        minimum=0.01,
+        maximum=1.0,
     )
 
     @property
@@ -81,7 +88,9 @@ class WornDigitsDataset(DigitsDataset):
         tops = random.integers(0, _SHEET - height + 1, len(scans))
         lefts = random.integers(0, _SHEET - width + 1, len(scans))
         exposures = random.uniform(self.faintest, 1, len(scans))
-        for sheet, scan, top, left, exposure in zip(sheets, scans, tops, lefts, exposures, strict=True):
+        for sheet, scan, top, left, exposure in zip(
+            sheets, scans, tops, lefts, exposures, strict=True
+        ):
             sheet[top : top + height, left : left + width] = exposure * scan
         sheets += random.normal(0, self.noise, sheets.shape)
         pixels = np.clip(np.rint(sheets), 0, _BLACK).astype(np.uint8)

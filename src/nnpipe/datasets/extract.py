@@ -38,7 +38,9 @@ _LONGEST_LINK = 4096
 
 
 class UnsafeArchive(Exception):
-    """Raised if an archive is damaged or has an unsafe entry; the message names the entry and the reason."""
+    """Raised if an archive is damaged or has an unsafe entry; the message names the entry and
+    the reason.
+    """
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def safe_parts(name: str) -> tuple[str, ...]:
 
 @contextmanager
 def entries_of(archive: Path, max_bytes: int) -> Iterator[tuple[Iterator[ArchiveEntry], Any]]:
-    """Open ``archive``; yield its entries, in order, and its file object, whose position shows the progress.
+    """Open ``archive``; yield its entries, in order, and its file object, whose position shows the
+    progress.
 
     The entries must be used one by one.
 
@@ -111,7 +114,9 @@ def _tar_entries(tar: tarfile.TarFile, stream: _Bounded) -> Iterator[ArchiveEntr
         elif member.islnk():
             yield ArchiveEntry(parts, "hardlink", target=member.linkname)
         else:
-            raise UnsafeArchive(f"the entry {member.name!r} is a device, a pipe or of an unknown kind")
+            raise UnsafeArchive(
+                f"the entry {member.name!r} is a device, a pipe or of an unknown kind"
+            )
     # tarfile treats an incomplete header as the end.  A whole archive ends with zeros, and a
     # compressed one with a checksum that is verified only when everything has been read.
     stream.seek(tar.offset)
@@ -137,7 +142,9 @@ def _zip_entries(packed: zipfile.ZipFile) -> Iterator[ArchiveEntry]:
             with packed.open(info) as content:
                 yield ArchiveEntry(parts, "file", content=content)
         else:
-            raise UnsafeArchive(f"the entry {info.filename!r} is a device, a pipe or of an unknown kind")
+            raise UnsafeArchive(
+                f"the entry {info.filename!r} is a device, a pipe or of an unknown kind"
+            )
 
 
 def _decompressed(raw: Any, head: bytes) -> Any:
@@ -244,27 +251,39 @@ def extract(
             folder.parent.mkdir(parents=True, exist_ok=True)
             with locked(
                 folder.with_name(f".{folder.name}.lock"),
-                lambda: display.say(f"waiting for another process that is unpacking {archive.name}"),
+                lambda: display.say(
+                    f"waiting for another process that is unpacking {archive.name}"
+                ),
             ):
                 if _is_done(archive, folder, wanted):
                     return folder
                 _remove(temporary)  # left by a killed run; the lock ensures that nobody uses it
                 try:
-                    _Unpacking(temporary, wanted, strip, max_bytes, max_members).run(archive, display)
-                    write_text(temporary / STAMP, json.dumps({"archive": archive.name, "members": wanted}) + "\n")
+                    _Unpacking(temporary, wanted, strip, max_bytes, max_members).run(
+                        archive, display
+                    )
+                    write_text(
+                        temporary / STAMP,
+                        json.dumps({"archive": archive.name, "members": wanted}) + "\n",
+                    )
                     temporary.rename(folder)
                 finally:
                     _remove(temporary)
         except UnsafeArchive as error:
-            raise DatasetError(f"{archive} was not unpacked: {error}; get the archive again") from None
+            raise DatasetError(
+                f"{archive} was not unpacked: {error}; get the archive again"
+            ) from None
         except _DAMAGED as error:
             raise DatasetError(
-                f"{archive} is damaged and was not unpacked ({str(error) or type(error).__name__}); "
+                f"{archive} is damaged and was not unpacked "
+                f"({str(error) or type(error).__name__}); "
                 "move it away and get it again"
             ) from None
         except OSError as error:
             place = error.filename or folder
-            raise DatasetError(f"cannot unpack {archive} to {folder}: {place}: {error.strerror or error}") from None
+            raise DatasetError(
+                f"cannot unpack {archive} to {folder}: {place}: {error.strerror or error}"
+            ) from None
     return folder
 
 
@@ -274,17 +293,23 @@ def _is_done(archive: Path, folder: Path, wanted: list[str] | None) -> bool:
     try:
         stamp = parse_json((folder / STAMP).read_text(encoding="utf-8"))
         have = stamp["members"]
-        if stamp["archive"] == archive.name and (have is None or (wanted is not None and set(wanted) <= set(have))):
+        if stamp["archive"] == archive.name and (
+            have is None or (wanted is not None and set(wanted) <= set(have))
+        ):
             return True
     except (OSError, ValueError, KeyError, TypeError):
         pass  # without nnpipe's stamp, it is not nnpipe's folder
-    raise DatasetError(f"{folder} is in the way of unpacking {archive} and was left as it is; move it away")
+    raise DatasetError(
+        f"{folder} is in the way of unpacking {archive} and was left as it is; move it away"
+    )
 
 
 class _Unpacking:
     """The extraction of one archive into a folder that nobody else uses."""
 
-    def __init__(self, root: Path, wanted: list[str] | None, strip: int, max_bytes: int, max_members: int):
+    def __init__(
+        self, root: Path, wanted: list[str] | None, strip: int, max_bytes: int, max_members: int
+    ):
         self._root = root
         self._strip = strip
         self._wanted = None if wanted is None else {safe_parts(name): name for name in wanted}
@@ -306,10 +331,13 @@ class _Unpacking:
                     raise UnsafeArchive("it has more entries than it may")
                 if self._is_wanted(entry.parts) and len(entry.parts) > self._strip:
                     self._unpack(entry)
-                # The archive may end before its file; of a zip, the central directory is read first.
+                # The archive may end before its file; of a zip, the central directory is read
+                # first.
                 display.advance(max(0, raw.tell() - position))
                 position = max(position, raw.tell())
-        if self._wanted is not None and (lacking := sorted(set(self._wanted.values()) - self._seen)):
+        if self._wanted is not None and (
+            lacking := sorted(set(self._wanted.values()) - self._seen)
+        ):
             raise UnsafeArchive(f"it lacks {', '.join(lacking)}")
         # Links come last, so that no file is written through one.
         for link in self._links:
@@ -342,7 +370,11 @@ class _Unpacking:
         if os.path.lexists(path):
             raise UnsafeArchive(f"the entry {name!r} is there twice")
         if entry.kind == "symlink":
-            if PurePosixPath(entry.target).is_absolute() or "\\" in entry.target or "\0" in entry.target:
+            if (
+                PurePosixPath(entry.target).is_absolute()
+                or "\\" in entry.target
+                or "\0" in entry.target
+            ):
                 raise UnsafeArchive(f"the link {name!r} leaves the folder")
             self._links.append(entry)
         elif entry.kind == "hardlink":

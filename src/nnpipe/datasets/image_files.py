@@ -25,7 +25,9 @@ from nnpipe.datasets.listed_files import ClassifiedFilesDataset, L, ListedFilesD
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+)
 """Suffixes of image files, compared in lower case."""
 
 _PIXELS = 64 << 20  # the resolution of today's cameras; decoded, they need 192 MiB
@@ -43,13 +45,19 @@ class ImageFilesDataset(ClassifiedFilesDataset):
     requires: ClassVar[tuple[str, ...]] = ("PIL",)
     install: ClassVar[str] = "nnpipe[data]"
 
-    image_size: tuple[int, int] = argument((224, 224), help="height and width to which images are resized", minimum=1)
-    color: Literal["rgb", "grayscale"] = argument("rgb", help="whether images have three channels or one")
+    image_size: tuple[int, int] = argument(
+        (224, 224), help="height and width to which images are resized", minimum=1
+    )
+    color: Literal["rgb", "grayscale"] = argument(
+        "rgb", help="whether images have three channels or one"
+    )
 
     @property
     def spec(self) -> DatasetSpec:
         """Images of ``image_size`` with three channels or one, and the classes."""
-        return image_classification(*self.image_size, 3 if self.color == "rgb" else 1, self.files.class_names)
+        return image_classification(
+            *self.image_size, 3 if self.color == "rgb" else 1, self.files.class_names
+        )
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
         """Return some samples: decoded images and their labels."""
@@ -75,8 +83,8 @@ def decoded(
     channels
         3 for RGB, 1 for grey.
     declared
-        Height and width that annotations state.  If only the image as it is stored has them, it is not rotated
-        according to its EXIF data.
+        Height and width that annotations state.  If only the image as it is stored has them, it is
+        not rotated according to its EXIF data.
 
     Returns
     -------
@@ -86,18 +94,25 @@ def decoded(
     Raises
     ------
     DatasetError
-        If the file is missing, damaged, not an image, or of another size than declared; the message names it.
+        If the file is missing, damaged, not an image, or of another size than declared; the message
+        names it.
     """
     from PIL import Image
 
     height, width = size
-    with _opened(path, max(_PIXELS, _PIXELS_TO_ONE * height * width), f"for {width:,} x {height:,} pixels ") as image:
+    with _opened(
+        path, max(_PIXELS, _PIXELS_TO_ONE * height * width), f"for {width:,} x {height:,} pixels "
+    ) as image:
         upright = _upright(image, path, declared)
-        resized = _converted(upright, channels, image.format).resize((width, height), Image.Resampling.BILINEAR)
+        resized = _converted(upright, channels, image.format).resize(
+            (width, height), Image.Resampling.BILINEAR
+        )
         return np.asarray(resized, np.uint8).reshape(height, width, channels)
 
 
-def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = None) -> npt.NDArray[np.uint8]:
+def decoded_whole(
+    path: Path, channels: int, declared: tuple[int, int] | None = None
+) -> npt.NDArray[np.uint8]:
     """Return a decoded image file in its own size, as :func:`decoded` does for a given one.
 
     Parameters
@@ -121,7 +136,8 @@ def decoded_whole(path: Path, channels: int, declared: tuple[int, int] | None = 
 
 
 def stated_size(path: Path) -> tuple[int, int]:
-    """Return height and width of an image file, turned upright by its EXIF data, without decoding it.
+    """Return height and width of an image file, turned upright by its EXIF data, without decoding
+    it.
 
     Raises
     ------
@@ -133,8 +149,11 @@ def stated_size(path: Path) -> tuple[int, int]:
         return (image.width, image.height) if turned else (image.height, image.width)
 
 
-def side_by_side(images: Sequence[npt.NDArray[np.uint8]]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Return images of different sizes as one batch, padded with black below and on the right, and their sizes.
+def side_by_side(
+    images: Sequence[npt.NDArray[np.uint8]],
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Return images of different sizes as one batch, padded with black below and on the right, and
+    their sizes.
 
     Parameters
     ----------
@@ -154,7 +173,8 @@ def side_by_side(images: Sequence[npt.NDArray[np.uint8]]) -> tuple[npt.NDArray[n
 
 
 def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.integer]:
-    """Return the numbers of a mask's pixels as the file stores them: levels of grey, or indices of a palette.
+    """Return the numbers of a mask's pixels as the file stores them: levels of grey, or indices of
+    a palette.
 
     Colours of which all are grey count as levels of grey.
 
@@ -173,7 +193,8 @@ def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.inte
     Raises
     ------
     DatasetError
-        If the file is missing, damaged, not an image, or has colours that are not asked for; the message names it.
+        If the file is missing, damaged, not an image, or has colours that are not asked for; the
+        message names it.
     """
     with _opened(path, _PIXELS) as image:
         if coloured:
@@ -186,7 +207,8 @@ def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.inte
                 return pixels[..., 0]
         if image.mode in ("RGB", "RGBA", "LA", "CMYK", "YCbCr", "F"):
             raise DatasetError(
-                f"{path} holds colours, and not a number for each pixel: say which colour is which class with "
+                f"{path} holds colours, and not a number for each pixel: say which colour is which "
+                f"class with "
                 '--pixel-classes "#ff8000=CLASS"'
             )
         return np.asarray(image, np.uint8) if image.mode == "1" else np.asarray(image)
@@ -194,7 +216,9 @@ def decoded_values(path: Path, *, coloured: bool = False) -> npt.NDArray[np.inte
 
 @contextmanager
 def _opened(path: Path, most: int, purpose: str = "", *, decode: bool = True) -> Iterator[Image]:
-    """Open an image file of at most ``most`` pixels; what fails in decoding it becomes a :class:`DatasetError`."""
+    """Open an image file of at most ``most`` pixels; what fails in decoding it becomes a
+    :class:`DatasetError`.
+    """
     from PIL import Image as images
 
     try:
@@ -205,7 +229,9 @@ def _opened(path: Path, most: int, purpose: str = "", *, decode: bool = True) ->
         with image:
             if image.width * image.height > most:
                 claimed = f"{image.width:,} x {image.height:,} pixels"
-                raise DatasetError(f"{path} claims {claimed}; {purpose}at most {most:,} are read; scale it down")
+                raise DatasetError(
+                    f"{path} claims {claimed}; {purpose}at most {most:,} are read; scale it down"
+                )
             if decode:
                 image.load()
             yield image
@@ -215,14 +241,25 @@ def _opened(path: Path, most: int, purpose: str = "", *, decode: bool = True) ->
     except FileNotFoundError:
         raise DatasetError(f"{path} is not there any more; put it back") from None
     # Pillow's exceptions for damaged files depend on the format and the place of the damage.
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, struct.error) as error:
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        IndexError,
+        KeyError,
+        TypeError,
+        struct.error,
+    ) as error:
         raise DatasetError(
             f"{path} is no image that can be read ({_first_line(error)}); remove or replace it"
         ) from None
 
 
 def _upright(image: Image, path: Path, declared: tuple[int, int] | None) -> Image:
-    """Return an image rotated according to its EXIF data, or as it is stored if only so it has the declared size."""
+    """Return an image rotated according to its EXIF data, or as it is stored if only so it has
+    the declared size.
+    """
     from PIL import ImageOps
 
     if declared is None:
@@ -243,7 +280,8 @@ def _converted(image: Image, channels: int, stored_as: str | None) -> Image:
 
     if (pixels := eight_bits(image, stored_as)) is not None:
         image = images.fromarray(pixels)
-    elif "transparency" in image.info:  # a palette with transparent colours cannot become RGB directly
+    # a palette with transparent colours cannot become RGB directly
+    elif "transparency" in image.info:
         image = image.convert("RGBA")
     mode = "RGB" if channels == 3 else "L"
     return image if image.mode == mode else image.convert(mode)  # convert() copies in any case
@@ -268,18 +306,19 @@ class ImageFolderDataset(ImageFilesDataset):
 
     answers: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
-            "ImageNetDataset": "use ImageFolderDataset with --dataset-root FOLDER of one folder of pictures for each "
-            "class, --class-list FILE with the 1,000 classes in the model's order, and --test-fraction 1",
-            "VisualWakeWordsDataset": "use ImageFolderDataset with --dataset-root FOLDER that holds pictures in "
-            "'non_person' and 'person', --image-size 96 96, and --test-fraction 1 to measure them all; pictures with "
-            "COCO's annotations are read by COCODataset",
+            "ImageNetDataset": "use ImageFolderDataset with --dataset-root FOLDER of one folder "
+            "of pictures for each class, --class-list FILE with the 1,000 classes in the model's "
+            "order, and --test-fraction 1",
+            "VisualWakeWordsDataset": "use ImageFolderDataset with --dataset-root FOLDER that "
+            "holds pictures in 'non_person' and 'person', --image-size 96 96, and --test-fraction "
+            "1 to measure them all; pictures with COCO's annotations are read by COCODataset",
         }
     )
 
     class_list: Path | None = argument(
         None,
-        help="text file with all classes of the model, one per line in order of number; folders then have these "
-        "names or numbers",
+        help="text file with all classes of the model, one per line in order of number; folders "
+        "then have these names or numbers",
     )
 
     def listing(self) -> Listing:
@@ -293,9 +332,9 @@ Sizes = npt.NDArray[np.int32]
 class ListedPicturesDataset(ListedFilesDataset[L]):
     """Base of data sets of pictures that keep their own sizes, and are decoded when they are read.
 
-    Those of a batch are padded with black, below and on the right, and ``image_size`` tells where each ends.  How they
-    are brought to a model's size is said for the model (``--fit``, ``--resize``), and predictions are compared with the
-    truth in pixels of the picture.
+    Those of a batch are padded with black, below and on the right, and ``image_size`` tells where
+    each ends.  How they are brought to a model's size is said for the model (``--fit``,
+    ``--resize``), and predictions are compared with the truth in pixels of the picture.
     """
 
     abstract: ClassVar[bool] = True
@@ -303,8 +342,9 @@ class ListedPicturesDataset(ListedFilesDataset[L]):
     install: ClassVar[str] = "nnpipe[data]"
 
     pictures: ClassVar[tuple[TensorSpec, ...]] = (
-        TensorSpec("image", (None, None, None, 3), "uint8"), TensorSpec(IMAGE_SIZE, (None, 2), "int32"),
-    )  # fmt: skip
+        TensorSpec("image", (None, None, None, 3), "uint8"),
+        TensorSpec(IMAGE_SIZE, (None, 2), "int32"),
+    )
     """The inputs."""
 
     def prepare(self) -> None:
@@ -323,13 +363,18 @@ class ListedPicturesDataset(ListedFilesDataset[L]):
         indices
             The numbers of the samples.
         sizes
-            Height and width of each picture of the data set, where annotations state them; others are refused.
+            Height and width of each picture of the data set, where annotations state them; others
+            are refused.
         """
         stated: Sequence[tuple[int, int] | None] = [
-            None if sizes is None else (int(sizes[index, 0]), int(sizes[index, 1])) for index in indices
+            None if sizes is None else (int(sizes[index, 0]), int(sizes[index, 1]))
+            for index in indices
         ]
         paths = self.files.paths
         canvas, found = side_by_side(
-            [decoded_whole(paths[index], 3, size) for index, size in zip(indices, stated, strict=True)]
+            [
+                decoded_whole(paths[index], 3, size)
+                for index, size in zip(indices, stated, strict=True)
+            ]
         )
         return {"image": canvas, IMAGE_SIZE: found}, found

@@ -120,7 +120,10 @@ def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]
     """
     array = np.asarray(indices)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise DatasetError(f"samples are chosen by a vector of integers, not by {array.dtype} of shape {array.shape}")
+        raise DatasetError(
+            f"samples are chosen by a vector of integers, not by {array.dtype} of shape "
+            f"{array.shape}"
+        )
     if array.size and not (int(array.min()) >= 0 and int(array.max()) < count):
         bad = array[(array < 0) | (array >= count)][0]
         raise DatasetError(f"there is no sample {bad}; the {count} samples are numbered from 0")
@@ -130,7 +133,9 @@ def checked_indices(indices: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]
 def image_classification(
     height: int, width: int, channels: int, class_names: tuple[str, ...], brightest: int = 255
 ) -> DatasetSpec:
-    """Return the spec of images ``"image"``, uint8 ``(None, height, width, channels)``, with a class ``"label"``."""
+    """Return the spec of images ``"image"``, uint8 ``(None, height, width, channels)``, with a
+    class ``"label"``.
+    """
     return DatasetSpec(
         Classification.name,
         inputs=(TensorSpec("image", (None, height, width, channels), "uint8"),),

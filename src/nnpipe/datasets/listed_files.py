@@ -23,7 +23,9 @@ class FileListing(Protocol):
 
     @property
     def official(self) -> npt.NDArray[np.integer] | None:
-        """The published split, ``(n,)``: 0 for training, 1 for validation, 2 for test; ``None`` without one."""
+        """The published split, ``(n,)``: 0 for training, 1 for validation, 2 for test; ``None``
+        without one.
+        """
 
 
 L = TypeVar("L", bound=FileListing)

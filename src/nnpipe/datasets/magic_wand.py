@@ -28,44 +28,64 @@ _BREAK = re.compile(r"^\s*-\s*,\s*-\s*,\s*-\s*$", re.MULTILINE)
 class MagicWandDataset(InMemoryDataset):
     """Gestures to be classified, in the forms of TensorFlow's Magic Wand examples.
 
-    The first form is a folder for each gesture, such as ``wing``, ``ring``, ``slope`` and ``negative``, with text files
-    of recordings: lines ``x,y,z`` of accelerations, and ``-,-,-`` before each recording.  The end of a file's name is
-    the person, ``output_wing_anna.txt``.  The second form is JSON files of strokes in the plane, each with its label.
+    The first form is a folder for each gesture, such as ``wing``, ``ring``, ``slope`` and
+    ``negative``, with text files of recordings: lines ``x,y,z`` of accelerations, and ``-,-,-``
+    before each recording.  The end of a file's name is the person, ``output_wing_anna.txt``.  The
+    second form is JSON files of strokes in the plane, each with its label.
 
-    A recording becomes one sample of ``window`` rows, or several, ``window_shift`` rows apart; the last row is repeated
-    at the end.  Samples of a file are of one person and stay in one split, unless there is one person only.
+    A recording becomes one sample of ``window`` rows, or several, ``window_shift`` rows apart; the
+    last row is repeated at the end.  Samples of a file are of one person and stay in one split,
+    unless there is one person only.
     """
 
-    dataset_root: Path = argument(Path("magic_wand"), help="folder of gestures with text files, or of JSON files")
-    window: int = argument(128, help="rows of a sample", minimum=1, maximum=1 << 16, aliases=("window_size",))
+    dataset_root: Path = argument(
+        Path("magic_wand"), help="folder of gestures with text files, or of JSON files"
+    )
+    window: int = argument(
+        128, help="rows of a sample", minimum=1, maximum=1 << 16, aliases=("window_size",)
+    )
     window_shift: int = argument(
-        128, help="rows from the start of a window to that of the next one", minimum=1, maximum=1 << 16
+        128,
+        help="rows from the start of a window to that of the next one",
+        minimum=1,
+        maximum=1 << 16,
     )
 
     def load(self) -> Samples:
-        """Return windows ``(n, window, 3)`` of accelerations or ``(n, window, 2)`` of strokes, and their gestures."""
+        """Return windows ``(n, window, 3)`` of accelerations or ``(n, window, 2)`` of strokes,
+        and their gestures.
+        """
         windows: list[Floats] = []
         gestures: list[str] = []
         for gesture, _, rows in self._recordings:
-            for start in range(0, max(len(rows) - self.window, 0) + self.window_shift, self.window_shift):
+            for start in range(
+                0, max(len(rows) - self.window, 0) + self.window_shift, self.window_shift
+            ):
                 part = rows[start : start + self.window]
                 if not len(part):
                     break
                 if (len(windows) + 1) * self.window * rows.shape[1] > _MOST_NUMBERS:
                     raise DatasetError(
-                        f"{self.dataset_root} gives more than {_MOST_NUMBERS:,} numbers: narrow the window"
+                        f"{self.dataset_root} gives more than {_MOST_NUMBERS:,} numbers: narrow "
+                        f"the window"
                     )
-                windows.append(np.concatenate([part, np.repeat(part[-1:], self.window - len(part), axis=0)]))
+                windows.append(
+                    np.concatenate([part, np.repeat(part[-1:], self.window - len(part), axis=0)])
+                )
                 gestures.append(gesture)
                 if start + self.window >= len(rows):
                     break
         names, labels = np.unique(np.array(gestures), return_inverse=True)
         return Samples(
-            {"series": np.stack(windows)}, {"label": labels.reshape(-1).astype(np.int64)}, tuple(map(str, names))
+            {"series": np.stack(windows)},
+            {"label": labels.reshape(-1).astype(np.int64)},
+            tuple(map(str, names)),
         )
 
     def groups(self) -> npt.NDArray[np.int64]:
-        """Return the number of each sample's person, or of its recording if there is one person only."""
+        """Return the number of each sample's person, or of its recording if there is one person
+        only.
+        """
         owners: list[str] = []
         people = {person for _, person, _ in self._recordings}
         for number, (_, person, rows) in enumerate(self._recordings):
@@ -77,17 +97,26 @@ class MagicWandDataset(InMemoryDataset):
     def _recordings(self) -> tuple[_Recording, ...]:
         root = self.dataset_root
         if not root.is_dir():
-            raise DatasetError(f"{root} is no folder; --dataset-root must hold folders of gestures, or JSON files")
+            raise DatasetError(
+                f"{root} is no folder; --dataset-root must hold folders of gestures, or JSON files"
+            )
         found: list[_Recording] = []
         for path in files_in(root, {".txt", ".json"}):
             if path.stat().st_size > _LARGEST_FILE:
-                raise DatasetError(f"{path} has more than {_LARGEST_FILE >> 20} MiB, too many for recordings")
+                raise DatasetError(
+                    f"{path} has more than {_LARGEST_FILE >> 20} MiB, too many for recordings"
+                )
             if path.suffix.lower() == ".json":
                 found += _strokes(path)
             elif path.parent != root:
-                found += [(path.parent.name, path.stem.rpartition("_")[2], rows) for rows in _of_text(path)]
+                found += [
+                    (path.parent.name, path.stem.rpartition("_")[2], rows)
+                    for rows in _of_text(path)
+                ]
         if not found:
-            raise DatasetError(f"{root} holds no recordings: text files in folders of gestures, or JSON files")
+            raise DatasetError(
+                f"{root} holds no recordings: text files in folders of gestures, or JSON files"
+            )
         if len({rows.shape[1] for _, _, rows in found}) > 1:
             raise DatasetError(f"{root} mixes recordings of three axes and strokes of two")
         return tuple(found)
@@ -105,11 +134,15 @@ def _of_text(path: Path) -> Iterator[Floats]:
         try:
             if len(lines) > _LONGEST:
                 raise ValueError
-            rows = np.array([[float(cell) for cell in line.split(",", 3)] for line in lines], np.float32)
+            rows = np.array(
+                [[float(cell) for cell in line.split(",", 3)] for line in lines], np.float32
+            )
             if rows.shape != (len(lines), 3) or not np.isfinite(rows).all():
                 raise ValueError
         except (ValueError, OverflowError):
-            raise DatasetError(f"{path}: recording {number} is no list of x,y,z, up to {_LONGEST:,} rows") from None
+            raise DatasetError(
+                f"{path}: recording {number} is no list of x,y,z, up to {_LONGEST:,} rows"
+            ) from None
         yield rows
 
 
@@ -119,9 +152,16 @@ def _strokes(path: Path) -> Iterator[_Recording]:
         try:
             points = [(point["x"], point["y"]) for point in stroke["strokePoints"][: _LONGEST + 1]]
             rows, label = np.array(points, np.float64), stroke["label"]
-            usable = np.isfinite(rows).all() and 0 < len(rows) <= _LONGEST and isinstance(label, str) and label
+            usable = (
+                np.isfinite(rows).all()
+                and 0 < len(rows) <= _LONGEST
+                and isinstance(label, str)
+                and label
+            )
             if not usable:
                 raise ValueError
         except (KeyError, TypeError, ValueError, OverflowError):
-            raise DatasetError(f"{path}: stroke {number} has no label, or no points x and y") from None
+            raise DatasetError(
+                f"{path}: stroke {number} has no label, or no points x and y"
+            ) from None
         yield label, person, rows.astype(np.float32)

@@ -13,15 +13,21 @@ from nnpipe.datasets._class_folders import ClassList, files_in
 from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
 from nnpipe.datasets.coco import COCO_CATEGORIES
 from nnpipe.datasets.image_files import SUFFIXES
-from nnpipe.datasets.segmented_images import MaskListing, PixelClasses, SegmentedImagesDataset, read_table
+from nnpipe.datasets.segmented_images import (
+    MaskListing,
+    PixelClasses,
+    SegmentedImagesDataset,
+    read_table,
+)
 
 
 class MaskFolderDataset(SegmentedImagesDataset):
     """Your own pictures with masks: ``ROOT/images/...`` and ``ROOT/masks/...`` with the same names.
 
-    A mask is an image file whose pixels are numbers, grey or of a palette, or colours if the table of classes has such.
-    If there are folders below ``images``, those with ``train``, ``val`` and ``test`` in their names are the splits
-    (``val`` alone is the test split); otherwise the split follows the fractions.
+    A mask is an image file whose pixels are numbers, grey or of a palette, or colours if the table
+    of classes has such. If there are folders below ``images``, those with ``train``, ``val`` and
+    ``test`` in their names are the splits (``val`` alone is the test split); otherwise the split
+    follows the fractions.
 
     Pixels are class numbers unless a table says otherwise, or ``numbering`` is that of COCO.
     """
@@ -30,21 +36,37 @@ class MaskFolderDataset(SegmentedImagesDataset):
         None, help="folder of the pictures, by default ROOT/images; or the pictures themselves"
     )
     masks: tuple[Path, ...] | None = argument(
-        None, help="folder of the masks, by default ROOT/masks; or the masks of the pictures, in the same order"
+        None,
+        help=(
+            "folder of the masks, by default ROOT/masks; or the masks of the pictures, in the same "
+            "order"
+        ),
     )
     class_list: Path | None = argument(
         None, help="text file with all classes of the model, one per line in order of number"
     )
     pixel_classes_file: Path | None = argument(
-        None, help="JSON file of an object, or CSV file, with the class (name, number or ignored) of each pixel value"
+        None,
+        help=(
+            "JSON file of an object, or CSV file, with the class (name, number or ignored) of each "
+            "pixel value"
+        ),
     )
     pixel_classes: tuple[str, ...] | None = argument(
-        None, help="class of each pixel value, such as 0=12 1=background 255=ignored other=0; overrides the file",
+        None,
+        help=(
+            "class of each pixel value, such as 0=12 1=background 255=ignored other=0; overrides "
+            "the file"
+        ),
         metavar="VALUE=CLASS",
-    )  # fmt: skip
+    )
     ignored: tuple[int, ...] = argument((255,), help="pixel values that do not count", minimum=0)
     numbering: Literal["own", "coco-ids"] = argument(
-        "own", help="coco-ids: pixels are COCO's category numbers; they become its 80 classes, 0 and stuff do not count"
+        "own",
+        help=(
+            "coco-ids: pixels are COCO's category numbers; they become its 80 classes, 0 and stuff "
+            "do not count"
+        ),
     )
 
     def classes(self) -> PixelClasses:
@@ -55,20 +77,30 @@ class MaskFolderDataset(SegmentedImagesDataset):
         for entry in self.pixel_classes or ():
             value, sign, called = entry.rpartition("=")
             if not sign:
-                raise ConfigError(f"--pixel-classes {entry[:40]!r} should be a pixel value and a class, as in 12=cat")
+                raise ConfigError(
+                    f"--pixel-classes {entry[:40]!r} should be a pixel value and a class, as in "
+                    f"12=cat"
+                )
             entries.append((value, called))
         if self.numbering == "coco-ids":
             known = names or tuple(COCO_CATEGORIES.values())
             # With other classes than COCO's 80, the table says which of its categories are which.
             own = [(str(value), name) for value, name in COCO_CATEGORIES.items() if names is None]
             stuff = [("0", "ignored"), ("other", "ignored")]
-            return PixelClasses.of_table([*stuff, *own, *entries], known, ignored, "--pixel-classes")
+            return PixelClasses.of_table(
+                [*stuff, *own, *entries], known, ignored, "--pixel-classes"
+            )
         if entries:
-            where = "--pixel-classes" if self.pixel_classes_file is None else str(self.pixel_classes_file)
+            where = (
+                "--pixel-classes"
+                if self.pixel_classes_file is None
+                else str(self.pixel_classes_file)
+            )
             return PixelClasses.of_table(entries, names, ignored, where)
         if names is None:
             raise DatasetError(
-                f"{self.dataset_root}: name the classes with --class-list, or say which pixel values are which with "
+                f"{self.dataset_root}: name the classes with --class-list, or say which pixel "
+                f"values are which with "
                 "--pixel-classes or --pixel-classes-file"
             )
         return PixelClasses.of_names(names, ignored)
@@ -79,10 +111,14 @@ class MaskFolderDataset(SegmentedImagesDataset):
         masks = self.masks or (self.dataset_root / "masks",)
         if all(path.suffix.lower() in SUFFIXES and not path.is_dir() for path in (*images, *masks)):
             if len(images) != len(masks):
-                raise DatasetError(f"--images names {len(images)} pictures, and --masks {len(masks)} masks")
+                raise DatasetError(
+                    f"--images names {len(images)} pictures, and --masks {len(masks)} masks"
+                )
             return MaskListing(images, masks)
         if len(images) != 1 or len(masks) != 1:
-            raise DatasetError("--images and --masks name one folder each, or as many pictures as masks")
+            raise DatasetError(
+                "--images and --masks name one folder each, or as many pictures as masks"
+            )
         return _listed(images[0], masks[0])
 
 
@@ -109,7 +145,9 @@ def _listed(images: Path, masks: Path) -> MaskListing:
 
 
 def _code(folder: str) -> int | None:
-    """Return the code of the split that a folder is named after; ``None`` if it is named otherwise."""
+    """Return the code of the split that a folder is named after; ``None`` if it is named
+    otherwise.
+    """
     for word, code in (("train", TRAIN), ("val", VALIDATION), ("test", TEST)):
         if word in folder.lower():
             return code

@@ -97,7 +97,10 @@ def _files(
 # Checksums and sizes of the compressed files: tensorflow/datasets, url_checksums/mnist.txt.
 # Checksums of the unpacked content: computed from files whose checksums several sources confirm.
 _MNIST = _files(
-    ("https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"),
+    (
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    ),
     (
         "train-images-idx3-ubyte.gz",
         9912422,
@@ -135,9 +138,21 @@ _FASHION = _files(
         26421880,
         "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
     ),
-    ("train-labels-idx1-ubyte.gz", 29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
-    ("t10k-images-idx3-ubyte.gz", 4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
-    ("t10k-labels-idx1-ubyte.gz", 5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+    (
+        "train-labels-idx1-ubyte.gz",
+        29515,
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    ),
+    (
+        "t10k-images-idx3-ubyte.gz",
+        4422102,
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    ),
+    (
+        "t10k-labels-idx1-ubyte.gz",
+        5148,
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    ),
 )
 
 
@@ -163,17 +178,28 @@ class _IdxImages(InMemoryDataset):
         train, test = (self._pair(start) for start in ("train", "t10k"))
         images, labels = (np.concatenate(both) for both in zip(train, test, strict=True))
         official = np.repeat(np.array([TRAIN, TEST], np.int8), [len(train[1]), len(test[1])])
-        return Samples({"image": images[..., None]}, {"label": labels.astype(np.int64)}, self.class_names, official)
+        return Samples(
+            {"image": images[..., None]},
+            {"label": labels.astype(np.int64)},
+            self.class_names,
+            official,
+        )
 
     def _pair(self, start: str) -> tuple[np.ndarray, np.ndarray]:
-        images_path, labels_path = self._path(f"{start}-images-idx3-ubyte"), self._path(f"{start}-labels-idx1-ubyte")
+        images_path, labels_path = (
+            self._path(f"{start}-images-idx3-ubyte"),
+            self._path(f"{start}-labels-idx1-ubyte"),
+        )
         images, labels = read_idx(images_path, 3), read_idx(labels_path, 1)
         if images.shape[1:] != (_SIDE, _SIDE) or images.dtype != np.uint8:
             raise DatasetError(
-                f"{images_path} holds {images.dtype} images of {images.shape[1:]}, not uint8 of (28, 28)"
+                f"{images_path} holds {images.dtype} images of {images.shape[1:]}, not uint8 of "
+                f"(28, 28)"
             )
         if len(images) != len(labels):
-            raise DatasetError(f"{images_path} holds {len(images)} images, but {labels_path} {len(labels)} labels")
+            raise DatasetError(
+                f"{images_path} holds {len(images)} images, but {labels_path} {len(labels)} labels"
+            )
         if labels.size and (labels.dtype != np.uint8 or int(labels.max()) >= len(self.class_names)):
             raise DatasetError(f"{labels_path} holds labels that are no class numbers from 0 to 9")
         return images, labels
@@ -196,7 +222,9 @@ class _IdxImages(InMemoryDataset):
 class MNISTDataset(_IdxImages):
     """70,000 handwritten digits of 28 x 28 pixels; 10,000 of them are the official test set."""
 
-    dataset_root: Path = argument(Path("data/mnist"), help="folder of the data set's files, present or to download")
+    dataset_root: Path = argument(
+        Path("data/mnist"), help="folder of the data set's files, present or to download"
+    )
 
     files: ClassVar[tuple[RemoteFile, ...]] = _MNIST
     class_names: ClassVar[tuple[str, ...]] = tuple("0123456789")

@@ -31,9 +31,9 @@ class OpenImagesDataset(BoxedImagesDataset):
 
     ``ROOT`` (or ``ROOT/annotations``) holds ``validation-annotations-bbox.csv`` and the like,
     ``class-descriptions-boxable.csv``, and perhaps ``bbox_labels_600_hierarchy.json`` and
-    ``validation-annotations-human-imagelabels-boxable.csv``; ``ROOT/validation`` holds the pictures, ``ID.jpg``.
-    Pictures that are there are used, or those of ``picture_list``, of which missing ones can be downloaded.
-    ``validation`` is the test split where ``test`` is not used.
+    ``validation-annotations-human-imagelabels-boxable.csv``; ``ROOT/validation`` holds the
+    pictures, ``ID.jpg``. Pictures that are there are used, or those of ``picture_list``, of which
+    missing ones can be downloaded. ``validation`` is the test split where ``test`` is not used.
     """
 
     formerly: ClassVar[tuple[str, ...]] = ("OpenImagesDatasetV6",)
@@ -53,7 +53,11 @@ class OpenImagesDataset(BoxedImagesDataset):
         True, help="whether a box also counts for the classes above its own, as Open Images has it"
     )
     protocol: Literal["coco", "pascal", "open_images"] = argument(
-        "open_images", help="whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open Images"
+        "open_images",
+        help=(
+            "whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open "
+            "Images"
+        ),
     )
 
     def validate(self) -> None:
@@ -62,22 +66,33 @@ class OpenImagesDataset(BoxedImagesDataset):
             raise ConfigError("--parts names one part or several, each once")
 
     def download(self) -> None:
-        """Download the annotations, some 50 MB for validation, and the pictures of ``picture_list``."""
+        """Download the annotations, some 50 MB for validation, and the pictures of
+        ``picture_list``.
+        """
         if self.picture_list is None:
             raise DatasetError(
-                "Open Images has 1.9 million pictures: name those to download with --picture-list, PART/ID in each line"
+                "Open Images has 1.9 million pictures: name those to download with --picture-list, "
+                "PART/ID in each line"
             )
         root, at = self.dataset_root, self.annotations_at
         fetch(_text(_CLASSES, f"{at}/v5/{_CLASSES}", "/m/"), root)
         fetch(_text(_HIERARCHY, f"{at}/2018_04/{_HIERARCHY}", "{"), root)
         for part, stems in self._listed().items():
-            name = "oidv6-train-annotations-bbox.csv" if part == "train" else f"{part}-annotations-bbox.csv"
+            name = (
+                "oidv6-train-annotations-bbox.csv"
+                if part == "train"
+                else f"{part}-annotations-bbox.csv"
+            )
             labels = f"{part}-annotations-human-imagelabels-boxable.csv"
             fetch(_text(name, f"{at}/{'v6' if part == 'train' else 'v5'}/{name}", "ImageID,"), root)
             fetch(_text(labels, f"{at}/v5/{labels}", "ImageID,"), root)
             for stem in stems:
                 picture = f"{self.pictures_at}/{part}/{stem}.jpg"
-                fetch(RemoteFile(f"{stem}.jpg", (picture,), None, check=_is_picture), root / part, limit=_PICTURE)
+                fetch(
+                    RemoteFile(f"{stem}.jpg", (picture,), None, check=_is_picture),
+                    root / part,
+                    limit=_PICTURE,
+                )
 
     def listing(self) -> BoxListing:
         """Return the pictures and boxes of the parts."""
@@ -91,11 +106,17 @@ class OpenImagesDataset(BoxedImagesDataset):
         labelled = False
         for part in self.parts:
             folder = self._folder(part)
-            stems = [path.stem for path in files_in(folder, SUFFIXES)] if listed is None else listed.get(part, [])
+            stems = (
+                [path.stem for path in files_in(folder, SUFFIXES)]
+                if listed is None
+                else listed.get(part, [])
+            )
             places = {stem: len(paths) + number for number, stem in enumerate(stems)}
             paths += [folder / f"{stem}.jpg" for stem in stems]
             codes += [_PARTS[part]] * len(stems)
-            _add_boxes(self._file(f"*{part}-annotations-bbox.csv"), places, identifiers, above, table)
+            _add_boxes(
+                self._file(f"*{part}-annotations-bbox.csv"), places, identifiers, above, table
+            )
             labels = self._find(f"*{part}-annotations-human-imagelabels-boxable.csv")
             labelled |= labels is not None
             looked = _looked_for(labels, places, identifiers, above) if labels is not None else {}
@@ -106,9 +127,15 @@ class OpenImagesDataset(BoxedImagesDataset):
         counts = np.array([len(each) for each in verified], np.int64)
         flat = np.array([label for each in verified for label in each], np.int64)
         return BoxListing(
-            tuple(paths), boxes, classes, tuple(identifiers.values()), crowds,
-            official=np.array(codes, np.int8), shares=True, verified=Ragged(flat, counts) if labelled else None,
-        )  # fmt: skip
+            tuple(paths),
+            boxes,
+            classes,
+            tuple(identifiers.values()),
+            crowds,
+            official=np.array(codes, np.int8),
+            shares=True,
+            verified=Ragged(flat, counts) if labelled else None,
+        )
 
     def _find(self, pattern: str) -> Path | None:
         for folder in (self.dataset_root, self.dataset_root / "annotations"):
@@ -120,7 +147,9 @@ class OpenImagesDataset(BoxedImagesDataset):
         found = self._find(pattern)
         if found is None:
             name = pattern.lstrip("*")
-            raise DatasetError(f"{self.dataset_root / name} is not there; put it there, or add --download-dataset")
+            raise DatasetError(
+                f"{self.dataset_root / name} is not there; put it there, or add --download-dataset"
+            )
         return found
 
     def _folder(self, part: str) -> Path:
@@ -128,7 +157,10 @@ class OpenImagesDataset(BoxedImagesDataset):
         for folder in (root / part, root / "images" / part, root / "img", root / "images"):
             if folder.is_dir():
                 return folder
-        raise DatasetError(f"{root / part} is no folder; it must hold pictures, named by ID as in 000a1249af2bc5f0.jpg")
+        raise DatasetError(
+            f"{root / part} is no folder; it must hold pictures, named by ID as in "
+            f"000a1249af2bc5f0.jpg"
+        )
 
     def _listed(self) -> dict[str, list[str]]:
         """Return the pictures of the list by part."""
@@ -140,7 +172,8 @@ class OpenImagesDataset(BoxedImagesDataset):
                 part = self.parts[0]
             if part not in found or not stem.isalnum() or len(stem) > 64:
                 raise DatasetError(
-                    f"{self.picture_list}: {line[:60]!r} is no PART/ID of the parts {', '.join(self.parts)}, "
+                    f"{self.picture_list}: {line[:60]!r} is no PART/ID of the parts "
+                    f"{', '.join(self.parts)}, "
                     "which --parts names"
                 )
             found[part].append(stem)
@@ -154,7 +187,9 @@ class OpenImagesDataset(BoxedImagesDataset):
         rows = [row for row in csv.reader(ClassList.read(path).names) if row[:1] != ["LabelName"]]
         found = {row[0]: row[-1] for row in rows if len(row) == 2}
         if len(found) < len(rows) or not found or len(set(found.values())) != len(found):
-            raise DatasetError(f"{path} should hold an identifier and a name in each line, all of them different")
+            raise DatasetError(
+                f"{path} should hold an identifier and a name in each line, all of them different"
+            )
         return found
 
     def _above(self, identifiers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -173,7 +208,9 @@ class OpenImagesDataset(BoxedImagesDataset):
             below = node.get("Subcategory", []) if isinstance(node, dict) else None
             label = node.get("LabelName") if isinstance(node, dict) else None
             if not isinstance(below, list) or not isinstance(label, str) or len(higher) > 16:
-                raise DatasetError(f"{path} should hold LabelName and Subcategory, nested as the classes are")
+                raise DatasetError(
+                    f"{path} should hold LabelName and Subcategory, nested as the classes are"
+                )
             found.setdefault(label, set()).update(higher)
             own = (*higher, label) if label in identifiers else higher
             waiting += [(child, own) for child in below]
@@ -203,18 +240,27 @@ def _add_boxes(
         if row["LabelName"] not in numbers:
             raise DatasetError(f"{where}: {row['LabelName'][:40]!r} is no class of {_CLASSES}")
         try:
-            left, right, top, bottom = (float(row[side]) for side in ("XMin", "XMax", "YMin", "YMax"))
+            left, right, top, bottom = (
+                float(row[side]) for side in ("XMin", "XMax", "YMin", "YMax")
+            )
         except ValueError:
             raise DatasetError(f"{where}: a side of the box is no number") from None
         if not (0 <= left <= right <= 1 and 0 <= top <= bottom <= 1):
-            raise DatasetError(f"{where}: the sides of a box should be shares of the picture, from 0 to 1")
+            raise DatasetError(
+                f"{where}: the sides of a box should be shares of the picture, from 0 to 1"
+            )
         for label in (row["LabelName"], *above.get(row["LabelName"], ())):
             box = (left, top, right - left, bottom - top)
-            table.add(places[row["ImageID"]], numbers[label], box, where, crowd=row["IsGroupOf"] == "1")
+            table.add(
+                places[row["ImageID"]], numbers[label], box, where, crowd=row["IsGroupOf"] == "1"
+            )
 
 
 def _looked_for(
-    path: Path, places: Mapping[str, int], identifiers: Mapping[str, str], above: Mapping[str, tuple[str, ...]]
+    path: Path,
+    places: Mapping[str, int],
+    identifiers: Mapping[str, str],
+    above: Mapping[str, tuple[str, ...]],
 ) -> dict[str, set[int]]:
     """Return the classes that people looked for in each picture.
 
@@ -229,7 +275,11 @@ def _looked_for(
     for _, row in _rows(path, ("ImageID", "LabelName", "Confidence")):
         if row["ImageID"] in found:
             label = row["LabelName"]
-            others = above.get(label, ()) if row["Confidence"].strip().startswith("1") else below.get(label, ())
+            others = (
+                above.get(label, ())
+                if row["Confidence"].strip().startswith("1")
+                else below.get(label, ())
+            )
             found[row["ImageID"]] |= {numbers[each] for each in (label, *others) if each in numbers}
     return found
 
@@ -245,7 +295,10 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
             wanted = [(column, header.index(column)) for column in columns]
             for row in reader:
                 if len(row) != len(header):
-                    raise DatasetError(f"{path}, line {reader.line_num}: {len(row)} columns instead of {len(header)}")
+                    raise DatasetError(
+                        f"{path}, line {reader.line_num}: {len(row)} columns instead of "
+                        f"{len(header)}"
+                    )
                 yield reader.line_num, {column: row[place] for column, place in wanted}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None

@@ -20,7 +20,8 @@ _LISTS = {"train": TRAIN, "trainval": TRAIN, "val": TEST, "test": TEST}
 
 
 def listed(root: Path, purpose: str) -> dict[str, int]:
-    """Return the names in ``ImageSets/PURPOSE/*.txt`` with the codes of their splits; of two, the first counts.
+    """Return the names in ``ImageSets/PURPOSE/*.txt`` with the codes of their splits; of two, the
+    first counts.
 
     Raises
     ------
@@ -51,14 +52,19 @@ _DEPTH = 32
 class PascalVOCDataset(BoxedImagesDataset):
     """Pictures with boxes in Pascal VOC's form: VOC 2007 and 2012, or your own.
 
-    ``ROOT`` holds ``Annotations/NAME.xml`` and ``JPEGImages/NAME.jpg``, and perhaps ``ImageSets/Main/train.txt`` and so
-    on with names: ``train`` (or ``trainval``) is the training split, ``test`` (or ``val``) the test split.  Without
-    lists, the split follows the fractions.  Things marked as difficult need not be found.  Classes are those of VOC, or
-    else the names in the files, sorted.
+    ``ROOT`` holds ``Annotations/NAME.xml`` and ``JPEGImages/NAME.jpg``, and perhaps
+    ``ImageSets/Main/train.txt`` and so on with names: ``train`` (or ``trainval``) is the training
+    split, ``test`` (or ``val``) the test split.  Without lists, the split follows the fractions.
+    Things marked as difficult need not be found.  Classes are those of VOC, or else the names in
+    the files, sorted.
     """
 
     protocol: Literal["coco", "pascal", "open_images"] = argument(
-        "pascal", help="whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open Images"
+        "pascal",
+        help=(
+            "whose rules of matching and mAP judge the boxes: those of COCO, Pascal VOC or Open "
+            "Images"
+        ),
     )
     class_list: Path | None = argument(
         None, help="text file with all classes of the model, one per line in order of number"
@@ -68,9 +74,15 @@ class PascalVOCDataset(BoxedImagesDataset):
         """Return the pictures and boxes of all XML files, or of those that lists name."""
         root = self.dataset_root
         if not (root / "Annotations").is_dir():
-            raise DatasetError(f"{root / 'Annotations'} is no folder; it must hold an XML file for each picture")
+            raise DatasetError(
+                f"{root / 'Annotations'} is no folder; it must hold an XML file for each picture"
+            )
         published = listed(root, "Main")
-        stems = list(published) if published else sorted(path.stem for path in (root / "Annotations").glob("*.xml"))
+        stems = (
+            list(published)
+            if published
+            else sorted(path.stem for path in (root / "Annotations").glob("*.xml"))
+        )
         table = BoxTable()
         known: dict[str, int] = {}
         paths: list[Path] = []
@@ -79,16 +91,25 @@ class PascalVOCDataset(BoxedImagesDataset):
             file = root / "Annotations" / f"{stem}.xml"
             tree = _parsed(file)
             name = tree.findtext("filename") or ""
-            plain = name and "/" not in name and "\\" not in name and "\0" not in name and name != ".."
+            plain = (
+                name and "/" not in name and "\\" not in name and "\0" not in name and name != ".."
+            )
             picture = root / "JPEGImages" / (name if plain and Path(name).suffix else f"{stem}.jpg")
             paths.append(picture)
-            sizes.append((round(_number(file, tree, "size/height")), round(_number(file, tree, "size/width"))))
+            sizes.append(
+                (
+                    round(_number(file, tree, "size/height")),
+                    round(_number(file, tree, "size/width")),
+                )
+            )
             for thing in tree.iter("object"):
                 self._add(file, thing, len(paths) - 1, known, table)
         names = self._names(known)
         numbers = {name: number for number, name in enumerate(names)}
         if strange := [name for name in known if name not in numbers]:
-            raise DatasetError(f"{root / 'Annotations'} has boxes of the class {strange[0]!r}, which is not listed")
+            raise DatasetError(
+                f"{root / 'Annotations'} has boxes of the class {strange[0]!r}, which is not listed"
+            )
         renumbered = np.array([numbers[name] for name in known] or [0], np.int64)
         table.label = type(table.label)("q", renumbered[np.array(table.label, np.int64)].tolist())
         boxes, labels, crowds, areas = table.rows(len(paths))
@@ -101,11 +122,15 @@ class PascalVOCDataset(BoxedImagesDataset):
             return ClassList.read(self.class_list).names
         return VOC_CLASSES if set(known) <= set(VOC_CLASSES) else tuple(sorted(known))
 
-    def _add(self, file: Path, thing: Element, picture: int, known: dict[str, int], table: BoxTable) -> None:
+    def _add(
+        self, file: Path, thing: Element, picture: int, known: dict[str, int], table: BoxTable
+    ) -> None:
         name = (thing.findtext("name") or "").strip()
         if not name:
             raise DatasetError(f"{file}: an object has no name")
-        left, top, right, bottom = (_number(file, thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax"))
+        left, top, right, bottom = (
+            _number(file, thing, f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")
+        )
         # Pixels are counted from 1, and the last one belongs to the box.
         box = left - 1, top - 1, right - left + 1, bottom - top + 1
         hard = (thing.findtext("difficult") or "0").strip() == "1"
@@ -119,12 +144,16 @@ def _number(file: Path, tree: Element, path: str) -> float:
         if not abs(value) <= 1 << 20:
             raise ValueError
     except ValueError:
-        raise DatasetError(f"{file}: {path} should be a number of pixels, not {text[:40]!r}") from None
+        raise DatasetError(
+            f"{file}: {path} should be a number of pixels, not {text[:40]!r}"
+        ) from None
     return value
 
 
 def _parsed(path: Path) -> Element:
-    """Return the content of an XML file; one that declares a document type, and so perhaps entities, is refused."""
+    """Return the content of an XML file; one that declares a document type, and so perhaps
+    entities, is refused.
+    """
     try:
         if path.stat().st_size > _XML:
             raise DatasetError(f"{path} is too large for the boxes of a picture")
@@ -150,7 +179,10 @@ def _parsed(path: Path) -> Element:
         builder.end(name)
 
     def doctype(*_: object) -> None:
-        raise DatasetError(f"{path} declares a document type, which files of boxes do not need; remove the declaration")
+        raise DatasetError(
+            f"{path} declares a document type, which files of boxes do not need; remove the "
+            f"declaration"
+        )
 
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = builder.data, doctype
@@ -167,26 +199,33 @@ _BORDER = 255
 class PascalVOCMasksDataset(SegmentedImagesDataset):
     """Pictures with masks in Pascal VOC's form: VOC 2007 and 2012, or your own.
 
-    ``ROOT`` holds ``SegmentationClass/NAME.png``, whose palette's indices are the classes, and ``JPEGImages/NAME.jpg``,
-    and perhaps ``ImageSets/Segmentation/train.txt`` and so on with names: ``train`` (or ``trainval``) is the training
-    split, ``val`` (or ``test``) the test split.  Without lists, the split follows the fractions.  Borders of things,
-    255, do not count.
+    ``ROOT`` holds ``SegmentationClass/NAME.png``, whose palette's indices are the classes, and
+    ``JPEGImages/NAME.jpg``, and perhaps ``ImageSets/Segmentation/train.txt`` and so on with names:
+    ``train`` (or ``trainval``) is the training split, ``val`` (or ``test``) the test split.
+    Without lists, the split follows the fractions.  Borders of things, 255, do not count.
     """
 
     class_list: Path | None = argument(
-        None, help="text file with all classes, background first, one per line; by default those of VOC"
+        None,
+        help="text file with all classes, background first, one per line; by default those of VOC",
     )
 
     def classes(self) -> PixelClasses:
         """Return that pixels are class numbers, those of VOC or of the list."""
-        names = ("background", *VOC_CLASSES) if self.class_list is None else ClassList.read(self.class_list).names
+        names = (
+            ("background", *VOC_CLASSES)
+            if self.class_list is None
+            else ClassList.read(self.class_list).names
+        )
         return PixelClasses.of_names(names, (_BORDER,))
 
     def listing(self) -> MaskListing:
         """Return the pictures of all masks, or of those that lists name."""
         folder = self.dataset_root / "SegmentationClass"
         if not folder.is_dir():
-            raise DatasetError(f"{folder} is no folder; it must hold a mask NAME.png for each picture")
+            raise DatasetError(
+                f"{folder} is no folder; it must hold a mask NAME.png for each picture"
+            )
         published = listed(self.dataset_root, "Segmentation")
         stems = list(published) or sorted(path.stem for path in folder.glob("*.png"))
         return MaskListing(

@@ -19,27 +19,38 @@ from nnpipe.datasets.image_files import SUFFIXES, ImageFilesDataset
 _MAX_BYTES = 4 << 30
 _OFFICIAL = {"trainval.txt": TRAIN, "test.txt": TEST}
 
-# In the order of the published class numbers 1 to 37.  Names of cat breeds begin with a capital letter.
+# In the order of the published class numbers 1 to 37.  Names of cat breeds begin with a capital
+# letter.
 BREEDS = tuple(
-    "Abyssinian american_bulldog american_pit_bull_terrier basset_hound beagle Bengal Birman Bombay boxer "
-    "British_Shorthair chihuahua Egyptian_Mau english_cocker_spaniel english_setter german_shorthaired "
-    "great_pyrenees havanese japanese_chin keeshond leonberger Maine_Coon miniature_pinscher newfoundland "
-    "Persian pomeranian pug Ragdoll Russian_Blue saint_bernard samoyed scottish_terrier shiba_inu Siamese "
+    "Abyssinian american_bulldog american_pit_bull_terrier basset_hound beagle Bengal Birman "
+    "Bombay boxer British_Shorthair chihuahua Egyptian_Mau english_cocker_spaniel english_setter "
+    "german_shorthaired great_pyrenees havanese japanese_chin keeshond leonberger Maine_Coon "
+    "miniature_pinscher newfoundland Persian pomeranian pug Ragdoll Russian_Blue saint_bernard "
+    "samoyed scottish_terrier shiba_inu Siamese "
     "Sphynx staffordshire_bull_terrier wheaten_terrier yorkshire_terrier".split()
 )
 SPECIES = ("cat", "dog")
 
 
 def _archive(name: str, size: int, sha256: str) -> RemoteFile:
-    mirrors = ("https://thor.robots.ox.ac.uk/~vgg/data/pets/", "https://www.robots.ox.ac.uk/~vgg/data/pets/data/")
+    mirrors = (
+        "https://thor.robots.ox.ac.uk/~vgg/data/pets/",
+        "https://www.robots.ox.ac.uk/~vgg/data/pets/data/",
+    )
     return RemoteFile(name, tuple(mirror + name for mirror in mirrors), sha256, size)
 
 
 # Checksums and sizes: tensorflow/datasets, datasets/oxford_iiit_pet/checksums.tsv.
 _ARCHIVES = {
-    "images": _archive("images.tar.gz", 791918971, "67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d"),
+    "images": _archive(
+        "images.tar.gz",
+        791918971,
+        "67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d",
+    ),
     "annotations": _archive(
-        "annotations.tar.gz", 19173078, "52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91"
+        "annotations.tar.gz",
+        19173078,
+        "52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
     ),
 }
 
@@ -52,7 +63,9 @@ class PetDataset(ImageFilesDataset):
     is a sample, and the split follows the fractions.
     """
 
-    dataset_root: Path = argument(Path("data/pets"), help="folder of the data set's files, present or to download")
+    dataset_root: Path = argument(
+        Path("data/pets"), help="folder of the data set's files, present or to download"
+    )
     classification: Literal["breeds", "species"] = argument(
         "breeds", help="classes: the 37 breeds, or the species cat and dog"
     )
@@ -69,8 +82,8 @@ class PetDataset(ImageFilesDataset):
         images, annotations = folders["images"], folders["annotations"]
         if images is None:
             raise DatasetError(
-                f"{self.dataset_root / 'images'} is not there; add --download-dataset, or put images.tar.gz and "
-                f"annotations.tar.gz into {self.dataset_root}"
+                f"{self.dataset_root / 'images'} is not there; add --download-dataset, or put "
+                f"images.tar.gz and annotations.tar.gz into {self.dataset_root}"
             )
         if annotations is not None and all((annotations / name).is_file() for name in _OFFICIAL):
             return self._published(images, annotations)
@@ -86,11 +99,16 @@ class PetDataset(ImageFilesDataset):
         for list_name, code in _OFFICIAL.items():
             for stem in _stems(annotations / list_name):
                 if stem not in there:
-                    raise DatasetError(f"{annotations / list_name} names {stem}.jpg, which is not in {images}")
+                    raise DatasetError(
+                        f"{annotations / list_name} names {stem}.jpg, which is not in {images}"
+                    )
                 paths.append(there[stem])
                 codes.append(code)
         if len(set(paths)) != len(paths):
-            raise DatasetError(f"trainval.txt and test.txt in {annotations} share images; get annotations.tar.gz again")
+            raise DatasetError(
+                f"trainval.txt and test.txt in {annotations} share images; get annotations.tar.gz "
+                f"again"
+            )
         return Listing(tuple(paths), self._labels(paths), self._names(), np.array(codes, np.int8))
 
     def _folder(self, name: str) -> Path | None:
@@ -108,8 +126,12 @@ class PetDataset(ImageFilesDataset):
         for i, path in enumerate(paths):
             breed = path.stem.rpartition("_")[0]
             if breed not in numbers:
-                raise DatasetError(f"{path} is not named after one of the 37 breeds, as in Maine_Coon_12.jpg")
-            labels[i] = numbers[breed] if self.classification == "breeds" else int(breed[0].islower())
+                raise DatasetError(
+                    f"{path} is not named after one of the 37 breeds, as in Maine_Coon_12.jpg"
+                )
+            labels[i] = (
+                numbers[breed] if self.classification == "breeds" else int(breed[0].islower())
+            )
         return labels
 
     def origin(self) -> Mapping[str, Any]:

@@ -30,19 +30,28 @@ class PluginDataset(Dataset):
     """
 
     wrapped: str = argument(help="class of the data set that provides the samples")
-    plugin: str = argument(help="Python file with process_dataset(x, y), or name of an installed plugin")
+    plugin: str = argument(
+        help="Python file with process_dataset(x, y), or name of an installed plugin"
+    )
     wrapped_arguments: str = argument("{}", help="arguments of that data set, as a JSON object")
-    plugin_sha256: str = argument("", help="SHA-256 that the plugin's file must have; by default that of the file")
+    plugin_sha256: str = argument(
+        "", help="SHA-256 that the plugin's file must have; by default that of the file"
+    )
 
     def validate(self) -> None:
-        """Check the arguments of the other data set, and the plugin's functions without running its code."""
+        """Check the arguments of the other data set, and the plugin's functions without running
+        its code.
+        """
         _ = self._inner
         path, source = checked_source(self.plugin, (PROCESS_DATASET,))
         found = hashlib.sha256(source).hexdigest()
         if self.plugin_sha256.lower() not in ("", found):
             wanted = self.plugin_sha256
-            raise ConfigError(f"{path}: its SHA-256 is {found}, not {wanted}: it was changed, or is another")
-        # Recorded in every description, so that results of another plugin are never mistaken for this one's.
+            raise ConfigError(
+                f"{path}: its SHA-256 is {found}, not {wanted}: it was changed, or is another"
+            )
+        # Recorded in every description, so that results of another plugin are never mistaken for
+        # this one's.
         object.__setattr__(self, "plugin_sha256", found)
 
     @cached_property
@@ -53,10 +62,17 @@ class PluginDataset(Dataset):
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"PluginDataset.wrapped_arguments: not JSON: {error}") from None
         if not isinstance(given, dict):
-            raise ConfigError('PluginDataset.wrapped_arguments: expected a JSON object such as {"seed": 1}')
+            raise ConfigError(
+                'PluginDataset.wrapped_arguments: expected a JSON object such as {"seed": 1}'
+            )
         if issubclass(cls, PluginDataset):
-            raise ConfigError("PluginDataset.wrapped: a plugin's data set cannot wrap another; join the two functions")
-        shared = {declared.name: plain(getattr(self, declared.name)) for declared in arguments_of(Dataset)}
+            raise ConfigError(
+                "PluginDataset.wrapped: a plugin's data set cannot wrap another; join the two "
+                "functions"
+            )
+        shared = {
+            declared.name: plain(getattr(self, declared.name)) for declared in arguments_of(Dataset)
+        }
         return cls.from_json(shared | given)
 
     @cached_property
@@ -113,14 +129,18 @@ class PluginDataset(Dataset):
         arrays = given if isinstance(given, Mapping) else dict(zip(before, [given], strict=False))
         if not isinstance(given, Mapping) and len(before) > 1:
             raise DatasetError(
-                f"{self.plugin}: process_dataset gave {type(given).__name__} for {what}; give a dict back"
+                f"{self.plugin}: process_dataset gave {type(given).__name__} for {what}; give a "
+                f"dict back"
             )
         found = {str(name): np.asarray(array) for name, array in arrays.items()}
         count = len(next(iter(before.values())))
         for name, array in found.items():
             if array.dtype == object or array.ndim == 0 or len(array) != count:
                 shape = f"{array.dtype} of shape {array.shape}"
-                raise DatasetError(f"{self.plugin}: process_dataset made {shape} of {count} samples of {what} ({name})")
+                raise DatasetError(
+                    f"{self.plugin}: process_dataset made {shape} of {count} samples of {what} "
+                    f"({name})"
+                )
         return found
 
 
@@ -129,4 +149,7 @@ def _given(batch: Batch) -> Any:
 
 
 def _specs(batch: Batch) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(name, (None, *array.shape[1:]), array.dtype.name) for name, array in batch.items())
+    return tuple(
+        TensorSpec(name, (None, *array.shape[1:]), array.dtype.name)
+        for name, array in batch.items()
+    )

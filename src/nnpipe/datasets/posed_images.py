@@ -48,18 +48,20 @@ class PoseListing:
     paths
         One image file per sample.
     points
-        x, y and visibility of each person's key points, ``(persons, points, 3)`` float32; in pixels, or in shares of
-        the picture's width and height if ``shares`` is true.
+        x, y and visibility of each person's key points, ``(persons, points, 3)`` float32; in
+        pixels, or in shares of the picture's width and height if ``shares`` is true.
     names
         Names of the key points.
     boxes
-        Left, top, width and height of each person, in pixels; ``None``: those around the visible points.
+        Left, top, width and height of each person, in pixels; ``None``: those around the visible
+        points.
     areas
         The area of each person in pixels; ``None``: 0.53 of the box.
     crowds
         Whether a person need not be found; ``None``: no one.
     official
-        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None`` without one.
+        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None``
+        without one.
     shares
         Whether points are in shares of the picture's size.
     """
@@ -86,13 +88,16 @@ class PosedImagesDataset(PoseSettings, ListedPicturesDataset[PoseListing]):
 
     @property
     def spec(self) -> DatasetSpec:
-        """Pictures of any size, their sizes, and the key points, padded to the greatest number of persons."""
+        """Pictures of any size, their sizes, and the key points, padded to the greatest number
+        of persons.
+        """
         found = self.files
         most, number = self._most, len(found.names)
         boxes, areas, crowds = (
-            TensorSpec("boxes", (None, most, 4), "float32"), TensorSpec("area", (None, most), "float64"),
+            TensorSpec("boxes", (None, most, 4), "float32"),
+            TensorSpec("area", (None, most), "float64"),
             TensorSpec("crowd", (None, most), "uint8"),
-        )  # fmt: skip
+        )
         known = zip((boxes, areas, crowds), (found.boxes, found.areas, found.crowds), strict=True)
         return DatasetSpec(
             Pose.name,
@@ -124,8 +129,10 @@ class PosedImagesDataset(PoseSettings, ListedPicturesDataset[PoseListing]):
         if found.shares:
             points[..., :2] *= sizes[:, None, None, ::-1]
         truth: dict[str, npt.NDArray[np.generic]] = {
-            "points": points, "count": found.points.counts[indices], "size": sizes.copy(),
-        }  # fmt: skip
+            "points": points,
+            "count": found.points.counts[indices],
+            "size": sizes.copy(),
+        }
         for name, rows in (("boxes", found.boxes), ("area", found.areas), ("crowd", found.crowds)):
             if rows is not None:
                 truth[name] = self._padded(rows, indices)
@@ -145,19 +152,27 @@ _LINE = 1 << 12
 class KeypointsTableDataset(PosedImagesDataset):
     """Pictures with key points from a CSV file with a row for each point.
 
-    The columns are ``keypoint_id``, ``keypoint_x`` and ``keypoint_y``, and perhaps ``image``: the picture's file below
-    ``images``, ``pose_id``: the number of the person in the picture, and ``visibility``: 0 for points that are not
-    known.  Points that are not in the file are not known either; other columns are not read.
+    The columns are ``keypoint_id``, ``keypoint_x`` and ``keypoint_y``, and perhaps ``image``: the
+    picture's file below ``images``, ``pose_id``: the number of the person in the picture, and
+    ``visibility``: 0 for points that are not known.  Points that are not in the file are not known
+    either; other columns are not read.
     """
 
     table: Path | None = argument(None, help="the CSV file; by default ROOT/keypoints.csv")
     image: Path | None = argument(None, help="the picture of all rows, if there is no column image")
-    images: Path | None = argument(None, help="folder of the pictures; by default that of the table")
+    images: Path | None = argument(
+        None, help="folder of the pictures; by default that of the table"
+    )
     coordinates: Literal["shares", "pixels"] = argument(
-        "shares", help="whether x and y are in shares of the picture's width and height, or in pixels"
+        "shares",
+        help="whether x and y are in shares of the picture's width and height, or in pixels",
     )
     point_list: Path | None = argument(
-        None, help="text file with the names of the key points, one per line; by default COCO's, for 17 points"
+        None,
+        help=(
+            "text file with the names of the key points, one per line; by default COCO's, for 17 "
+            "points"
+        ),
     )
 
     def listing(self) -> PoseListing:
@@ -169,15 +184,21 @@ class KeypointsTableDataset(PosedImagesDataset):
         for line, row in enumerate(_rows(path), 2):
             where = f"{path}, line {line}"
             if (picture := row.get("image") or "") == "" and self.image is None:
-                raise DatasetError(f"{where}: there is no column image: name the picture with --image")
+                raise DatasetError(
+                    f"{where}: there is no column image: name the picture with --image"
+                )
             key = picture, _whole(row.get("pose_id") or "0", where)
             if key not in persons:
                 counts[picture] = counts.get(picture, 0) + 1
                 if counts[picture] > MOST_PERSONS:
-                    raise DatasetError(f"{where}: a picture has more than {MOST_PERSONS:,} persons; remove some")
+                    raise DatasetError(
+                        f"{where}: a picture has more than {MOST_PERSONS:,} persons; remove some"
+                    )
             point = _whole(row["keypoint_id"] or "", where)
             if not 0 <= point < MOST_POINTS:
-                raise DatasetError(f"{where}: keypoint_id should be from 0 to {MOST_POINTS - 1}, not {point}")
+                raise DatasetError(
+                    f"{where}: keypoint_id should be from 0 to {MOST_POINTS - 1}, not {point}"
+                )
             x, y, seen = (
                 _number(row.get(name) or default, where)
                 for name, default in (("keypoint_x", ""), ("keypoint_y", ""), ("visibility", "1"))
@@ -218,10 +239,16 @@ class KeypointsTableDataset(PosedImagesDataset):
 
     def _names(self, number: int) -> tuple[str, ...]:
         if self.point_list is None:
-            return COCO_POINTS if number == len(COCO_POINTS) else tuple(f"point {place}" for place in range(number))
+            return (
+                COCO_POINTS
+                if number == len(COCO_POINTS)
+                else tuple(f"point {place}" for place in range(number))
+            )
         names = ClassList.read(self.point_list).names
         if len(names) < number:
-            raise DatasetError(f"{self.point_list} names {len(names)} key points, and there are {number}")
+            raise DatasetError(
+                f"{self.point_list} names {len(names)} key points, and there are {number}"
+            )
         return names
 
 
@@ -232,7 +259,9 @@ def _rows(path: Path) -> Iterator[Mapping[str, str | None]]:
             reader = csv.DictReader(_bounded(file, path))
             missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
             if missing:
-                raise DatasetError(f"{path} has no column {missing[0]}; it needs {', '.join(_NEEDED)}")
+                raise DatasetError(
+                    f"{path} has no column {missing[0]}; it needs {', '.join(_NEEDED)}"
+                )
             yield from reader
     except FileNotFoundError:
         raise DatasetError(f"{path} is not there; --table names a CSV file of key points") from None
@@ -268,13 +297,16 @@ class COCOKeypointsDataset(COCOFilesDataset, PosedImagesDataset):
     """Pictures with key points in COCO's form: COCO 2017 itself, or your own.
 
     ``ROOT/annotations`` holds ``person_keypoints_val2017.json`` and the like, ``ROOT/val2017`` or
-    ``ROOT/images/val2017`` the pictures.  Files with ``train`` in their names are the training split, others the test
-    split.  Crowds and persons without visible points are kept, as COCO's metrics need them.
+    ``ROOT/images/val2017`` the pictures.  Files with ``train`` in their names are the training
+    split, others the test split.  Crowds and persons without visible points are kept, as COCO's
+    metrics need them.
     """
 
     prefix: ClassVar[str] = "person_keypoints_"
 
-    only_with_persons: bool = argument(False, help="whether pictures without any person are left out")
+    only_with_persons: bool = argument(
+        False, help="whether pictures without any person are left out"
+    )
 
     def listing(self) -> PoseListing:
         """Return the pictures and key points of all files."""
@@ -285,24 +317,35 @@ class COCOKeypointsDataset(COCOFilesDataset, PosedImagesDataset):
         for file in self.annotation_files():
             found = _Content(file)
             if names not in ((), found.names):
-                raise DatasetError(f"{file} has other key points than the files before; name one with --annotations")
+                raise DatasetError(
+                    f"{file} has other key points than the files before; name one with "
+                    f"--annotations"
+                )
             names = found.names
             owners = np.array(found.owner, np.int64)
             pictures = np.array(list(found.images), np.int64)
             if strange := set(owners.tolist()) - set(found.images):
-                raise DatasetError(f"{file}: there is no image {min(strange)}, which an annotation names")
+                raise DatasetError(
+                    f"{file}: there is no image {min(strange)}, which an annotation names"
+                )
             if self.only_with_persons:
                 pictures = pictures[np.isin(pictures, owners)]
             order = np.argsort(pictures, kind="stable")
-            place = order[np.minimum(np.searchsorted(pictures[order], owners), max(0, len(pictures) - 1))]
+            place = order[
+                np.minimum(np.searchsorted(pictures[order], owners), max(0, len(pictures) - 1))
+            ]
             rows.append((len(paths) + place, *found.rows()))
             paths += self.picture_paths(found, pictures.tolist())
             codes += [self.split_code(file)] * len(pictures)
-        owner, points, boxes, areas, crowds = (np.concatenate(part) for part in zip(*rows, strict=True))
+        owner, points, boxes, areas, crowds = (
+            np.concatenate(part) for part in zip(*rows, strict=True)
+        )
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=len(paths)).astype(np.int64)
         if int(counts.max(initial=0)) > MOST_PERSONS:
-            raise DatasetError(f"{paths[int(counts.argmax())]} has more than {MOST_PERSONS:,} persons; remove some")
+            raise DatasetError(
+                f"{paths[int(counts.argmax())]} has more than {MOST_PERSONS:,} persons; remove some"
+            )
         return PoseListing(
             tuple(paths),
             Ragged(points[order], counts),
@@ -320,13 +363,20 @@ class _Content(COCOContent):
     def __init__(self, file: Path) -> None:
         self.names: tuple[str, ...] = ()
         self.owner = array("q")
-        self._points, self._boxes, self._areas, self._crowds = array("f"), array("f"), array("d"), array("b")
+        self._points, self._boxes, self._areas, self._crowds = (
+            array("f"),
+            array("f"),
+            array("d"),
+            array("b"),
+        )
         super().__init__(file)
         number = len(self._points) // (3 * max(1, len(self.owner)))
         if not self.names and number:
             self.names = tuple(f"point {place}" for place in range(number))
         if not self.names or (len(self.owner) and number != len(self.names)):
-            raise DatasetError(f"{file} names {len(self.names)} key points, and its persons have {number}")
+            raise DatasetError(
+                f"{file} names {len(self.names)} key points, and its persons have {number}"
+            )
 
     def add_category(self, entry: Mapping[str, Any]) -> None:
         """Keep the category, and the names of its key points."""
@@ -334,33 +384,61 @@ class _Content(COCOContent):
         names = entry.get("keypoints")
         if names is None:
             return
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        if (
+            not isinstance(names, list)
+            or not names
+            or not all(isinstance(name, str) and name for name in names)
+        ):
             raise DatasetError(f"{self.file}: keypoints of a category should be names")
         if len(set(names)) != len(names) or len(names) > MOST_POINTS:
-            raise DatasetError(f"{self.file}: a category has up to {MOST_POINTS:,} key points of different names")
+            raise DatasetError(
+                f"{self.file}: a category has up to {MOST_POINTS:,} key points of different names"
+            )
         if self.names not in ((), tuple(names)):
-            raise DatasetError(f"{self.file} has categories with different key points; keep one of them")
+            raise DatasetError(
+                f"{self.file} has categories with different key points; keep one of them"
+            )
         self.names = tuple(names)
 
-    def add_annotation(self, entry: Mapping[str, Any], image: int, category: int, where: str) -> None:
+    def add_annotation(
+        self, entry: Mapping[str, Any], image: int, category: int, where: str
+    ) -> None:
         """Keep a person's key points, box and area."""
         points, box, area = entry.get("keypoints"), entry.get("bbox"), entry.get("area")
-        if not isinstance(points, list) or not points or len(points) % 3 or len(points) > 3 * MOST_POINTS:
-            raise DatasetError(f"{where}: keypoints should be three numbers each, for at most {MOST_POINTS:,} points")
+        if (
+            not isinstance(points, list)
+            or not points
+            or len(points) % 3
+            or len(points) > 3 * MOST_POINTS
+        ):
+            raise DatasetError(
+                f"{where}: keypoints should be three numbers each, for at most {MOST_POINTS:,} "
+                f"points"
+            )
         if len(self.owner) and len(points) * len(self.owner) != len(self._points):
-            raise DatasetError(f"{where}: the persons of a file should have the same number of key points")
+            raise DatasetError(
+                f"{where}: the persons of a file should have the same number of key points"
+            )
         if (
             not all(map(is_number, points))
             or not isinstance(box, list)
             or len(box) != 4
             or not all(map(is_number, box))
         ):
-            raise DatasetError(f"{where}: keypoints should be finite numbers, and bbox four of them")
-        if not is_number(area) or area is None or area < 0 or max(map(abs, (*points, *box))) > 1 << 20:
+            raise DatasetError(
+                f"{where}: keypoints should be finite numbers, and bbox four of them"
+            )
+        if (
+            not is_number(area)
+            or area is None
+            or area < 0
+            or max(map(abs, (*points, *box))) > 1 << 20
+        ):
             raise DatasetError(f"{where}: area, keypoints and bbox should be numbers of pixels")
         if len(self._points) + len(points) > MOST_NUMBERS:
             raise DatasetError(
-                f"{where}: there are more than {MOST_NUMBERS // 3:,} key points; use some of the pictures"
+                f"{where}: there are more than {MOST_NUMBERS // 3:,} key points; use some of the "
+                f"pictures"
             )
         self.owner.append(image)
         self._points.extend(points)

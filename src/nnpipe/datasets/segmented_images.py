@@ -20,7 +20,12 @@ from nnpipe.core.image_conversion import resized_bytes
 from nnpipe.core.messages import nearest
 from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
-from nnpipe.datasets.image_files import ListedPicturesDataset, decoded_values, decoded_whole, side_by_side
+from nnpipe.datasets.image_files import (
+    ListedPicturesDataset,
+    decoded_values,
+    decoded_whole,
+    side_by_side,
+)
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.tasks.frames import cells_of_pixels, frame
 from nnpipe.tasks.segmentation.task import Segmentation
@@ -65,7 +70,11 @@ class PixelClasses:
 
     @classmethod
     def of_table(
-        cls, entries: Iterable[tuple[str, str]], names: Sequence[str] | None, ignored: Iterable[int], where: str
+        cls,
+        entries: Iterable[tuple[str, str]],
+        names: Sequence[str] | None,
+        ignored: Iterable[int],
+        where: str,
     ) -> PixelClasses:
         """Return the classes that a table of values and classes states.
 
@@ -87,7 +96,9 @@ class PixelClasses:
         """
         pairs = [(key.strip(), called.strip()) for key, called in entries]
         if not pairs or len(pairs) > _MOST:
-            raise DatasetError(f"{where} should say of 1 to {_MOST:,} pixel values which class they are")
+            raise DatasetError(
+                f"{where} should say of 1 to {_MOST:,} pixel values which class they are"
+            )
         known = _named(pairs) if names is None else tuple(names)
         numbers = {name: number for number, name in enumerate(known)}
         table = dict.fromkeys(ignored, IGNORED)
@@ -103,12 +114,24 @@ class PixelClasses:
 
     @classmethod
     def _of(
-        cls, names: tuple[str, ...], table: Mapping[int, int], other: int | None, coloured: bool = False
+        cls,
+        names: tuple[str, ...],
+        table: Mapping[int, int],
+        other: int | None,
+        coloured: bool = False,
     ) -> PixelClasses:
         if len(set(names)) != len(names):
-            raise DatasetError(f"the class {next(n for n in names if names.count(n) > 1)!r} is listed twice")
+            raise DatasetError(
+                f"the class {next(n for n in names if names.count(n) > 1)!r} is listed twice"
+            )
         values = np.array(sorted(table), np.int64)
-        return cls(names, values, np.array([table[int(value)] for value in values], np.int64), other, coloured)
+        return cls(
+            names,
+            values,
+            np.array([table[int(value)] for value in values], np.int64),
+            other,
+            coloured,
+        )
 
     def apply(self, pixels: npt.NDArray[np.integer], path: Path) -> npt.NDArray[np.int32]:
         """Return the class of each pixel of a mask, :data:`IGNORED` for those that do not count.
@@ -127,20 +150,24 @@ class PixelClasses:
             value = int(pixels[found == _UNKNOWN][0])
             shown = f"#{value:06x}" if self.coloured else str(value)
             raise DatasetError(
-                f"{path} holds pixels of {shown}, which is no class: say what they are with --pixel-classes "
-                f"{shown}=CLASS or {shown}=ignored, or with other=... of all that are not named"
+                f"{path} holds pixels of {shown}, which is no class: say what they are with "
+                f"--pixel-classes {shown}=CLASS or {shown}=ignored, or with other=... of all that "
+                f"are not named"
             )
         return found
 
     def _of_values(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
         places = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
         known = self.values[places] == values
-        found = np.where(known, self.classes[places], _UNKNOWN if self.other is None else self.other)
+        found = np.where(
+            known, self.classes[places], _UNKNOWN if self.other is None else self.other
+        )
         return np.asarray(found, np.int32)
 
 
 def read_table(path: Path) -> list[tuple[str, str]]:
-    """Return the entries of a JSON file ``{"VALUE": CLASS}``, or of a CSV file with the columns value and class.
+    """Return the entries of a JSON file ``{"VALUE": CLASS}``, or of a CSV file with the columns
+    value and class.
 
     Raises
     ------
@@ -152,7 +179,9 @@ def read_table(path: Path) -> list[tuple[str, str]]:
             raise DatasetError(f"{path} is too large for a table of pixel values")
         text = path.read_text("utf-8-sig")
     except FileNotFoundError:
-        raise DatasetError(f"{path} is not there; it should say which pixel values are which class") from None
+        raise DatasetError(
+            f"{path} is not there; it should say which pixel values are which class"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None
     if path.suffix.lower() != ".json":
@@ -166,13 +195,19 @@ def read_table(path: Path) -> list[tuple[str, str]]:
         found = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path} is no JSON: {str(error)[:80]}") from None
-    if not isinstance(found, dict) or not all(isinstance(each, (str, int, type(None))) for each in found.values()):
-        raise DatasetError(f"{path} should be an object with a class, or null, for each pixel value")
+    if not isinstance(found, dict) or not all(
+        isinstance(each, (str, int, type(None))) for each in found.values()
+    ):
+        raise DatasetError(
+            f"{path} should be an object with a class, or null, for each pixel value"
+        )
     return [(key, "ignored" if called is None else str(called)) for key, called in found.items()]
 
 
 def _named(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the classes that a table names, in its order; if it has numbers, these are named by themselves."""
+    """Return the classes that a table names, in its order; if it has numbers, these are named by
+    themselves.
+    """
     called = [name for _, name in pairs if name not in _NONE]
     if called and all(name.isdigit() for name in called):
         most = max(int(name[:9]) for name in called)
@@ -187,7 +222,9 @@ def _class_of(called: str, numbers: Mapping[str, int], where: str) -> int:
         return numbers[called]
     if called.isdigit() and len(called) < 10 and int(called) < len(numbers):
         return int(called)
-    raise DatasetError(f"{where}: {called[:60]!r} is none of the {len(numbers)} classes{nearest(called, numbers)}")
+    raise DatasetError(
+        f"{where}: {called[:60]!r} is none of the {len(numbers)} classes{nearest(called, numbers)}"
+    )
 
 
 def _value_of(key: str, coloured: bool, where: str) -> int:
@@ -213,7 +250,8 @@ class MaskListing:
     paths, masks
         One image file each per sample.
     official
-        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None`` without one.
+        ``(n,)`` published split: 0 for training, 1 for validation and 2 for test samples; ``None``
+        without one.
     """
 
     paths: tuple[Path, ...]
@@ -224,19 +262,29 @@ class MaskListing:
 class SegmentedImagesDataset(ListedPicturesDataset[MaskListing]):
     """Base of data sets of pictures with masks, which are decoded when they are read.
 
-    A subclass writes :meth:`listing` and :meth:`classes`.  Masks of a batch are padded with -1 as its pictures are with
-    black.  With ``side_lengths``, pictures (bilinear) and masks (nearest neighbour) are resized here instead, as a
-    training needs it, and pixels of that size are compared.
+    A subclass writes :meth:`listing` and :meth:`classes`.  Masks of a batch are padded with -1 as
+    its pictures are with black.  With ``side_lengths``, pictures (bilinear) and masks (nearest
+    neighbour) are resized here instead, as a training needs it, and pixels of that size are
+    compared.
     """
 
     abstract: ClassVar[bool] = True
     side_lengths: tuple[int, int] | None = argument(
-        None, help="height and width to which pictures and masks are resized; by default they keep theirs", minimum=1
+        None,
+        help=(
+            "height and width to which pictures and masks are resized; by default they keep theirs"
+        ),
+        minimum=1,
     )
     contour_width: float = argument(
-        0.02, help="distance from a contour up to which the boundary IoU counts pixels, in shares of the diagonal",
-        minimum=0.0, maximum=1.0,
-    )  # fmt: skip
+        0.02,
+        help=(
+            "distance from a contour up to which the boundary IoU counts pixels, in shares of the "
+            "diagonal"
+        ),
+        minimum=0.0,
+        maximum=1.0,
+    )
 
     @abstractmethod
     def classes(self) -> PixelClasses:
@@ -255,7 +303,9 @@ class SegmentedImagesDataset(ListedPicturesDataset[MaskListing]):
 
     @property
     def task(self) -> Segmentation:
-        """Segmentation; here, pixels that do not count are negative, so that each number may be a class."""
+        """Segmentation; here, pixels that do not count are negative, so that each number may be
+        a class.
+        """
         return Segmentation(ignored=IGNORED, contour_width=self.contour_width)
 
     def prepare(self) -> None:
@@ -269,8 +319,13 @@ class SegmentedImagesDataset(ListedPicturesDataset[MaskListing]):
         height, width = self.side_lengths or (None, None)
         return DatasetSpec(
             Segmentation.name,
-            inputs=(TensorSpec("image", (None, height, width, 3), "uint8"),) if self.side_lengths else self.pictures,
-            targets=(TensorSpec("mask", (None, height, width), "int64"), TensorSpec("size", (None, 2), "int32")),
+            inputs=(TensorSpec("image", (None, height, width, 3), "uint8"),)
+            if self.side_lengths
+            else self.pictures,
+            targets=(
+                TensorSpec("mask", (None, height, width), "int64"),
+                TensorSpec("size", (None, 2), "int32"),
+            ),
             class_names=self.classes_of_pixels.names,
         )
 
@@ -301,6 +356,8 @@ class SegmentedImagesDataset(ListedPicturesDataset[MaskListing]):
             height, width = self.side_lengths
             image = resized_bytes(image[None], height, width)[0]
             # Each pixel of the small mask is the one at its centre, as Pillow's nearest neighbour.
-            cells = cells_of_pixels(frame(1, 1, 1, "squeeze")[0], np.array([height, width]), (rows, columns))
+            cells = cells_of_pixels(
+                frame(1, 1, 1, "squeeze")[0], np.array([height, width]), (rows, columns)
+            )
             pixels = pixels[cells[0][:, None], cells[1]]
         return image, self.classes_of_pixels.apply(pixels, path)

@@ -23,23 +23,31 @@ from nnpipe.tasks.forecast.task import Forecast
 
 
 class SeriesDataset(Dataset):
-    """Your own series, to be forecast: a CSV file with a column for each quantity, or a folder of such files.
+    """Your own series, to be forecast: a CSV file with a column for each quantity, or a folder of
+    such files.
 
-    A sample is a window of rows and the rows behind it.  Each series is split by time: its last part is the test
-    split, the part before it the validation split.  A window belongs to the split that its last row to be forecast
-    is in, so nothing to be forecast later is seen in training.
+    A sample is a window of rows and the rows behind it.  Each series is split by time: its last
+    part is the test split, the part before it the validation split.  A window belongs to the split
+    that its last row to be forecast is in, so nothing to be forecast later is seen in training.
     """
 
-    dataset_root: Path = argument(Path("series.csv"), help="CSV file, or folder of CSV files with the same columns")
+    dataset_root: Path = argument(
+        Path("series.csv"), help="CSV file, or folder of CSV files with the same columns"
+    )
     columns: tuple[str, ...] = argument(
         (), help="columns that the model is given; by default those to be forecast, or all"
     )
-    forecast_columns: tuple[str, ...] = argument((), help="columns to be forecast; by default those that are given")
+    forecast_columns: tuple[str, ...] = argument(
+        (), help="columns to be forecast; by default those that are given"
+    )
     window: int = argument(24, help="rows that the model is given", minimum=1, maximum=1 << 20)
     horizon: int = argument(1, help="rows to be forecast", minimum=1, maximum=1 << 20)
     stride: int = argument(1, help="rows from one window to the next", minimum=1)
     season: int = argument(
-        1, help="rows of a season: MASE compares with the value that many rows before", minimum=1, maximum=1 << 20
+        1,
+        help="rows of a season: MASE compares with the value that many rows before",
+        minimum=1,
+        maximum=1 << 20,
     )
 
     def prepare(self) -> None:
@@ -71,7 +79,8 @@ class SeriesDataset(Dataset):
             numbers = read_numbers(path, both)
             if len(numbers) < self.window + self.horizon:
                 raise DatasetError(
-                    f"{path} has {len(numbers):,} rows; a window of {self.window:,} and {self.horizon:,} behind it "
+                    f"{path} has {len(numbers):,} rows; a window of {self.window:,} and "
+                    f"{self.horizon:,} behind it "
                     "need more"
                 )
             found.append(numbers)
@@ -99,8 +108,12 @@ class SeriesDataset(Dataset):
 
     @cached_property
     def _starts(self) -> npt.NDArray[np.int64]:
-        """The number of the first window of each series, and the number of all windows; ``(series + 1,)``."""
-        counts = [1 + (len(rows) - self.window - self.horizon) // self.stride for rows in self._series]
+        """The number of the first window of each series, and the number of all windows;
+        ``(series + 1,)``.
+        """
+        counts = [
+            1 + (len(rows) - self.window - self.horizon) // self.stride for rows in self._series
+        ]
         return np.concatenate([[0], np.cumsum(counts)])
 
     def __len__(self) -> int:
@@ -120,22 +133,31 @@ class SeriesDataset(Dataset):
             values[place] = series[row + self.window : row + self.window + self.horizon, wanted]
         length = self.window + self.horizon
         most = max(len(series) for series in self._series) // length + 1
-        targets = {"value": values, "scale": self._scales[owners], "block": owners * most + rows // length}
+        targets = {
+            "value": values,
+            "scale": self._scales[owners],
+            "block": owners * most + rows // length,
+        }
         return {"series": inputs}, targets
 
     @cached_property
     def _scales(self) -> npt.NDArray[np.float32]:
-        """The mean absolute error of the naive forecast in the training part of each series, ``(series, columns)``."""
+        """The mean absolute error of the naive forecast in the training part of each series,
+        ``(series, columns)``.
+        """
         found = np.zeros((len(self._series), len(self._names[1])), np.float32)
         for number, series in enumerate(self._series):
             known = series[: self._borders(len(series))[0]]
             if len(known) <= self.season:
                 raise DatasetError(
-                    f"{self._files[number]}: {len(known):,} rows for training have no season of {self.season:,}"
+                    f"{self._files[number]}: {len(known):,} rows for training have no season of "
+                    f"{self.season:,}"
                 )
             for column, place in enumerate(self._places[1]):
                 values = known[:, place]
-                found[number, column] = np.abs(values[self.season :] - values[: -self.season]).mean(dtype=np.float64)
+                found[number, column] = np.abs(values[self.season :] - values[: -self.season]).mean(
+                    dtype=np.float64
+                )
         return found
 
     def _borders(self, rows: int) -> tuple[int, int]:
@@ -144,11 +166,16 @@ class SeriesDataset(Dataset):
         return test - round(test * self.validation_fraction), test
 
     def split(self, name: str) -> npt.NDArray[np.int64]:
-        """Return the indices of one split: the windows whose last row to be forecast is in this part of the series."""
+        """Return the indices of one split: the windows whose last row to be forecast is in this
+        part of the series.
+        """
         place = place_of_split(name)
         parts = []
         for number, series in enumerate(self._series):
-            first, count = int(self._starts[number]), int(self._starts[number + 1] - self._starts[number])
+            first, count = (
+                int(self._starts[number]),
+                int(self._starts[number + 1] - self._starts[number]),
+            )
             # The last row to be forecast is row + window + horizon - 1.
             ends = [0]
             for border in (*self._borders(len(series)), len(series)):
@@ -161,16 +188,19 @@ class SeriesDataset(Dataset):
 class SeriesFolderDataset(ClassifiedFilesDataset):
     """Recordings of sensors to be classified, such as gestures: a folder of CSV files per class.
 
-    Folders are as in ``ROOT/CLASS/*.csv``, or ``ROOT/train/CLASS/*.csv`` and so on.  Each file is one sample; its first
-    line has the names of the columns.  Recordings are cut to ``window`` rows, or the last row is repeated.
+    Folders are as in ``ROOT/CLASS/*.csv``, or ``ROOT/train/CLASS/*.csv`` and so on.  Each file is
+    one sample; its first line has the names of the columns.  Recordings are cut to ``window`` rows,
+    or the last row is repeated.
     """
 
-    columns: tuple[str, ...] = argument((), help="columns that the model is given; by default all of the first file")
+    columns: tuple[str, ...] = argument(
+        (), help="columns that the model is given; by default all of the first file"
+    )
     window: int = argument(128, help="rows of a sample", minimum=1, maximum=1 << 20)
     class_list: Path | None = argument(
         None,
-        help="text file with all classes of the model, one per line in order of number; folders then have these "
-        "names or numbers",
+        help="text file with all classes of the model, one per line in order of number; folders "
+        "then have these names or numbers",
     )
 
     def listing(self) -> Listing:

@@ -33,20 +33,25 @@ _SLASHES = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})(.*)")
 
 
 def files_of_windows(windows: Path, paths: Sequence[Path], root: Path) -> list[tuple[Path, Times]]:
-    """Return the file and the windows of each series that a file of windows names, in the order of the names.
+    """Return the file and the windows of each series that a file of windows names, in the order of
+    the names.
 
-    Names of files may have a prefix: ``numenta_Twitter_volume_CRM.csv`` belongs to ``Twitter_volume_CRM.csv``.
+    Names of files may have a prefix: ``numenta_Twitter_volume_CRM.csv`` belongs to
+    ``Twitter_volume_CRM.csv``.
 
     Raises
     ------
     DatasetError
         If a file is missing, or the file of windows is not one.
     """
-    return [(_file_of(name, paths, root), spans) for name, spans in sorted(windows_of(windows).items())]
+    return [
+        (_file_of(name, paths, root), spans) for name, spans in sorted(windows_of(windows).items())
+    ]
 
 
 def windows_of(path: Path) -> Mapping[str, Times]:
-    """Return the windows of each series from a JSON file, ``(windows, 2)`` times by the series' name.
+    """Return the windows of each series from a JSON file, ``(windows, 2)`` times by the series'
+    name.
 
     Raises
     ------
@@ -64,10 +69,13 @@ def windows_of(path: Path) -> Mapping[str, Times]:
     found = {}
     for name, spans in content.items():
         fits = isinstance(spans, list) and all(
-            isinstance(span, list) and len(span) == 2 and all(isinstance(end, str) for end in span) for span in spans
+            isinstance(span, list) and len(span) == 2 and all(isinstance(end, str) for end in span)
+            for span in spans
         )
         if not fits:
-            raise DatasetError(f"{path}: {name[:80]!r} should have a list of windows, each a first and a last time")
+            raise DatasetError(
+                f"{path}: {name[:80]!r} should have a list of windows, each a first and a last time"
+            )
         found[name] = times_of(path, [end for span in spans for end in span]).reshape(-1, 2)
     return found
 
@@ -84,7 +92,9 @@ def of_times(path: Path, times: Times, spans: Times) -> npt.NDArray[np.int64]:
     for number, (first, last) in enumerate(spans):
         inside = (times >= first) & (times <= last)
         if not inside.any():
-            raise DatasetError(f"{path} has no points from {first} to {last}, where there should be an anomaly")
+            raise DatasetError(
+                f"{path} has no points from {first} to {last}, where there should be an anomaly"
+            )
         if (found[inside] >= 0).any():
             raise DatasetError(f"{path}: the window from {first} to {last} overlaps the one before")
         found[inside] = number
@@ -100,8 +110,8 @@ def of_labels(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def times_of(path: Path, texts: Sequence[str]) -> Times:
     """Return times such as ``2014-04-10 07:15:00``, in UTC where they have an offset.
 
-    Year, month and day may also be separated by slashes, day, month and year by points, and seconds or milliseconds
-    since 1970 are times as well.
+    Year, month and day may also be separated by slashes, day, month and year by points, and seconds
+    or milliseconds since 1970 are times as well.
 
     Raises
     ------
@@ -116,7 +126,9 @@ def times_of(path: Path, texts: Sequence[str]) -> Times:
             try:
                 _times([written])
             except ValueError:
-                raise DatasetError(f"{path}: {text[:40]!r} is no time such as 2014-04-10 07:15:00") from None
+                raise DatasetError(
+                    f"{path}: {text[:40]!r} is no time such as 2014-04-10 07:15:00"
+                ) from None
         raise
 
 
@@ -135,7 +147,8 @@ def _plain(text: str) -> str:
 
 def _times(texts: Sequence[str]) -> Times:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # numpy keeps no time zones, and converts to UTC, as is wanted
+        # numpy keeps no time zones, and converts to UTC, as is wanted
+        warnings.simplefilter("ignore", UserWarning)
         found = np.array(texts, "datetime64[us]")
     if np.isnat(found).any():  # of an empty text
         raise ValueError("no time")
@@ -145,7 +158,9 @@ def _times(texts: Sequence[str]) -> Times:
 def _file_of(name: str, paths: Sequence[Path], root: Path) -> Path:
     folder, _, last = name.rpartition("/")
     for path in paths:
-        if (path.name == last or path.name.endswith(f"_{last}")) and path.parent.as_posix().endswith(folder):
+        if (
+            path.name == last or path.name.endswith(f"_{last}")
+        ) and path.parent.as_posix().endswith(folder):
             return path
     raise DatasetError(f"{root} has no scores of {name[:120]!r}")
 
@@ -156,29 +171,40 @@ Ints = npt.NDArray[np.int64]
 class SeriesAnomaliesDataset(Dataset):
     """Your own series with anomalies: a CSV file for each, with a column for each quantity.
 
-    There is a sample for each point: the rows up to it, as many as ``window`` says; before the first row, it is
-    repeated.  Anomalies are stretches of ones in ``label_column``, or windows of time in a JSON file, such as
-    ``combined_windows.json`` of the Numenta Anomaly Benchmark with its folder ``data``.
+    There is a sample for each point: the rows up to it, as many as ``window`` says; before the
+    first row, it is repeated.  Anomalies are stretches of ones in ``label_column``, or windows of
+    time in a JSON file, such as ``combined_windows.json`` of the Numenta Anomaly Benchmark with its
+    folder ``data``.
 
-    By default all points are the test split.  With a smaller ``test_fraction``, the first part of each series is for
-    training and validation.
+    By default all points are the test split.  With a smaller ``test_fraction``, the first part of
+    each series is for training and validation.
     """
 
     formerly: ClassVar[tuple[str, ...]] = ("AnomalyDetectionDataset",)
 
-    dataset_root: Path = argument(Path("series"), help="CSV file, or folder of CSV files with the same columns")
-    test_fraction: float = argument(1.0, help="last part of each series, for testing", minimum=0.0, maximum=1.0)
+    dataset_root: Path = argument(
+        Path("series"), help="CSV file, or folder of CSV files with the same columns"
+    )
+    test_fraction: float = argument(
+        1.0, help="last part of each series, for testing", minimum=0.0, maximum=1.0
+    )
     columns: tuple[str, ...] = argument(
         (), help="columns that the model is given; by default all but those of times and labels"
     )
-    window: int = argument(24, help="rows that the model is given for a point", minimum=1, maximum=1 << 20)
-    windows: Path | None = argument(None, help="JSON file: for each series, the first and the last time of each window")
+    window: int = argument(
+        24, help="rows that the model is given for a point", minimum=1, maximum=1 << 20
+    )
+    windows: Path | None = argument(
+        None, help="JSON file: for each series, the first and the last time of each window"
+    )
     time_column: str = argument("timestamp", help="column of the times, if there are windows")
-    label_column: str = argument("label", help="column that is 1 inside a window, if there is no file of windows")
+    label_column: str = argument(
+        "label", help="column that is 1 inside a window, if there is no file of windows"
+    )
     thresholds: tuple[float, ...] = argument(
         (),
-        help="scores from which on a point is a detection: one for all profiles, or one each for standard, low FP and "
-        "low FN; by default the best for the samples at hand",
+        help="scores from which on a point is a detection: one for all profiles, or one each for "
+        "standard, low FP and low FN; by default the best for the samples at hand",
     )
 
     def prepare(self) -> None:
@@ -191,7 +217,10 @@ class SeriesAnomaliesDataset(Dataset):
         return DatasetSpec(
             SeriesAnomaly.name,
             inputs=(TensorSpec("points", (None, self.window, len(self._columns)), "float32"),),
-            targets=(TensorSpec("window", (None,), "int64"), TensorSpec("series", (None,), "int64")),
+            targets=(
+                TensorSpec("window", (None,), "int64"),
+                TensorSpec("series", (None,), "int64"),
+            ),
         )
 
     @cached_property
@@ -214,20 +243,31 @@ class SeriesAnomaliesDataset(Dataset):
         if self.columns:
             return self.columns
         path = self._files[0][0]
-        found = tuple(name for name in read_column_names(path) if name not in (self.time_column, self.label_column))
+        found = tuple(
+            name
+            for name in read_column_names(path)
+            if name not in (self.time_column, self.label_column)
+        )
         if not found:
-            raise DatasetError(f"{path} has no columns beside {self.time_column} and {self.label_column}")
+            raise DatasetError(
+                f"{path} has no columns beside {self.time_column} and {self.label_column}"
+            )
         return found
 
     @cached_property
     def _series(self) -> list[tuple[npt.NDArray[np.float32], Ints]]:
         """The numbers of each series, ``(points, columns)``, and the windows of its points."""
-        return [(read_numbers(path, self._columns), self._windows(path, spans)) for path, spans in self._files]
+        return [
+            (read_numbers(path, self._columns), self._windows(path, spans))
+            for path, spans in self._files
+        ]
 
     def _windows(self, path: Path, spans: Times | None) -> Ints:
         if spans is None:
             return of_labels(self._labels(path))
-        return of_times(path, times_of(path, ScoreTable(path, self.time_column).texts(self.time_column)), spans)
+        return of_times(
+            path, times_of(path, ScoreTable(path, self.time_column).texts(self.time_column)), spans
+        )
 
     def _labels(self, path: Path) -> Ints:
         try:
@@ -249,7 +289,9 @@ class SeriesAnomaliesDataset(Dataset):
         inputs = np.empty((len(indices), self.window, len(self._columns)), np.float32)
         windows = np.empty(len(indices), np.int64)
         back = np.arange(1 - self.window, 1)
-        for place, (owner, point) in enumerate(zip(owners, indices - self._starts[owners], strict=True)):
+        for place, (owner, point) in enumerate(
+            zip(owners, indices - self._starts[owners], strict=True)
+        ):
             numbers, of_points = self._series[owner]
             inputs[place] = numbers[np.maximum(point + back, 0)]
             windows[place] = of_points[point]
@@ -267,23 +309,33 @@ class SeriesAnomaliesDataset(Dataset):
 
 
 class SeriesScoresDataset(InMemoryDataset):
-    """Scores of the points of series, a CSV file for each, to be judged by ``nnpipe judge SeriesScoresDataset``.
+    """Scores of the points of series, a CSV file for each, to be judged by ``nnpipe judge
+    SeriesScoresDataset``.
 
-    ``dataset_root`` is a folder such as ``results/numenta`` of the Numenta Anomaly Benchmark, or one file.  With
-    ``windows``, such as NAB's ``combined_windows.json``, there is one series for each entry of it; the names of files
-    may have a prefix, as in ``realTweets/numenta_Twitter_volume_CRM.csv``.  Without it, points of anomalies have a 1
-    in ``label_column``.  All points are the test split.
+    ``dataset_root`` is a folder such as ``results/numenta`` of the Numenta Anomaly Benchmark, or
+    one file.  With ``windows``, such as NAB's ``combined_windows.json``, there is one series for
+    each entry of it; the names of files may have a prefix, as in
+    ``realTweets/numenta_Twitter_volume_CRM.csv``.  Without it, points of anomalies have a 1 in
+    ``label_column``.  All points are the test split.
     """
 
-    dataset_root: Path = argument(Path("scores"), help="folder of CSV files of scores, or one such file")
-    windows: Path | None = argument(None, help="JSON file: for each series, the first and the last time of each window")
-    score_column: str = argument("anomaly_score", help="column of the scores; greater means more anomalous")
+    dataset_root: Path = argument(
+        Path("scores"), help="folder of CSV files of scores, or one such file"
+    )
+    windows: Path | None = argument(
+        None, help="JSON file: for each series, the first and the last time of each window"
+    )
+    score_column: str = argument(
+        "anomaly_score", help="column of the scores; greater means more anomalous"
+    )
     time_column: str = argument("timestamp", help="column of the times, if there are windows")
-    label_column: str = argument("label", help="column that is 1 inside a window, if there is no file of windows")
+    label_column: str = argument(
+        "label", help="column that is 1 inside a window, if there is no file of windows"
+    )
     thresholds: tuple[float, ...] = argument(
         (),
-        help="scores from which on a point is a detection: one for all profiles, or one each for standard, low FP and "
-        "low FN; by default the best for the samples at hand",
+        help="scores from which on a point is a detection: one for all profiles, or one each for "
+        "standard, low FP and low FN; by default the best for the samples at hand",
     )
 
     @property
@@ -292,7 +344,10 @@ class SeriesScoresDataset(InMemoryDataset):
         return DatasetSpec(
             SeriesAnomaly.name,
             inputs=(TensorSpec("score", (None,), "float64"),),
-            targets=(TensorSpec("window", (None,), "int64"), TensorSpec("series", (None,), "int64")),
+            targets=(
+                TensorSpec("window", (None,), "int64"),
+                TensorSpec("series", (None,), "int64"),
+            ),
         )
 
     @cached_property
@@ -326,7 +381,9 @@ class SeriesScoresDataset(InMemoryDataset):
         elif root.is_dir():
             paths = files_in(root, {".csv"})
         else:
-            raise DatasetError(f"{root} is not there; --dataset-root names a folder of CSV files of scores")
+            raise DatasetError(
+                f"{root} is not there; --dataset-root names a folder of CSV files of scores"
+            )
         if self.windows is None:
             if not paths:
                 raise DatasetError(f"{root} holds no CSV files")

@@ -44,50 +44,71 @@ _ARCHIVE = RemoteFile(
 
 
 class SpeechCommandsDataset(WavFilesDataset):
-    """Google's Speech Commands (Warden, arXiv:1804.03209): ten spoken words, other words and silence.
+    """Google's Speech Commands (Warden, arXiv:1804.03209): ten spoken words, other words and
+    silence.
 
-    ``dataset_root`` holds one folder of wav files per word.  The split is that of ``validation_list.txt`` and
-    ``testing_list.txt``; without them, it is drawn as they were, by a hash of the speaker in the file's name.
+    ``dataset_root`` holds one folder of wav files per word.  The split is that of
+    ``validation_list.txt`` and ``testing_list.txt``; without them, it is drawn as they were, by a
+    hash of the speaker in the file's name.
 
-    The class ``_unknown_`` is a sample of the words that are not in ``words``; ``_silence_`` is a part of a recording
-    in ``_background_noise_`` at a random volume.  Each is as large as its fraction of the wanted words of a split.
-    Training samples are shifted in time and mixed with noise, as in TensorFlow's training script; what is drawn for a
-    sample depends on ``split_seed`` alone.
+    The class ``_unknown_`` is a sample of the words that are not in ``words``; ``_silence_`` is a
+    part of a recording in ``_background_noise_`` at a random volume.  Each is as large as its
+    fraction of the wanted words of a split. Training samples are shifted in time and mixed with
+    noise, as in TensorFlow's training script; what is drawn for a sample depends on ``split_seed``
+    alone.
 
-    A folder with ``_silence_`` or ``_unknown_`` in it is the published test set: all of it is the test split.
+    A folder with ``_silence_`` or ``_unknown_`` in it is the published test set: all of it is the
+    test split.
     """
 
-    dataset_root: Path = argument(Path("data/speech_commands"), help="folder of the words' folders, or the archive's")
+    dataset_root: Path = argument(
+        Path("data/speech_commands"), help="folder of the words' folders, or the archive's"
+    )
     words: tuple[str, ...] = argument(
         ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes"),
         help="words to tell apart, in order of class number; all for every folder there is",
     )
     extra_classes: Literal["last", "first"] = argument(
         "last",
-        help="whether _silence_ and _unknown_ come after the words, as in TensorFlow Datasets and MLPerf Tiny, or "
-        "before them, as in TensorFlow's training script",
+        help="whether _silence_ and _unknown_ come after the words, as in TensorFlow Datasets and "
+        "MLPerf Tiny, or before them, as in TensorFlow's training script",
     )
     test_fraction: float = argument(
-        0.1, help="part of the speakers for testing where there is no list", minimum=0.0, maximum=1.0
+        0.1,
+        help="part of the speakers for testing where there is no list",
+        minimum=0.0,
+        maximum=1.0,
     )
     silence_fraction: float = argument(
-        0.1, help="samples of silence, as a fraction of the words' samples; 0 for no such class", minimum=0, maximum=10
+        0.1,
+        help="samples of silence, as a fraction of the words' samples; 0 for no such class",
+        minimum=0,
+        maximum=10,
     )
     unknown_fraction: float = argument(
-        0.1, help="samples of other words, as a fraction of the words' samples; 0 for no such class", minimum=0,
+        0.1,
+        help="samples of other words, as a fraction of the words' samples; 0 for no such class",
+        minimum=0,
         maximum=10,
-    )  # fmt: skip
+    )
     noise_fraction: float = argument(
-        0.8, help="fraction of the training samples that are mixed with background noise", minimum=0, maximum=1
+        0.8,
+        help="fraction of the training samples that are mixed with background noise",
+        minimum=0,
+        maximum=1,
     )
     noise_volume: float = argument(0.1, help="greatest volume of that noise", minimum=0, maximum=1)
-    time_shift: float = argument(0.1, help="greatest shift of training samples in seconds", minimum=0, maximum=3600)
+    time_shift: float = argument(
+        0.1, help="greatest shift of training samples in seconds", minimum=0, maximum=3600
+    )
 
     def validate(self) -> None:
         """Check the words."""
         super().validate()
         if not self.words or len(set(self.words)) < len(self.words):
-            raise ConfigError(f"words must be one or more different words, not {', '.join(self.words) or 'none'}")
+            raise ConfigError(
+                f"words must be one or more different words, not {', '.join(self.words) or 'none'}"
+            )
         for name in (SILENCE, UNKNOWN, NOISE):
             if name in self.words:
                 raise ConfigError(f"{name} is no word; see silence_fraction and unknown_fraction")
@@ -102,34 +123,46 @@ class SpeechCommandsDataset(WavFilesDataset):
         return {"name": "Speech Commands v0.02", "url": _ARCHIVE.urls[0], "licence": "CC BY 4.0"}
 
     def listing(self) -> Listing:
-        """Return the clips; those of silence without a recording have the folder of noise as their path."""
+        """Return the clips; those of silence without a recording have the folder of noise as
+        their path.
+        """
         root = self.dataset_root
         folders = {path.name: path for path in folders_in(root)} if root.is_dir() else {}
         found = {name: files_in(path, SUFFIXES) for name, path in folders.items() if name != NOISE}
         if not any(found.values()):
             raise DatasetError(
-                f"{root} holds no folders of wav files, one for each word; add --download-dataset, or unpack "
-                f"{_ARCHIVE.name} there"
+                f"{root} holds no folders of wav files, one for each word; add --download-dataset, "
+                f"or unpack {_ARCHIVE.name} there"
             )
         spoken = sorted(name for name in found if name not in (SILENCE, UNKNOWN))
         words = tuple(spoken) if self.words == ("all",) else self.words
         for word in words:
             if not found.get(word):
-                raise DatasetError(f"{root / word} holds no wav files; --words names the words, there are: "
-                                   f"{', '.join(spoken)}")  # fmt: skip
+                raise DatasetError(
+                    f"{root / word} holds no wav files; --words names the words, there are: "
+                    f"{', '.join(spoken)}"
+                )
         others = [name for name in spoken if name not in words]
         if SILENCE in found or UNKNOWN in found:
             return self._published_test(found, words)
         return self._drawn(found, words, others)
 
-    def _published_test(self, found: Mapping[str, Sequence[Path]], words: tuple[str, ...]) -> Listing:
+    def _published_test(
+        self, found: Mapping[str, Sequence[Path]], words: tuple[str, ...]
+    ) -> Listing:
         names = self._class_names(words, SILENCE in found, UNKNOWN in found)
         paths = [path for name in names for path in found[name]]
         labels = [number for number, name in enumerate(names) for _ in found[name]]
-        return Listing(tuple(paths), np.array(labels, np.int64), names, np.full(len(paths), TEST, np.int8))
+        return Listing(
+            tuple(paths), np.array(labels, np.int64), names, np.full(len(paths), TEST, np.int8)
+        )
 
-    def _drawn(self, found: Mapping[str, Sequence[Path]], words: tuple[str, ...], others: Sequence[str]) -> Listing:
-        names = self._class_names(words, self.silence_fraction > 0, self.unknown_fraction > 0 and bool(others))
+    def _drawn(
+        self, found: Mapping[str, Sequence[Path]], words: tuple[str, ...], others: Sequence[str]
+    ) -> Listing:
+        names = self._class_names(
+            words, self.silence_fraction > 0, self.unknown_fraction > 0 and bool(others)
+        )
         numbers = {name: number for number, name in enumerate(names)}
         listed = self._listed()
 
@@ -140,10 +173,14 @@ class SpeechCommandsDataset(WavFilesDataset):
         paths = [path for word in words for path in found[word]]
         labels = [numbers[word] for word in words for _ in found[word]]
         of_words = codes(paths)
-        strange = sorted((path for word in others for path in found[word]), key=lambda path: path.name)
+        strange = sorted(
+            (path for word in others for path in found[word]), key=lambda path: path.name
+        )
         of_others = codes(strange)
         all_codes = list(of_words)
-        order = np.argsort(mixed(np.arange(len(strange), dtype=np.uint64), self.split_seed), kind="stable")
+        order = np.argsort(
+            mixed(np.arange(len(strange), dtype=np.uint64), self.split_seed), kind="stable"
+        )
         for code in (TRAIN, VALIDATION, TEST):
             wanted = int(np.count_nonzero(of_words == code))
             if UNKNOWN in numbers:
@@ -157,7 +194,9 @@ class SpeechCommandsDataset(WavFilesDataset):
                 paths += [self.dataset_root / NOISE] * silent
                 labels += [numbers[SILENCE]] * silent
                 all_codes += [code] * silent
-        return Listing(tuple(paths), np.array(labels, np.int64), names, np.array(all_codes, np.int8))
+        return Listing(
+            tuple(paths), np.array(labels, np.int64), names, np.array(all_codes, np.int8)
+        )
 
     def _class_names(self, words: tuple[str, ...], silence: bool, unknown: bool) -> tuple[str, ...]:
         extra = (*((SILENCE,) if silence else ()), *((UNKNOWN,) if unknown else ()))
@@ -186,11 +225,15 @@ class SpeechCommandsDataset(WavFilesDataset):
     # -- reading ----------------------------------------------------------------------------------
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Batch, Batch]:
-        """Return some samples: sounds, which are changed at random for training, and their labels."""
+        """Return some samples: sounds, which are changed at random for training, and their
+        labels.
+        """
         indices = checked_indices(indices, len(self))
-        clips = np.stack([self._clip(int(index)) for index in indices]) if len(indices) else (
-            np.empty((0, self.clip_length), np.float32)
-        )  # fmt: skip
+        clips = (
+            np.stack([self._clip(int(index)) for index in indices])
+            if len(indices)
+            else (np.empty((0, self.clip_length), np.float32))
+        )
         return {"sound": clips}, {"label": self.files.labels[indices]}
 
     def _clip(self, index: int) -> npt.NDArray[np.float32]:
@@ -233,7 +276,8 @@ class SpeechCommandsDataset(WavFilesDataset):
 
 
 def speaker_split(name: str, validation_fraction: float, test_fraction: float) -> int:
-    """Return the split of a file by the published rule, which keeps the clips of a speaker together.
+    """Return the split of a file by the published rule, which keeps the clips of a speaker
+    together.
 
     It is ``which_set`` of the data set's README: a hash of the file's name up to ``_nohash_``.
 
@@ -248,7 +292,10 @@ def speaker_split(name: str, validation_fraction: float, test_fraction: float) -
     True
     """
     speaker = re.sub(r"_nohash_.*$", "", name)
-    number = int(hashlib.sha1(speaker.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest(), 16)
+    number = int(
+        hashlib.sha1(speaker.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest(),
+        16,
+    )
     percentage = (number % (_MOST_WAVS + 1)) * (100.0 / _MOST_WAVS)
     if percentage < 100 * validation_fraction:
         return VALIDATION

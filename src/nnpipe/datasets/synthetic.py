@@ -1,4 +1,5 @@
-"""Synthetic data sets, one for each task, that small models can learn, for tests and first experiments.
+"""Synthetic data sets, one for each task, that small models can learn, for tests and first
+experiments.
 
 All samples are drawn from ``data_seed``; no files are needed.
 """
@@ -42,12 +43,18 @@ class SyntheticDataset(InMemoryDataset):
 
 
 class SyntheticImagesDataset(SyntheticDataset):
-    """Image classification: each class has its own pattern, with random shift, brightness and noise."""
+    """Image classification: each class has its own pattern, with random shift, brightness and
+    noise.
+    """
 
     num_classes: int = argument(4, help="number of classes", minimum=2, maximum=1000)
-    image_size: tuple[int, int] = argument((16, 16), help="height and width of the images", minimum=4)
+    image_size: tuple[int, int] = argument(
+        (16, 16), help="height and width of the images", minimum=4
+    )
     channels: int = argument(1, help="channels of the images", minimum=1, maximum=4)
-    noise: float = argument(0.1, help="standard deviation of the noise, as a fraction of the full range", minimum=0.0)
+    noise: float = argument(
+        0.1, help="standard deviation of the noise, as a fraction of the full range", minimum=0.0
+    )
 
     def load(self) -> Samples:
         """Return random images, uint8, and their labels."""
@@ -58,7 +65,9 @@ class SyntheticImagesDataset(SyntheticDataset):
         rng.shuffle(labels)
         images = np.empty((self.num_samples, height, width, self.channels), np.uint8)
         for image, label in zip(images, labels, strict=True):
-            shifted = np.roll(patterns[label], rng.integers(-1, 2, 2), axis=(0, 1)) * rng.uniform(0.7, 1.0)
+            shifted = np.roll(patterns[label], rng.integers(-1, 2, 2), axis=(0, 1)) * rng.uniform(
+                0.7, 1.0
+            )
             noisy = 0.5 + 0.5 * shifted + self.noise * rng.standard_normal(shifted.shape)
             image[:] = np.clip(np.rint(255 * noisy), 0, 255)
         return Samples({"image": images}, {"label": labels}, _class_names(self.num_classes))
@@ -79,8 +88,14 @@ class SyntheticVectorsDataset(SyntheticDataset):
         centres = rng.standard_normal((self.num_classes, self.num_features))
         labels = np.arange(self.num_samples, dtype=np.int64) % self.num_classes
         rng.shuffle(labels)
-        vectors = centres[labels] + self.noise * rng.standard_normal((self.num_samples, self.num_features))
-        return Samples({"vector": vectors.astype(np.float32)}, {"label": labels}, _class_names(self.num_classes))
+        vectors = centres[labels] + self.noise * rng.standard_normal(
+            (self.num_samples, self.num_features)
+        )
+        return Samples(
+            {"vector": vectors.astype(np.float32)},
+            {"label": labels},
+            _class_names(self.num_classes),
+        )
 
 
 class SyntheticRegressionDataset(SyntheticDataset):
@@ -103,7 +118,9 @@ class SyntheticRegressionDataset(SyntheticDataset):
         rng = np.random.default_rng(self.data_seed)
         vectors = rng.uniform(-1, 1, (self.num_samples, self.num_features))
         weights = rng.standard_normal(self.num_features)
-        values = np.stack([np.sin(3 * vectors[:, 0]) + vectors[:, 0] * vectors[:, 1], vectors @ weights], axis=1)
+        values = np.stack(
+            [np.sin(3 * vectors[:, 0]) + vectors[:, 0] * vectors[:, 1], vectors @ weights], axis=1
+        )
         values += self.noise * rng.standard_normal(values.shape)
         return Samples({"vector": vectors.astype(np.float32)}, {"value": values.astype(np.float32)})
 
@@ -111,8 +128,12 @@ class SyntheticRegressionDataset(SyntheticDataset):
 class SyntheticSegmentationDataset(SyntheticDataset):
     """Segmentation: a bright disc and a dark square on a noisy background."""
 
-    image_size: tuple[int, int] = argument((24, 24), help="height and width of the images", minimum=8)
-    noise: float = argument(0.1, help="standard deviation of the noise, as a fraction of the full range", minimum=0.0)
+    image_size: tuple[int, int] = argument(
+        (24, 24), help="height and width of the images", minimum=8
+    )
+    noise: float = argument(
+        0.1, help="standard deviation of the noise, as a fraction of the full range", minimum=0.0
+    )
 
     @property
     def spec(self) -> DatasetSpec:
@@ -137,16 +158,22 @@ class SyntheticSegmentationDataset(SyntheticDataset):
             mask[(rows - row) ** 2 + (columns - column) ** 2 <= radius**2] = 1
             top, left = rng.integers(0, height - side + 1), rng.integers(0, width - side + 1)
             mask[top : top + side, left : left + side] = 2
-        brightness = np.array([0.5, 0.9, 0.1])[masks] + self.noise * rng.standard_normal(masks.shape)
+        brightness = np.array([0.5, 0.9, 0.1])[masks] + self.noise * rng.standard_normal(
+            masks.shape
+        )
         images = np.clip(np.rint(255 * brightness), 0, 255).astype(np.uint8)
         return Samples({"image": images[..., None]}, {"mask": masks}, self.spec.class_names)
 
 
 class SyntheticAnomaliesDataset(SyntheticDataset):
-    """Anomaly detection: sections of a wave, a tenth of them with a spike or a change of frequency."""
+    """Anomaly detection: sections of a wave, a tenth of them with a spike or a change of
+    frequency.
+    """
 
     length: int = argument(64, help="values per section", minimum=16)
-    noise: float = argument(0.05, help="standard deviation of the noise; the wave's amplitude is 1", minimum=0.0)
+    noise: float = argument(
+        0.05, help="standard deviation of the noise; the wave's amplitude is 1", minimum=0.0
+    )
 
     @property
     def spec(self) -> DatasetSpec:
@@ -170,7 +197,9 @@ class SyntheticAnomaliesDataset(SyntheticDataset):
         series = np.sin(2 * np.pi * pace * time / 16 + phase)
         series += self.noise * rng.standard_normal(series.shape)
         spiked = np.flatnonzero((anomalous == 1) & (kind == 0))
-        series[spiked, rng.integers(0, self.length, len(spiked))] += rng.choice([-3.0, 3.0], len(spiked))
+        series[spiked, rng.integers(0, self.length, len(spiked))] += rng.choice(
+            [-3.0, 3.0], len(spiked)
+        )
         return Samples({"series": series[..., None].astype(np.float32)}, {"anomalous": anomalous})
 
 
@@ -194,12 +223,16 @@ class SyntheticSoundsDataset(SyntheticDataset):
 
     sample_rate: int = argument(8000, help="samples per second", minimum=4000)
     seconds: float = argument(0.5, help="length of a sound", minimum=0.01, maximum=60)
-    noise: float = argument(0.1, help="standard deviation of the noise; tones have half the full range", minimum=0.0)
+    noise: float = argument(
+        0.1, help="standard deviation of the noise; tones have half the full range", minimum=0.0
+    )
 
     @property
     def spec(self) -> DatasetSpec:
         """Sounds ``(n, samples)``, float32 from -1 to 1, and four classes."""
-        return sound_classification(round(self.seconds * self.sample_rate), _SOUNDS, self.sample_rate)
+        return sound_classification(
+            round(self.seconds * self.sample_rate), _SOUNDS, self.sample_rate
+        )
 
     def load(self) -> Samples:
         """Return random sounds, float32, and their labels."""
@@ -211,10 +244,19 @@ class SyntheticSoundsDataset(SyntheticDataset):
         last = np.where(np.isin(labels, (0, 3)), _LOWEST_HZ, _HIGHEST_HZ)
         pace = rng.uniform(0.9, 1.1, (self.num_samples, 1))
         pitch = pace * (first[:, None] + (last - first)[:, None] * np.linspace(0, 1, length))
-        phase = 2 * np.pi * (np.cumsum(pitch, axis=1) / self.sample_rate + rng.uniform(0, 1, (self.num_samples, 1)))
+        phase = (
+            2
+            * np.pi
+            * (
+                np.cumsum(pitch, axis=1) / self.sample_rate
+                + rng.uniform(0, 1, (self.num_samples, 1))
+            )
+        )
         sounds = 0.5 * rng.uniform(0.5, 1, (self.num_samples, 1)) * np.sin(phase)
         sounds += self.noise * rng.standard_normal(sounds.shape)
-        return Samples({"sound": np.clip(sounds, -1, 1).astype(np.float32)}, {"label": labels}, _SOUNDS)
+        return Samples(
+            {"sound": np.clip(sounds, -1, 1).astype(np.float32)}, {"label": labels}, _SOUNDS
+        )
 
 
 class SyntheticSeriesDataset(SyntheticDataset):
@@ -224,7 +266,9 @@ class SyntheticSeriesDataset(SyntheticDataset):
     horizon: int = argument(4, help="rows to be forecast", minimum=1)
     season: int = argument(12, help="rows of the longer wave", minimum=4)
     noise: float = argument(
-        0.05, help="standard deviation of the noise; the waves' amplitudes are 1 and 0.5", minimum=0.0
+        0.05,
+        help="standard deviation of the noise; the waves' amplitudes are 1 and 0.5",
+        minimum=0.0,
     )
 
     @property
@@ -247,7 +291,9 @@ class SyntheticSeriesDataset(SyntheticDataset):
         time = np.arange(self.num_samples + length - 1)
         start = rng.uniform(0, 2 * np.pi, 2)
         series = np.sin(2 * np.pi * time / self.season + start[0])
-        series += 0.5 * np.sin(2 * np.pi * time / (self.season * 0.37) + start[1]) + time / len(time)
+        series += 0.5 * np.sin(2 * np.pi * time / (self.season * 0.37) + start[1]) + time / len(
+            time
+        )
         series += self.noise * rng.standard_normal(len(time))
         rows = np.lib.stride_tricks.sliding_window_view(series.astype(np.float32), length)
         first = np.arange(self.num_samples)
@@ -263,14 +309,20 @@ class SyntheticSeriesDataset(SyntheticDataset):
 
 
 class SyntheticSeriesAnomaliesDataset(SyntheticDataset):
-    """Anomalies in series: a wave whose pace changes for some stretches; a sample for each point."""
+    """Anomalies in series: a wave whose pace changes for some stretches; a sample for each
+    point.
+    """
 
     num_series: int = argument(4, help="number of series", minimum=1)
     num_windows: int = argument(2, help="anomalies of each series", minimum=0)
     window: int = argument(24, help="rows that the model is given for a point", minimum=1)
-    noise: float = argument(0.05, help="standard deviation of the noise; the wave's amplitude is 1", minimum=0.0)
+    noise: float = argument(
+        0.05, help="standard deviation of the noise; the wave's amplitude is 1", minimum=0.0
+    )
     training_samples: int = argument(
-        0, help="points of one more series without anomalies, to train on; all others are for testing", minimum=0
+        0,
+        help="points of one more series without anomalies, to train on; all others are for testing",
+        minimum=0,
     )
 
     @property
@@ -279,11 +331,16 @@ class SyntheticSeriesAnomaliesDataset(SyntheticDataset):
         return DatasetSpec(
             SeriesAnomaly.name,
             inputs=(TensorSpec("points", (None, self.window, 1), "float32"),),
-            targets=(TensorSpec("window", (None,), "int64"), TensorSpec("series", (None,), "int64")),
+            targets=(
+                TensorSpec("window", (None,), "int64"),
+                TensorSpec("series", (None,), "int64"),
+            ),
         )
 
     def load(self) -> Samples:
-        """Return the points of all series, float32, in the order of time; those to train on come last."""
+        """Return the points of all series, float32, in the order of time; those to train on come
+        last.
+        """
         rng = np.random.default_rng(self.data_seed)
         tested, total = self.num_samples, self.num_samples + self.training_samples
         owners = np.full(total, self.num_series, np.int64)
@@ -315,13 +372,15 @@ _COLOURS = ("red", "green", "blue", "grey")
 class SyntheticTabularDataset(TabularDataset):
     """Rows of three numbers of different sizes and a category, with gaps, in two classes.
 
-    The class depends on thresholds, of which that of the first number is another one for each category: trees learn it
-    from the columns, a linear model cannot.
+    The class depends on thresholds, of which that of the first number is another one for each
+    category: trees learn it from the columns, a linear model cannot.
     """
 
     num_samples: int = argument(1000, help="number of samples", minimum=1)
     data_seed: int = argument(0, help="seed of the samples", minimum=0)
-    gaps: float = argument(0.05, help="part of the cells that are missing", minimum=0.0, maximum=0.9)
+    gaps: float = argument(
+        0.05, help="part of the cells that are missing", minimum=0.0, maximum=0.9
+    )
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

@@ -1,7 +1,7 @@
 """Tables in CSV and Parquet files, of which columns are read when they are asked for.
 
-Text is read as category numbers.  Files are untrusted: lines, cells, columns and different texts are bounded, and a
-Parquet file is read in row groups whose stated size is checked first.
+Text is read as category numbers.  Files are untrusted: lines, cells, columns and different texts
+are bounded, and a Parquet file is read in row groups whose stated size is checked first.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class DataTable(ABC):
 
     @abstractmethod
     def cells(self, columns: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
-        """Yield the rows of some columns as text, many at a time; an empty text is a missing value."""
+        """Yield the rows of some columns as text, many at a time; an empty text is a missing
+        value.
+        """
 
     def texts(self, column: str) -> Texts:
         """Return a column of texts.
@@ -117,7 +119,9 @@ class DataTable(ABC):
                     length += len(text)
                 part[place] = number
             if len(known) > _MOST_CATEGORIES or length > _MOST_TEXT:
-                raise DatasetError(f"{self.path}: column {column!r} has too many different texts to be a category")
+                raise DatasetError(
+                    f"{self.path}: column {column!r} has too many different texts to be a category"
+                )
             parts.append(part)
         if not parts:
             raise DatasetError(f"{self.path} has names of columns, and no rows")
@@ -136,9 +140,12 @@ class DataTable(ABC):
         """Raise :class:`DatasetError` unless there are columns of these names."""
         for column in columns:
             if column not in self.names:
-                some = ", ".join(name[:40] for name in self.names[:40]) + (", ..." if len(self.names) > 40 else "")
+                some = ", ".join(name[:40] for name in self.names[:40]) + (
+                    ", ..." if len(self.names) > 40 else ""
+                )
                 raise DatasetError(
-                    f"{self.path} has no column {column[:80]!r}{nearest(column, self.names)}; it has: {some}"
+                    f"{self.path} has no column {column[:80]!r}{nearest(column, self.names)}; it "
+                    f"has: {some}"
                 )
 
 
@@ -156,7 +163,9 @@ def table_of(path: Path) -> DataTable:
         raise DatasetError(f"{path}: no such file")
     table: DataTable = _Parquet(path) if path.suffix.lower() == ".parquet" else _CSV(path)
     if len(table.names) > _MOST_COLUMNS:
-        raise DatasetError(f"{path} has {len(table.names):,} columns, and at most {_MOST_COLUMNS:,} are read")
+        raise DatasetError(
+            f"{path} has {len(table.names):,} columns, and at most {_MOST_COLUMNS:,} are read"
+        )
     return table
 
 
@@ -179,14 +188,19 @@ class _CSV(DataTable):
         rows = self._rows()
         next(rows)  # the names
         while batch := list(islice(rows, _BATCH)):
-            yield [tuple(marks.plain(column, row[place].strip()) for column, place in places) for _, row in batch]
+            yield [
+                tuple(marks.plain(column, row[place].strip()) for column, place in places)
+                for _, row in batch
+            ]
 
     def place(self, row: int) -> str:
         number, _ = next(islice(self._rows(), row + 1, None))  # the first are the names
         return f"line {number}"
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows that are not empty with their lines, the names first; few are in memory at a time."""
+        """Yield the rows that are not empty with their lines, the names first; few are in memory
+        at a time.
+        """
         first = 1
         for lines in read_blocks(self.path):
             reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
@@ -194,8 +208,8 @@ class _CSV(DataTable):
                 for row in reader:
                     if row and len(row) != len(self.names):
                         raise DatasetError(
-                            f"{self.path}, line {first + reader.line_num - 1}: {len(row)} cells, and there are "
-                            f"{len(self.names)} columns"
+                            f"{self.path}, line {first + reader.line_num - 1}: {len(row)} cells, "
+                            f"and there are {len(self.names)} columns"
                         )
                     if row:
                         yield first + reader.line_num - 1, row
@@ -212,18 +226,25 @@ class _Parquet(DataTable):
             import pyarrow.parquet
         except ImportError:
             raise MissingDependency(
-                f"reading {self.path} needs pyarrow, which is not installed: pip install 'nnpipe[parquet]'"
+                f"reading {self.path} needs pyarrow, which is not installed: pip install "
+                f"'nnpipe[parquet]'"
             ) from None
         try:
             found = pyarrow.parquet.ParquetFile(self.path, memory_map=True)
             for number in range(found.metadata.num_row_groups):
                 group = found.metadata.row_group(number)
-                if not 0 <= group.total_byte_size <= _LARGEST_GROUP or not 0 <= group.num_rows < 1 << 31:
+                if (
+                    not 0 <= group.total_byte_size <= _LARGEST_GROUP
+                    or not 0 <= group.num_rows < 1 << 31
+                ):
                     raise DatasetError(
-                        f"{self.path}: a row group states {group.total_byte_size:,} bytes, which is not read"
+                        f"{self.path}: a row group states {group.total_byte_size:,} bytes, which "
+                        f"is not read"
                     )
         except (OSError, ValueError, MemoryError) as error:  # errors of pyarrow are ValueErrors
-            raise DatasetError(f"{self.path}: no Parquet file, or a damaged one: {one_line(error)}") from None
+            raise DatasetError(
+                f"{self.path}: no Parquet file, or a damaged one: {one_line(error)}"
+            ) from None
         return found
 
     @cached_property
@@ -237,7 +258,9 @@ class _Parquet(DataTable):
         most = min(max(size * _EXPANSION, _LEAST_BOUND), _MOST_BOUND)
         rows = self._file.metadata.num_rows
         if not 0 <= rows * len(columns) * _CELL <= most:
-            raise DatasetError(f"{self.path} has {size:,} bytes and states {rows:,} rows, too many for its size")
+            raise DatasetError(
+                f"{self.path} has {size:,} bytes and states {rows:,} rows, too many for its size"
+            )
         try:
             yield from self._file.iter_batches(batch_size=_BATCH, columns=list(columns))
         except (OSError, ValueError, MemoryError, NotImplementedError) as error:
@@ -251,9 +274,13 @@ class _Parquet(DataTable):
                 try:
                     found = batch.column(column).to_numpy(zero_copy_only=False).astype(np.float32)
                 except (ValueError, TypeError) as error:
-                    raise DatasetError(f"{self.path}: column {column!r} holds no numbers: {one_line(error)}") from None
+                    raise DatasetError(
+                        f"{self.path}: column {column!r} holds no numbers: {one_line(error)}"
+                    ) from None
                 if not np.isfinite(found).all():
-                    raise DatasetError(f"{self.path}: column {column!r} has gaps or numbers that are not finite")
+                    raise DatasetError(
+                        f"{self.path}: column {column!r} has gaps or numbers that are not finite"
+                    )
                 part[:, place] = found
             parts.append(part)
         if not parts:
@@ -262,5 +289,8 @@ class _Parquet(DataTable):
 
     def cells(self, columns: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
         for batch in self._batches(columns):
-            held = [["" if cell is None else str(cell) for cell in batch.column(name).to_pylist()] for name in columns]
+            held = [
+                ["" if cell is None else str(cell) for cell in batch.column(name).to_pylist()]
+                for name in columns
+            ]
             yield list(zip(*held, strict=True))

@@ -55,14 +55,17 @@ class Column:
 class TabularDataset(InMemoryDataset):
     """Base of data sets whose samples are rows of a table.
 
-    The input ``"features"``, float64 ``(n, columns)``, holds numbers as they are, NaN for gaps, and for a category its
-    :func:`~nnpipe.core.category_code.category_code`.  The encoding that models are given is learned from the training
-    samples: :attr:`spec` names it, and it travels with every model that is trained on the data set.
+    The input ``"features"``, float64 ``(n, columns)``, holds numbers as they are, NaN for gaps, and
+    for a category its :func:`~nnpipe.core.category_code.category_code`.  The encoding that models
+    are given is learned from the training samples: :attr:`spec` names it, and it travels with every
+    model that is trained on the data set.
     """
 
     abstract: ClassVar[bool] = True
 
-    encoding: Literal["one_hot", "ordinal"] = argument("one_hot", help="how categories are encoded for models")
+    encoding: Literal["one_hot", "ordinal"] = argument(
+        "one_hot", help="how categories are encoded for models"
+    )
 
     @property
     @abstractmethod
@@ -81,7 +84,10 @@ class TabularDataset(InMemoryDataset):
         return DatasetSpec(
             self.table_task,
             (TensorSpec(FEATURES, (None, len(self.columns)), "float64"),),
-            tuple(TensorSpec(name, (None,), array.dtype.name) for name, array in samples.targets.items()),
+            tuple(
+                TensorSpec(name, (None,), array.dtype.name)
+                for name, array in samples.targets.items()
+            ),
             samples.class_names,
             {FEATURES: self._encoding},
         )
@@ -101,7 +107,12 @@ class TabularDataset(InMemoryDataset):
             means.append(float(held.mean()) if len(held) else 0.0)
             deviation = float(held.std()) if len(held) else 1.0
             deviations.append(deviation if deviation > 0 and np.isfinite(deviation) else 1.0)
-        arguments = {"fills": fills, "means": means, "deviations": deviations, "categories": categories}
+        arguments = {
+            "fills": fills,
+            "means": means,
+            "deviations": deviations,
+            "categories": categories,
+        }
         return {"class": _ENCODING, "arguments": {**arguments, "encoding": self.encoding}}
 
     def download(self) -> None:
@@ -113,26 +124,50 @@ class _TableFileDataset(TabularDataset):
 
     abstract: ClassVar[bool] = True
 
-    dataset_root: Path = argument(Path("table.csv"), help="table (.csv, .parquet) with names of columns")
-    target: str | None = argument(
-        None, help="column to predict; by default target, label, labels or class, otherwise the last column"
+    dataset_root: Path = argument(
+        Path("table.csv"), help="table (.csv, .parquet) with names of columns"
     )
-    numeric: tuple[str, ...] = argument((), help="columns of numbers; by default those that hold nothing else")
+    target: str | None = argument(
+        None,
+        help=(
+            "column to predict; by default target, label, labels or class, otherwise the last "
+            "column"
+        ),
+    )
+    numeric: tuple[str, ...] = argument(
+        (), help="columns of numbers; by default those that hold nothing else"
+    )
     categories: tuple[str, ...] = argument(
-        (), help=f"columns of categories; by default those of text with at most {_MOST_CATEGORIES} different ones"
+        (),
+        help=(
+            f"columns of categories; by default those of text with at most {_MOST_CATEGORIES} "
+            f"different ones"
+        ),
     )
     ignored: tuple[str, ...] = argument((), help="columns that the model is not given")
     missing_words: tuple[str, ...] = argument(
         (),
-        help="further texts that mean a gap; empty cells, NA, nan, null, none and ? do, but not in a column of classes",
+        help=(
+            "further texts that mean a gap; empty cells, NA, nan, null, none and ? do, but not in "
+            "a column of classes"
+        ),
     )
 
     @cached_property
     def _table(self) -> DataTable:
         if self.dataset_root.is_file() and self.dataset_root.suffix.lower() not in SUFFIXES:
-            raise DatasetError(f"{self.dataset_root}: a table's name ends in {' or '.join(SUFFIXES)}")
+            raise DatasetError(
+                f"{self.dataset_root}: a table's name ends in {' or '.join(SUFFIXES)}"
+            )
         table = table_of(self.dataset_root)
-        table.check((*self.numeric, *self.categories, *self.ignored, *(() if self.target is None else (self.target,))))
+        table.check(
+            (
+                *self.numeric,
+                *self.categories,
+                *self.ignored,
+                *(() if self.target is None else (self.target,)),
+            )
+        )
         return table
 
     @cached_property
@@ -172,13 +207,20 @@ class _TableFileDataset(TabularDataset):
     @cached_property
     def reading_notes(self) -> tuple[str, ...]:
         """The kinds of the columns, and the classes."""
-        return (f"{self._target} is predicted; {_describe_columns(self._kinds)}", *super().reading_notes)
+        return (
+            f"{self._target} is predicted; {_describe_columns(self._kinds)}",
+            *super().reading_notes,
+        )
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """The columns that are not ignored, in the order of the file."""
         _ = self.samples
-        return tuple(Column(name, self._texts.get(name, {})) for name, kind in self._kinds.items() if kind != "ignored")
+        return tuple(
+            Column(name, self._texts.get(name, {}))
+            for name, kind in self._kinds.items()
+            if kind != "ignored"
+        )
 
     @cached_property
     def _texts(self) -> dict[str, dict[float, str]]:
@@ -190,7 +232,10 @@ class _TableFileDataset(TabularDataset):
         kinds = self._kinds
         used = [name for name, kind in kinds.items() if kind != "ignored"]
         if not used:
-            raise DatasetError(f"{self.dataset_root} has no columns beside {self._target} that a model could be given")
+            raise DatasetError(
+                f"{self.dataset_root} has no columns beside {self._target} that a model could be "
+                f"given"
+            )
         parts: list[npt.NDArray[np.float64]] = []
         wanted: list[str] = []
         same: dict[str, str] = {}  # so that equal texts are one object
@@ -200,7 +245,9 @@ class _TableFileDataset(TabularDataset):
             for place, name in enumerate(used):
                 cells = [row[place] for row in batch]
                 coded = kinds[name] == "category"
-                part[:, place] = self._coded(name, cells) if coded else self._numbers(name, cells, rows)
+                part[:, place] = (
+                    self._coded(name, cells) if coded else self._numbers(name, cells, rows)
+                )
             parts.append(part)
             wanted += [same.setdefault(row[-1], row[-1]) for row in batch]
             rows += len(batch)
@@ -222,22 +269,30 @@ class _TableFileDataset(TabularDataset):
 
     def _coded(self, name: str, cells: list[str]) -> list[float]:
         known = self._texts.setdefault(name, {})
-        codes = {text: float("nan") if text.lower() in self._gaps else category_code(text) for text in set(cells)}
+        codes = {
+            text: float("nan") if text.lower() in self._gaps else category_code(text)
+            for text in set(cells)
+        }
         for text, code in codes.items():
             if code == code and known.setdefault(code, text) != text:
                 raise DatasetError(
-                    f"{self.dataset_root}: {known[code]!r} and {text!r} of {name} share a code; rename one"
+                    f"{self.dataset_root}: {known[code]!r} and {text!r} of {name} share a code; "
+                    f"rename one"
                 )
         return [codes[text] for text in cells]
 
     def _numbers(self, name: str, cells: list[str], first: int = 0) -> list[float]:
         """Return the numbers in cells of a column, of which the first is in row ``first``."""
-        numbers = [float("nan") if text.lower() in self._gaps else number_in(text) for text in cells]
-        if (bad := next((row for row, number in enumerate(numbers) if number is None), None)) is not None:
+        numbers = [
+            float("nan") if text.lower() in self._gaps else number_in(text) for text in cells
+        ]
+        if (
+            bad := next((row for row, number in enumerate(numbers) if number is None), None)
+        ) is not None:
             raise DatasetError(
-                f"{self.dataset_root}, {self._table.place(first + bad)}: {cells[bad][:40]!r} in column {name} is no "
-                f"number; name the column with --categories, or if this means a gap, say "
-                f"--missing-words {shlex.quote(cells[bad][:40])}"
+                f"{self.dataset_root}, {self._table.place(first + bad)}: {cells[bad][:40]!r} in "
+                f"column {name} is no number; name the column with --categories, or if this means "
+                f"a gap, say --missing-words {shlex.quote(cells[bad][:40])}"
             )
         return [number for number in numbers if number is not None]
 
@@ -245,10 +300,11 @@ class _TableFileDataset(TabularDataset):
 class TabularClassificationDataset(_TableFileDataset):
     """Classes of the rows of a table (CSV, Parquet) with columns of numbers and categories.
 
-    Which columns hold numbers and which categories is found from the file where it is not given; a column of text that
-    is different in almost every row is left out.  Gaps are empty cells, ``NA``, ``nan``, ``null``, ``none`` or ``?``,
-    and the texts of ``missing_words``; in the column of classes, only the last and empty cells are.  A column of
-    numbers and other texts is refused, and one without a name, such as the index that pandas writes, is left out.
+    Which columns hold numbers and which categories is found from the file where it is not given; a
+    column of text that is different in almost every row is left out.  Gaps are empty cells, ``NA``,
+    ``nan``, ``null``, ``none`` or ``?``, and the texts of ``missing_words``; in the column of
+    classes, only the last and empty cells are.  A column of numbers and other texts is refused, and
+    one without a name, such as the index that pandas writes, is left out.
     """
 
     @property
@@ -262,10 +318,13 @@ class TabularClassificationDataset(_TableFileDataset):
         return self._own_gaps
 
     def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
-        names = sorted(set(wanted), key=lambda text: (number_in(text) is None, number_in(text) or 0.0, text))
+        names = sorted(
+            set(wanted), key=lambda text: (number_in(text) is None, number_in(text) or 0.0, text)
+        )
         if len(names) > _MOST_CATEGORIES:
             raise DatasetError(
-                f"{self.dataset_root}: {self._target} has {len(names):,} different values, too many for classes; name "
+                f"{self.dataset_root}: {self._target} has {len(names):,} different values, too "
+                f"many for classes; name "
                 "another column with --target, or use TabularRegressionDataset"
             )
         numbers = {name: number for number, name in enumerate(names)}
@@ -274,7 +333,9 @@ class TabularClassificationDataset(_TableFileDataset):
 
 
 class TabularRegressionDataset(_TableFileDataset):
-    """Numbers predicted for the rows of a table (CSV, Parquet), otherwise as ``TabularClassificationDataset``."""
+    """Numbers predicted for the rows of a table (CSV, Parquet), otherwise as
+    ``TabularClassificationDataset``.
+    """
 
     @property
     def table_task(self) -> str:
@@ -284,7 +345,9 @@ class TabularRegressionDataset(_TableFileDataset):
     def _with_targets(self, inputs: dict[str, npt.NDArray[Any]], wanted: list[str]) -> Samples:
         values = np.array(self._numbers(self._target, wanted), np.float32)
         if not np.isfinite(values).all():
-            raise DatasetError(f"{self.dataset_root}: {self._target} holds numbers that are not finite")
+            raise DatasetError(
+                f"{self.dataset_root}: {self._target} holds numbers that are not finite"
+            )
         return Samples(inputs, {"value": values})
 
 
@@ -308,12 +371,16 @@ def _found_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> di
                     continue
                 is_number = number_in(text) is not None
                 if not is_number and name not in odd:
-                    odd[name] = rows + next(n for n, row in enumerate(batch) if row[place] == text), text
+                    odd[name] = (
+                        rows + next(n for n, row in enumerate(batch) if row[place] == text),
+                        text,
+                    )
                 if numeric.setdefault(name, is_number) != is_number:
                     row, text = odd[name]
                     raise DatasetError(
-                        f"{table.path}, {table.place(row)}: {text[:40]!r} in column {name}, which holds numbers, too: "
-                        f"if it means a gap, say --missing-words {shlex.quote(text[:40])}; otherwise name the "
+                        f"{table.path}, {table.place(row)}: {text[:40]!r} in column {name}, which "
+                        f"holds numbers, too: if it means a gap, say --missing-words "
+                        f"{shlex.quote(text[:40])}; otherwise name the "
                         "column with --categories or --ignored"
                     )
                 if not is_number and len(seen) <= _MOST_CATEGORIES:
@@ -324,7 +391,8 @@ def _found_kinds(table: DataTable, names: list[str], gaps: frozenset[str]) -> di
         if texts[name] and all(map(_MARKED_NUMBER.fullmatch, texts[name])):
             row, text = odd[name]
             raise DatasetError(
-                f"{table.path}, {table.place(row)}: {text[:40]!r} in column {name} is a number with marks: write it "
+                f"{table.path}, {table.place(row)}: {text[:40]!r} in column {name} is a number "
+                f"with marks: write it "
                 "plainly, as in 1234.5, or name the column with --categories or --ignored"
             )
         few = len(texts[name]) <= max(2, min(_MOST_CATEGORIES, rows // 2))

@@ -41,8 +41,8 @@ def read_records(path: Path, line: str) -> list[tuple[str, Record]]:
     Parameters
     ----------
     path
-        A file whose name ends in ``.txt`` (each line that is not empty is a record), ``.jsonl`` (each line is a JSON
-        object) or ``.csv`` (the first line has the names of the columns).
+        A file whose name ends in ``.txt`` (each line that is not empty is a record), ``.jsonl``
+        (each line is a JSON object) or ``.csv`` (the first line has the names of the columns).
     line
         The name that a line of a text file gets in its record.
 
@@ -54,7 +54,9 @@ def read_records(path: Path, line: str) -> list[tuple[str, Record]]:
     readers = {".txt": _lines, ".jsonl": _objects, ".csv": _rows}
     reader = readers.get(path.suffix.lower())
     if reader is None or not path.is_file():
-        raise DatasetError(f"{path} is no file with texts; its name should end in {', '.join(ENDINGS)}")
+        raise DatasetError(
+            f"{path} is no file with texts; its name should end in {', '.join(ENDINGS)}"
+        )
     found = []
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -80,7 +82,8 @@ def text_in(record: Record, name: str, place: str) -> str:
     """
     if name not in record:
         raise DatasetError(
-            f"{place}: has no {name!r}{nearest(name, record)}; it has: {', '.join(map(str, record))[:200]}"
+            f"{place}: has no {name!r}{nearest(name, record)}; it has: "
+            f"{', '.join(map(str, record))[:200]}"
         )
     value = record[name]
     if isinstance(value, str):
@@ -115,7 +118,9 @@ def _objects(path: Path, _: str) -> Iterator[tuple[int, Record]]:
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"{path}, line {number}: no JSON: {error}") from None
         if not isinstance(found, dict):
-            raise DatasetError(f'{path}, line {number}: should be an object, such as {{"prompt": "..."}}')
+            raise DatasetError(
+                f'{path}, line {number}: should be an object, such as {{"prompt": "..."}}'
+            )
         yield number, found
 
 
@@ -126,11 +131,14 @@ def _rows(path: Path, _: str) -> Iterator[tuple[int, Record]]:
     try:
         header = [name.strip() for name in next(rows, [])]
         if not header or "" in header or len(set(header)) < len(header):
-            raise DatasetError(f"{path}: the first line must have a name for each column, no two alike")
+            raise DatasetError(
+                f"{path}: the first line must have a name for each column, no two alike"
+            )
         for row in rows:
             if row and len(row) != len(header):
                 raise DatasetError(
-                    f"{path}, line {rows.line_num}: {len(row)} cells, and there are {len(header)} columns"
+                    f"{path}, line {rows.line_num}: {len(row)} cells, and there are {len(header)} "
+                    f"columns"
                 )
             if row:
                 yield rows.line_num, dict(zip(header, row, strict=True))
@@ -144,14 +152,18 @@ _MOST_CLASSES = 1 << 16
 class TextClassificationDataset(InMemoryDataset):
     """Your own texts, each with its class: a table (.csv) or JSON lines (.jsonl).
 
-    Labels are names of classes, which are numbered in the order of their names; if all are whole numbers, they are
-    numbers.  With a list of classes they are numbered in its order.
+    Labels are names of classes, which are numbered in the order of their names; if all are whole
+    numbers, they are numbers.  With a list of classes they are numbered in its order.
     """
 
-    dataset_root: Path = argument(Path("texts.csv"), help="file with texts and labels: .csv or .jsonl")
+    dataset_root: Path = argument(
+        Path("texts.csv"), help="file with texts and labels: .csv or .jsonl"
+    )
     text_name: str = argument("text", help="name of the texts in the records")
     label_name: str = argument("label", help="name of the labels in the records")
-    class_list: Path | None = argument(None, help="text file with the name of one class a line, in the model's order")
+    class_list: Path | None = argument(
+        None, help="text file with the name of one class a line, in the model's order"
+    )
 
     def load(self) -> Samples:
         """Read all texts and labels."""
@@ -174,7 +186,8 @@ class TextClassificationDataset(InMemoryDataset):
                 return numbers, tuple(map(str, range(count)))
         if len(kinds) > _MOST_CLASSES or "" in kinds:
             raise DatasetError(
-                f"{self.dataset_root}: its column {self.label_name!r} should hold classes, not {len(kinds):,} "
+                f"{self.dataset_root}: its column {self.label_name!r} should hold classes, not "
+                f"{len(kinds):,} "
                 "different or empty texts; name another with --label-name"
             )
         names = tuple(sorted(kinds))
@@ -195,19 +208,26 @@ class TextClassificationDataset(InMemoryDataset):
     def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
         texts = self.samples.inputs["text"].astype(str)
         return split_samples(
-            np.asarray(self.samples.targets["label"]), None, lambda: np.unique(texts, return_inverse=True)[1],
-            validation_fraction=self.validation_fraction, test_fraction=self.test_fraction, seed=self.split_seed,
-        )  # fmt: skip
+            np.asarray(self.samples.targets["label"]),
+            None,
+            lambda: np.unique(texts, return_inverse=True)[1],
+            validation_fraction=self.validation_fraction,
+            test_fraction=self.test_fraction,
+            seed=self.split_seed,
+        )
 
 
 class PromptsDataset(InMemoryDataset):
-    """Your own prompts, to be answered by a language model: a file with a prompt on each line, JSON lines or a table.
+    """Your own prompts, to be answered by a language model: a file with a prompt on each line, JSON
+    lines or a table.
 
-    Records of ``.jsonl`` and ``.csv`` files have a ``prompt``, and may have a ``reference``, the answer that is right.
-    All prompts are in the test split: nothing is trained on them.
+    Records of ``.jsonl`` and ``.csv`` files have a ``prompt``, and may have a ``reference``, the
+    answer that is right. All prompts are in the test split: nothing is trained on them.
     """
 
-    dataset_root: Path = argument(Path("prompts.jsonl"), help="file with prompts: .txt, .jsonl or .csv")
+    dataset_root: Path = argument(
+        Path("prompts.jsonl"), help="file with prompts: .txt, .jsonl or .csv"
+    )
     prompt_name: str = argument("prompt", help="name of the prompts in the records")
     reference_name: str = argument(
         "reference", help="name of the reference answers in the records, which may lack them"
@@ -234,14 +254,23 @@ class PromptsDataset(InMemoryDataset):
     @cached_property
     def _splits(self) -> dict[str, npt.NDArray[np.int64]]:
         nothing = np.zeros(0, np.int64)
-        return {"train": nothing, "validation": nothing, "test": np.arange(len(self), dtype=np.int64)}
+        return {
+            "train": nothing,
+            "validation": nothing,
+            "test": np.arange(len(self), dtype=np.int64),
+        }
 
 
 def _samples(prompts: list[str], references: list[str]) -> Samples:
     pairs = zip(prompts, references, strict=True)
-    numbers = np.array([crc32(f"{prompt}\0{answer}".encode()) for prompt, answer in pairs], np.int64)
+    numbers = np.array(
+        [crc32(f"{prompt}\0{answer}".encode()) for prompt, answer in pairs], np.int64
+    )
     answers = np.array(references, object)
-    return Samples({"prompt": np.array(prompts, object), "reference": answers}, {"sample": numbers, "answer": answers})
+    return Samples(
+        {"prompt": np.array(prompts, object), "reference": answers},
+        {"sample": numbers, "answer": answers},
+    )
 
 
 class SyntheticPromptsDataset(SyntheticDataset, PromptsDataset):

@@ -54,7 +54,9 @@ class WavHeader:
         return self.channels * self.bits // 8
 
 
-def read_wav(path: Path, first: int = 0, most: int | None = None) -> tuple[WavHeader, npt.NDArray[np.float32]]:
+def read_wav(
+    path: Path, first: int = 0, most: int | None = None
+) -> tuple[WavHeader, npt.NDArray[np.float32]]:
     """Return the header and some frames of a wav file.
 
     Parameters
@@ -67,8 +69,8 @@ def read_wav(path: Path, first: int = 0, most: int | None = None) -> tuple[WavHe
     Returns
     -------
     header, samples
-        ``samples`` are float32 from -1 to 1, ``(frames, channels)``; integers are divided by their greatest
-        magnitude, as ``tf.audio.decode_wav`` and ``soundfile`` do.
+        ``samples`` are float32 from -1 to 1, ``(frames, channels)``; integers are divided by their
+        greatest magnitude, as ``tf.audio.decode_wav`` and ``soundfile`` do.
 
     Raises
     ------
@@ -83,8 +85,9 @@ def read_wav(path: Path, first: int = 0, most: int | None = None) -> tuple[WavHe
             count = left if most is None else min(most, left)
             if count * header.frame_bytes > _MOST_BYTES:
                 raise DatasetError(
-                    f"{path} claims {header.sample_rate:,} samples a second of {header.frame_bytes:,} bytes; what is "
-                    f"asked for takes more than {_MOST_BYTES >> 20:,} MiB; give fewer --seconds"
+                    f"{path} claims {header.sample_rate:,} samples a second of "
+                    f"{header.frame_bytes:,} bytes; what is asked for takes more than "
+                    f"{_MOST_BYTES >> 20:,} MiB; give fewer --seconds"
                 )
             file.seek(header.start + min(first, header.frames) * header.frame_bytes)
             content = file.read(count * header.frame_bytes)
@@ -114,18 +117,23 @@ def _header(path: Path, file: BinaryIO, size: int) -> WavHeader:
         start = file.tell()
         if start + length > size:
             raise DatasetError(
-                f"{path} says that its part {name.decode('latin-1')!r} has {length:,} bytes, and {size - start:,} are "
+                f"{path} says that its part {name.decode('latin-1')!r} has {length:,} bytes, and "
+                f"{size - start:,} are "
                 "there: it was cut off, or its length was never written; write it again"
             )
         if name == b"fmt ":
             layout = _layout(path, file.read(min(length, 40)))
         elif name == b"data":
             if layout is None:
-                raise DatasetError(f"{path} has samples before it says what they are; write it again")
+                raise DatasetError(
+                    f"{path} has samples before it says what they are; write it again"
+                )
             kind, channels, rate, bits = layout
             frames, rest = divmod(length, channels * bits // 8)
             if rest:
-                raise DatasetError(f"{path} ends within a frame: {length:,} bytes of {channels * bits // 8} each")
+                raise DatasetError(
+                    f"{path} ends within a frame: {length:,} bytes of {channels * bits // 8} each"
+                )
             return WavHeader(rate, channels, bits, kind == _FLOAT, frames, start)
         file.seek(start + length + length % 2)
     raise DatasetError(f"{path} has no samples: the part 'data' is missing")
@@ -140,12 +148,18 @@ def _layout(path: Path, part: bytes) -> tuple[int, int, int, int]:
         kind = struct.unpack("<H", part[24:26])[0]  # the first bytes of the format's GUID
     if (kind, bits) not in _KNOWN:
         raise DatasetError(
-            f"{path} has samples of kind {kind} with {bits} bits; PCM of 8, 16, 24 or 32 bits and floats of 32 or 64 "
+            f"{path} has samples of kind {kind} with {bits} bits; PCM of 8, 16, 24 or 32 bits and "
+            f"floats of 32 or 64 "
             "are read: convert it, for example with ffmpeg -i IN.wav -c:a pcm_s16le OUT.wav"
         )
-    if not (0 < channels <= _MOST_CHANNELS and 0 < rate <= _HIGHEST_RATE and block == channels * bits // 8):
+    if not (
+        0 < channels <= _MOST_CHANNELS
+        and 0 < rate <= _HIGHEST_RATE
+        and block == channels * bits // 8
+    ):
         raise DatasetError(
-            f"{path} claims {channels:,} channels, {rate:,} samples a second and frames of {block:,} bytes; "
+            f"{path} claims {channels:,} channels, {rate:,} samples a second and frames of "
+            f"{block:,} bytes; "
             "write it again"
         )
     return kind, channels, rate, bits
@@ -161,7 +175,9 @@ def _samples(content: bytes, header: WavHeader) -> npt.NDArray[np.float32]:
         padded = np.zeros((len(content) // 3, 4), np.uint8)
         padded[:, 1:] = np.frombuffer(content, np.uint8).reshape(-1, 3)
         return (padded.reshape(-1).view("<i4") / 2.0**31).astype(np.float32)
-    return np.asarray(np.frombuffer(content, f"<i{header.bits // 8}") / 2.0 ** (header.bits - 1), np.float32)
+    return np.asarray(
+        np.frombuffer(content, f"<i{header.bits // 8}") / 2.0 ** (header.bits - 1), np.float32
+    )
 
 
 SUFFIXES = frozenset({".wav", ".wave"})
@@ -174,20 +190,27 @@ _LARGEST_FACTOR = 100_000  # of the resampling, whose filter is 20 times as long
 class WavFilesDataset(ClassifiedFilesDataset):
     """Base of classification data sets of wav files, which are read when they are asked for.
 
-    A subclass writes :meth:`listing`.  Clips become one channel (the mean of all), are resampled by a polyphase
-    filter, and are cut, or padded with zeros, at the end.
+    A subclass writes :meth:`listing`.  Clips become one channel (the mean of all), are resampled by
+    a polyphase filter, and are cut, or padded with zeros, at the end.
     """
 
-    sample_rate: int = argument(16000, help="samples per second to which sounds are resampled", minimum=1)
+    sample_rate: int = argument(
+        16000, help="samples per second to which sounds are resampled", minimum=1
+    )
     seconds: float = argument(
-        1.0, help="length to which sounds are cut, or padded with silence", minimum=0.001, maximum=3600
+        1.0,
+        help="length to which sounds are cut, or padded with silence",
+        minimum=0.001,
+        maximum=3600,
     )
 
     def validate(self) -> None:
         """Check that a clip fits into memory."""
         if not 0 < self.clip_length <= _MOST_SAMPLES:
-            raise ConfigError(f"{self.seconds:g} seconds at {self.sample_rate} a second: clips are from 1 to "
-                              f"{_MOST_SAMPLES:,} samples long")  # fmt: skip
+            raise ConfigError(
+                f"{self.seconds:g} seconds at {self.sample_rate} a second: clips are from 1 to "
+                f"{_MOST_SAMPLES:,} samples long"
+            )
 
     @property
     def clip_length(self) -> int:
@@ -208,8 +231,12 @@ class WavFilesDataset(ClassifiedFilesDataset):
         return {"sound": clips}, {"label": self.files.labels[indices]}
 
 
-def sound_classification(samples: int, class_names: tuple[str, ...], sample_rate: int) -> DatasetSpec:
-    """Return the spec of sounds ``"sound"``, float32 ``(None, samples)``, with a class ``"label"``."""
+def sound_classification(
+    samples: int, class_names: tuple[str, ...], sample_rate: int
+) -> DatasetSpec:
+    """Return the spec of sounds ``"sound"``, float32 ``(None, samples)``, with a class
+    ``"label"``.
+    """
     return DatasetSpec(
         Classification.name,
         inputs=(TensorSpec("sound", (None, samples), "float32"),),
@@ -220,7 +247,8 @@ def sound_classification(samples: int, class_names: tuple[str, ...], sample_rate
 
 
 def clip(path: Path, sample_rate: int, length: int, start: int = 0) -> npt.NDArray[np.float32]:
-    """Return a part of a sound file: one channel, resampled, padded with zeros behind the file's end.
+    """Return a part of a sound file: one channel, resampled, padded with zeros behind the file's
+    end.
 
     Parameters
     ----------
@@ -251,11 +279,14 @@ def clip(path: Path, sample_rate: int, length: int, start: int = 0) -> npt.NDArr
         common = math.gcd(header.sample_rate, sample_rate)
         up, down = sample_rate // common, header.sample_rate // common
         if max(up, down) > _LARGEST_FACTOR:
-            raise DatasetError(f"{path} has {header.sample_rate:,} samples a second, which share no divisor with "
-                               f"{sample_rate:,}: give another --sample-rate")  # fmt: skip
+            raise DatasetError(
+                f"{path} has {header.sample_rate:,} samples a second, which share no divisor with "
+                f"{sample_rate:,}: give another --sample-rate"
+            )
         # Input samples on both sides that the filter of `resample_poly` looks at.
         reach = 10 * max(up, down) // up + 2
-        first = max(0, start * down // up - reach) // down * down  # a sample that is one of the result, too
+        # a sample that is one of the result, too
+        first = max(0, start * down // up - reach) // down * down
         last = -(-(start + length) * down // up) + reach
         part = _one_channel(read_wav(path, first, last - first)[1])
         sound = _resampled(part, up, down)[start - first * up // down :]
@@ -273,24 +304,26 @@ def _resampled(sound: npt.NDArray[np.float32], up: int, down: int) -> npt.NDArra
         from scipy.signal import resample_poly
     except ImportError:
         raise MissingDependency(
-            "sounds with another sample rate are resampled by SciPy: pip install 'nnpipe[data]', or give the files' "
-            "own --sample-rate"
+            "sounds with another sample rate are resampled by SciPy: pip install 'nnpipe[data]', "
+            "or give the files' own --sample-rate"
         ) from None
     return np.asarray(resample_poly(sound, up, down), np.float32) if len(sound) else sound
 
 
 class WavFolderDataset(WavFilesDataset):
-    """Your own sounds: one folder of wav files per class, optionally below train, validation and test.
+    """Your own sounds: one folder of wav files per class, optionally below train, validation and
+    test.
 
-    With ``ROOT/CLASS/*.wav``, the split follows the fractions.  With ``ROOT/train/CLASS/*.wav`` and so on, the folders
-    define it.  Class names are sorted; ``class_list`` names the file with the model's classes and their order, if it
-    has others.  Files are PCM of 8 to 32 bits or floats, of any sample rate and number of channels.
+    With ``ROOT/CLASS/*.wav``, the split follows the fractions.  With ``ROOT/train/CLASS/*.wav`` and
+    so on, the folders define it.  Class names are sorted; ``class_list`` names the file with the
+    model's classes and their order, if it has others.  Files are PCM of 8 to 32 bits or floats, of
+    any sample rate and number of channels.
     """
 
     class_list: Path | None = argument(
         None,
-        help="text file with all classes of the model, one per line in order of number; folders then have these "
-        "names or numbers",
+        help="text file with all classes of the model, one per line in order of number; folders "
+        "then have these names or numbers",
     )
 
     def listing(self) -> Listing:

@@ -27,18 +27,23 @@ _SLACK = 0.01  # by which rounded numbers may exceed the picture
 class YOLOFolderDataset(BoxedImagesDataset):
     """Your own pictures with boxes in YOLO's form.
 
-    ``ROOT/images`` holds pictures and ``ROOT/labels`` a text file of the same name for each, with a line for each box:
-    its class number, and x and y of its centre, width and height in shares of the picture.  Lines with more numbers are
-    outlines, and stand for the box around them.  A picture without a text file has no boxes.
+    ``ROOT/images`` holds pictures and ``ROOT/labels`` a text file of the same name for each, with a
+    line for each box: its class number, and x and y of its centre, width and height in shares of
+    the picture.  Lines with more numbers are outlines, and stand for the box around them.  A
+    picture without a text file has no boxes.
 
-    A YAML file in ``ROOT`` names the classes, and the folders of ``train``, ``val`` and ``test`` or text files that
-    list their pictures; without one, classes
-    are in ``classes.txt`` or ``--class-list``, and the split follows the fractions.  Where there is no ``test``,
-    ``val`` is the test split.
+    A YAML file in ``ROOT`` names the classes, and the folders of ``train``, ``val`` and ``test`` or
+    text files that list their pictures; without one, classes are in ``classes.txt`` or
+    ``--class-list``, and the split follows the fractions.  Where there is no ``test``, ``val`` is
+    the test split.
     """
 
     configuration: Path | None = argument(
-        None, help="YAML file with the names of the classes and the folders; by default the only one in --dataset-root"
+        None,
+        help=(
+            "YAML file with the names of the classes and the folders; by default the only one in "
+            "--dataset-root"
+        ),
     )
     class_list: Path | None = argument(
         None, help="text file with all classes of the model, one per line in order of number"
@@ -48,7 +53,9 @@ class YOLOFolderDataset(BoxedImagesDataset):
         """Return the pictures in the folders, with the boxes of their label files."""
         root = self.dataset_root
         if not root.is_dir():
-            raise DatasetError(f"{root} is no folder; --dataset-root must hold the folders images and labels")
+            raise DatasetError(
+                f"{root} is no folder; --dataset-root must hold the folders images and labels"
+            )
         where, said = self._configuration()
         names = self._names(where, said)
         parts = list(_parts(where, said, root)) or [(root / "images", TRAIN)]
@@ -65,7 +72,9 @@ class YOLOFolderDataset(BoxedImagesDataset):
                 codes.append(code)
         boxes, labels, crowds, _ = table.rows(len(paths))
         official = None if drawn else np.array(codes, np.int8)
-        return BoxListing(tuple(paths), boxes, labels, names, crowds, official=official, shares=True)
+        return BoxListing(
+            tuple(paths), boxes, labels, names, crowds, official=official, shares=True
+        )
 
     def _configuration(self) -> tuple[Path, Mapping[str, Any]]:
         where = self.configuration
@@ -73,7 +82,8 @@ class YOLOFolderDataset(BoxedImagesDataset):
             found = sorted({*self.dataset_root.glob("*.yaml"), *self.dataset_root.glob("*.yml")})
             if len(found) > 1:
                 raise DatasetError(
-                    f"{self.dataset_root} holds {' and '.join(path.name for path in found[:3])}: say with "
+                    f"{self.dataset_root} holds {' and '.join(path.name for path in found[:3])}: "
+                    f"say with "
                     "--configuration which of them describes the data set"
                 )
             if not found:
@@ -97,14 +107,21 @@ class YOLOFolderDataset(BoxedImagesDataset):
         names = said.get("names")
         if isinstance(names, dict):
             if set(names) != set(map(str, range(len(names)))):
-                raise DatasetError(f"{where}: the numbers of the names should be 0 to {len(names) - 1}")
+                raise DatasetError(
+                    f"{where}: the numbers of the names should be 0 to {len(names) - 1}"
+                )
             names = [names[str(number)] for number in range(len(names))]
-        if isinstance(names, list) and names and all(isinstance(name, (str, int, float)) for name in names):
+        if (
+            isinstance(names, list)
+            and names
+            and all(isinstance(name, (str, int, float)) for name in names)
+        ):
             return tuple(map(str, names))
         if (self.dataset_root / "classes.txt").is_file():
             return ClassList.read(self.dataset_root / "classes.txt").names
         raise DatasetError(
-            f"{where} does not name the classes: give --class-list, or a YAML file with names in {self.dataset_root}"
+            f"{where} does not name the classes: give --class-list, or a YAML file with names in "
+            f"{self.dataset_root}"
         )
 
 
@@ -114,14 +131,18 @@ def _parts(where: Path, said: Mapping[str, Any], root: Path) -> Iterator[tuple[P
     there = False
     for key, code in _KEYS.items():
         given = said.get(key)
-        for folder in [given] if isinstance(given, str) else given if isinstance(given, list) else []:
-            # What a file names outside the data set's folder is not looked into.  Some programs name the folders beside
-            # the file as ../train/images.
+        for folder in (
+            [given] if isinstance(given, str) else given if isinstance(given, list) else []
+        ):
+            # What a file names outside the data set's folder is not looked into.  Some programs
+            # name the folders beside the file as ../train/images.
             if isinstance(folder, str) and folder.startswith("../") and folder.endswith("/images"):
                 folder = folder[3:]
             place = (root / str(folder)).resolve()
             if not place.is_relative_to(root.resolve()) or not isinstance(folder, str):
-                raise DatasetError(f"{where}: {key} should be a folder inside {root}, not {str(folder)[:80]!r}")
+                raise DatasetError(
+                    f"{where}: {key} should be a folder inside {root}, not {str(folder)[:80]!r}"
+                )
             if place.is_dir() or (place.is_file() and place.suffix.lower() == ".txt"):
                 there = True
                 yield root / folder, code
@@ -137,12 +158,16 @@ def _pictures(place: Path, root: Path) -> Iterator[tuple[Path, Path]]:
         for line in _lines_of(place, _LIST, "a list of pictures"):
             path = root / line.strip()
             if not path.resolve().is_relative_to(root.resolve()):
-                raise DatasetError(f"{place} lists {line.strip()[:80]!r}, which is not inside {root}")
+                raise DatasetError(
+                    f"{place} lists {line.strip()[:80]!r}, which is not inside {root}"
+                )
             if line.strip():
                 yield path, _labels(path.parent) / f"{path.stem}.txt"
         return
     if not place.is_dir():
-        raise DatasetError(f"{place} is no folder; it must hold pictures, with their boxes in {_labels(place)}")
+        raise DatasetError(
+            f"{place} is no folder; it must hold pictures, with their boxes in {_labels(place)}"
+        )
     for path in files_in(place, SUFFIXES):
         yield path, _labels(place) / path.relative_to(place).with_suffix(".txt")
 
@@ -160,7 +185,9 @@ def _lines_of(path: Path, most: int, what: str) -> list[str]:
 
 
 def _labels(folder: Path) -> Path:
-    """Return the folder of labels for a folder of pictures: the last ``images`` in its path becomes ``labels``."""
+    """Return the folder of labels for a folder of pictures: the last ``images`` in its path
+    becomes ``labels``.
+    """
     parts = list(folder.parts)
     for place in range(len(parts) - 1, -1, -1):
         if parts[place] == "images":
@@ -170,7 +197,9 @@ def _labels(folder: Path) -> Path:
 
 
 def _whole(word: str) -> int:
-    """Return a class number, which some programs write as ``3.0``; raise :class:`ValueError` if it is none."""
+    """Return a class number, which some programs write as ``3.0``; raise :class:`ValueError` if
+    it is none.
+    """
     if not (number := float(word)).is_integer():
         raise ValueError(word)
     return int(number)
@@ -187,15 +216,20 @@ def _read(path: Path, picture: int, classes: int, table: BoxTable) -> None:
             continue
         where = f"{path}, line {number}"
         if len(line) > _LINE:
-            raise DatasetError(f"{where}: it has more than {_LINE:,} characters, too many for a box or an outline")
+            raise DatasetError(
+                f"{where}: it has more than {_LINE:,} characters, too many for a box or an outline"
+            )
         words = line.split()
         try:
             label, shares = _whole(words[0]), list(map(float, words[1:]))
         except ValueError:
-            raise DatasetError(f"{where}: expected a class number and numbers of a box, not {line[:60]!r}") from None
+            raise DatasetError(
+                f"{where}: expected a class number and numbers of a box, not {line[:60]!r}"
+            ) from None
         if not 0 <= label < classes:
             raise DatasetError(
-                f"{where}: class {words[0][:40]} is none of the {classes} classes, from 0 to {classes - 1}"
+                f"{where}: class {words[0][:40]} is none of the {classes} classes, from 0 to "
+                f"{classes - 1}"
             )
         if len(shares) >= 6 and len(shares) % 2 == 0:
             across, down = shares[::2], shares[1::2]
@@ -204,7 +238,13 @@ def _read(path: Path, picture: int, classes: int, table: BoxTable) -> None:
             x, y, width, height = shares
             left, top, right, bottom = x - width / 2, y - height / 2, x + width / 2, y + height / 2
         else:
-            raise DatasetError(f"{where}: expected four numbers of a box, or an outline of three points at least")
-        if not (left >= -_SLACK and top >= -_SLACK and right <= 1 + _SLACK and bottom <= 1 + _SLACK):
-            raise DatasetError(f"{where}: the box leaves the picture; its numbers should be shares from 0 to 1")
+            raise DatasetError(
+                f"{where}: expected four numbers of a box, or an outline of three points at least"
+            )
+        if not (
+            left >= -_SLACK and top >= -_SLACK and right <= 1 + _SLACK and bottom <= 1 + _SLACK
+        ):
+            raise DatasetError(
+                f"{where}: the box leaves the picture; its numbers should be shares from 0 to 1"
+            )
         table.add(picture, label, (left, top, right - left, bottom - top), where)

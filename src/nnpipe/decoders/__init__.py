@@ -26,9 +26,20 @@ if TYPE_CHECKING:
 __getattr__ = lazy_getattr(
     __name__,
     {
-        "box_decoders": ("FinishedBoxesDecoder", "MaskRCNNDecoder", "SSDDecoder", "ScoredBoxesDecoder"),
+        "box_decoders": (
+            "FinishedBoxesDecoder",
+            "MaskRCNNDecoder",
+            "SSDDecoder",
+            "ScoredBoxesDecoder",
+        ),
         "key_points": ("HeatMapDecoder", "MoveNetDecoder"),
         "pixel_maps": ("AnomalyMapDecoder", "ReconstructionErrorDecoder", "SegmentationDecoder"),
-        "yolo": ("FastestDetDecoder", "YOLODecoder", "YOLOHeadsDecoder", "YOLOMasksDecoder", "YOLOXDecoder"),
+        "yolo": (
+            "FastestDetDecoder",
+            "YOLODecoder",
+            "YOLOHeadsDecoder",
+            "YOLOMasksDecoder",
+            "YOLOXDecoder",
+        ),
     },
 )

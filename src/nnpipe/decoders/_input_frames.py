@@ -14,7 +14,8 @@ from nnpipe.tasks.frames import frame
 
 
 def frames(count: int, io: IOSpec, inputs: Sequence[InputMeaning]) -> npt.NDArray[np.float32]:
-    """Return the frames of ``count`` pictures in a model's input, ``(count, 3)``; see :mod:`nnpipe.tasks.frames`.
+    """Return the frames of ``count`` pictures in a model's input, ``(count, 3)``; see
+    :mod:`nnpipe.tasks.frames`.
 
     Raises
     ------
@@ -36,7 +37,9 @@ def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
     for spec in io.inputs:
         if len(spec.shape) != 4:
             continue
-        meaning = next((each for each in inputs if each.name == spec.name), InputMeaning(spec.name, "image"))
+        meaning = next(
+            (each for each in inputs if each.name == spec.name), InputMeaning(spec.name, "image")
+        )
         height, width = spec.shape[2:] if channels_first(spec, meaning) else spec.shape[1:3]
         if meaning.size is not None:
             return meaning.size
@@ -47,18 +50,22 @@ def input_size(io: IOSpec, inputs: Sequence[InputMeaning]) -> tuple[int, int]:
 
 
 def channels_first(spec: TensorSpec, meaning: InputMeaning) -> bool:
-    """Return whether an input for images has the axis of channels before those of height and width."""
+    """Return whether an input for images has the axis of channels before those of height and
+    width.
+    """
     return meaning.layout == "nchw" or (meaning.layout == "auto" and spec.shape[1] in (1, 3))
 
 
-# COCO has 80 classes with category numbers from 1 to 90 (https://cocodataset.org, instances_val2017.json).
+# COCO has 80 classes with category numbers from 1 to 90 (https://cocodataset.org,
+# instances_val2017.json).
 _UNUSED = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
 _CLASSES = np.full(91, -1, np.int64)
 _CLASSES[[number for number in range(1, 91) if number not in _UNUSED]] = np.arange(80)
 
 
 def coco_classes(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the class of each COCO category number, from 0 to 79; -1 for numbers that are not in use.
+    """Return the class of each COCO category number, from 0 to 79; -1 for numbers that are not in
+    use.
 
     Examples
     --------

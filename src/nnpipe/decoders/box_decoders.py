@@ -1,4 +1,6 @@
-"""Decoders of detectors that give boxes: with scores, suppressed, of SSD's anchors, or with masks."""
+"""Decoders of detectors that give boxes: with scores, suppressed, of SSD's anchors, or with
+masks.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,31 @@ from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
 
 class ScoredBoxesDecoder(DetectionDecoder):
-    """Boxes in one output, scores of all classes in another: DETR, RT-DETR, YOLOv4, and SSD with its boxes computed.
+    """Boxes in one output, scores of all classes in another: DETR, RT-DETR, YOLOv4, and SSD with
+    its boxes computed.
 
-    Outputs are boxes ``(n, k, 4)`` or ``(n, k, 1, 4)``, and scores ``(n, k, classes)``, perhaps with one of the
-    background.  DETR has ``box_order=centre activation=softmax background=last suppression=inside``, and its successors
-    ``activation=sigmoid background=none``; SSD as PyTorch programs export it has ``background=first``.
+    Outputs are boxes ``(n, k, 4)`` or ``(n, k, 1, 4)``, and scores ``(n, k, classes)``, perhaps
+    with one of the background.  DETR has ``box_order=centre activation=softmax background=last
+    suppression=inside``, and its successors ``activation=sigmoid background=none``; SSD as PyTorch
+    programs export it has ``background=first``.
     """
 
     box_order: BoxOrder = argument("ltrb", help=ORDERS)
     coordinates: Literal["pixels", "shares"] = argument(
         "shares", help="whether boxes are in pixels of the input, or in shares of its size"
     )
-    activation: Literal["sigmoid", "softmax", "none"] = argument("none", help="how scores become probabilities")
+    activation: Literal["sigmoid", "softmax", "none"] = argument(
+        "none", help="how scores become probabilities"
+    )
     background: Literal["none", "first", "last"] = argument(
         "none", help="whether the first or the last score is that of the background"
     )
     numbering: Literal["own", "coco-ids"] = argument(
-        "own", help="coco-ids: classes are COCO's 90 category numbers, from 0 on, and become the 80 classes in use"
+        "own",
+        help=(
+            "coco-ids: classes are COCO's 90 category numbers, from 0 on, and become the 80 "
+            "classes in use"
+        ),
     )
 
     def class_count(self, io: IOSpec) -> int | None:
@@ -74,7 +84,9 @@ class ScoredBoxesDecoder(DetectionDecoder):
         if self.numbering == "coco-ids":
             numbers = np.arange(scores.shape[-1]) + (self.background == "first")
             scores = scores[..., coco_classes(numbers) >= 0]
-        return Candidates(corners_in_shares(boxes, self.box_order, self.coordinates, io, inputs), scores)
+        return Candidates(
+            corners_in_shares(boxes, self.box_order, self.coordinates, io, inputs), scores
+        )
 
     def _pair(self, shapes: dict[str, Shape]) -> tuple[str, str]:
         pair = boxes_and_scores(shapes)
@@ -84,23 +96,30 @@ class ScoredBoxesDecoder(DetectionDecoder):
 
     def _misfit(self, shapes: dict[str, Shape]) -> SpecMismatch:
         given = ", ".join(f"{name} {show_shape(shape)}" for name, shape in shapes.items())
-        return SpecMismatch(f"expected boxes (n, k, 4) and scores (n, k, classes); the model gives {given}")
+        return SpecMismatch(
+            f"expected boxes (n, k, 4) and scores (n, k, classes); the model gives {given}"
+        )
 
 
 def _flat(output: Array) -> Array:
     return output.reshape(len(output), math.prod(output.shape[1:-1]), output.shape[-1])
 
 
-_EXPECTED = "boxes (n, k, 4), scores (n, k), classes (n, k), and perhaps their number (n,); or one output (n, k, 6)"
+_EXPECTED = (
+    "boxes (n, k, 4), scores (n, k), classes (n, k), and perhaps their number (n,); or one output "
+    "(n, k, 6)"
+)
 
 
 class FinishedBoxesDecoder(DetectionDecoder):
-    """Models with the suppression inside: TensorFlow Lite's detection postprocessing, EfficientNMS, YOLOv10.
+    """Models with the suppression inside: TensorFlow Lite's detection postprocessing, EfficientNMS,
+    YOLOv10.
 
-    Outputs are boxes ``(n, k, 4)``, scores and classes ``(n, k)``, and perhaps the number of boxes ``(n,)``; or a
-    single one ``(n, k, 6)`` of boxes, score and class; or the same without the first axis, for one picture, as in
-    torchvision's files.  If the names of outputs do not tell scores from classes, those
-    which are not all whole numbers are the scores.  The defaults are those of TensorFlow Lite.
+    Outputs are boxes ``(n, k, 4)``, scores and classes ``(n, k)``, and perhaps the number of boxes
+    ``(n,)``; or a single one ``(n, k, 6)`` of boxes, score and class; or the same without the first
+    axis, for one picture, as in torchvision's files.  If the names of outputs do not tell scores
+    from classes, those which are not all whole numbers are the scores.  The defaults are those of
+    TensorFlow Lite.
     """
 
     suppression: Literal["outside", "inside"] = argument(
@@ -111,10 +130,15 @@ class FinishedBoxesDecoder(DetectionDecoder):
         "shares", help="whether boxes are in pixels of the input, or in shares of its size"
     )
     numbering: Literal["own", "coco-ids"] = argument(
-        "own", help="coco-ids: classes are COCO's 90 category numbers, and become the 80 classes in use"
+        "own",
+        help="coco-ids: classes are COCO's 90 category numbers, and become the 80 classes in use",
     )
-    class_offset: int = argument(0, help="number of the first class, 1 if 0 is the background", minimum=0)
-    scores_output: str | None = argument(None, help="name of the output with scores, if it cannot be told from classes")
+    class_offset: int = argument(
+        0, help="number of the first class, 1 if 0 is the background", minimum=0
+    )
+    scores_output: str | None = argument(
+        None, help="name of the output with scores, if it cannot be told from classes"
+    )
     classes_output: str | None = argument(None, help="name of the output with classes, likewise")
 
     def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
@@ -133,11 +157,15 @@ class FinishedBoxesDecoder(DetectionDecoder):
             boxes, scores, classes, counts = self._parts(outputs)
         boxes = corners_in_shares(boxes, self.box_order, self.coordinates, io, inputs)
         known = np.isfinite(classes)
-        numbers = np.rint(np.nan_to_num(classes, posinf=0, neginf=0)).astype(np.int64) - self.class_offset
+        numbers = (
+            np.rint(np.nan_to_num(classes, posinf=0, neginf=0)).astype(np.int64) - self.class_offset
+        )
         if self.numbering == "coco-ids":
             numbers = coco_classes(numbers + 1)
         numbers, scores = np.where(known, numbers, 0), np.where(known, scores, np.nan)
-        numbers = np.where(np.arange(boxes.shape[1]) < np.asarray(counts).reshape(-1, 1), numbers, -1)
+        numbers = np.where(
+            np.arange(boxes.shape[1]) < np.asarray(counts).reshape(-1, 1), numbers, -1
+        )
         return Candidates(boxes, scores.astype(np.float32), numbers)
 
     def _parts(self, outputs: Batch) -> tuple[Array, Array, Array, Array]:
@@ -146,7 +174,11 @@ class FinishedBoxesDecoder(DetectionDecoder):
             raise self._misfit(outputs)
         count, most = boxes[0].shape[:2]
         flat = {name: output for name, output in outputs.items() if output.shape == (count, most)}
-        numbers = [output for output in outputs.values() if output.size == count and output.shape != (count, most)]
+        numbers = [
+            output
+            for output in outputs.values()
+            if output.size == count and output.shape != (count, most)
+        ]
         named = self.scores_output, self.classes_output
         if any(name is not None and name not in flat for name in named):
             raise self._misfit(outputs)
@@ -157,9 +189,15 @@ class FinishedBoxesDecoder(DetectionDecoder):
             elif classes is None and any(word in name.lower() for word in ("class", "label")):
                 classes = name
         if scores is None or classes is None:
-            # Class numbers of an empty picture are whole, and so may be its scores: integers of any type come first.
+            # Class numbers of an empty picture are whole, and so may be its scores: integers of any
+            # type come first.
             order = sorted(
-                flat, key=lambda name: (flat[name].dtype.kind in "iu", _whole(flat[name]), _most(flat[name]))
+                flat,
+                key=lambda name: (
+                    flat[name].dtype.kind in "iu",
+                    _whole(flat[name]),
+                    _most(flat[name]),
+                ),
             )
             scores = scores or next((name for name in order if name != classes), None)
             classes = classes or next((name for name in reversed(order) if name != scores), None)
@@ -183,30 +221,48 @@ def _most(values: Array) -> float:
 
 
 class SSDDecoder(DetectionDecoder):
-    """SSD with raw outputs: offsets ``(n, anchors, 4)`` and class scores ``(n, anchors, classes + background)``.
+    """SSD with raw outputs: offsets ``(n, anchors, 4)`` and class scores ``(n, anchors, classes +
+    background)``.
 
-    Anchors and offsets are those of TensorFlow's object detection (``multiple_grid_anchor_generator.py``,
-    ``create_ssd_anchors``; ``faster_rcnn_box_coder.py``): y, x, height and width relative to the anchor, multiplied by
-    10, 10, 5, 5.  Files that end with TensorFlow Lite's own postprocessing are for ``FinishedBoxesDecoder``.
+    Anchors and offsets are those of TensorFlow's object detection
+    (``multiple_grid_anchor_generator.py``, ``create_ssd_anchors``; ``faster_rcnn_box_coder.py``):
+    y, x, height and width relative to the anchor, multiplied by 10, 10, 5, 5.  Files that end with
+    TensorFlow Lite's own postprocessing are for ``FinishedBoxesDecoder``.
     """
 
     overlap: float = argument(
-        0.6, help="intersection over union with a more certain box of the class above which a box is dropped",
-        minimum=0.0, maximum=1.0,
-    )  # fmt: skip
-    strides: tuple[int, ...] = argument(
-        (16, 32, 64, 128, 256, 512), help="pixels between the cells of each grid, finest grid first", minimum=1
+        0.6,
+        help=(
+            "intersection over union with a more certain box of the class above which a box is "
+            "dropped"
+        ),
+        minimum=0.0,
+        maximum=1.0,
     )
-    least_scale: float = argument(0.2, help="size of the anchors of the finest grid, as a share", minimum=0.0)
-    greatest_scale: float = argument(0.95, help="size of the anchors of the coarsest grid, as a share", minimum=0.0)
+    strides: tuple[int, ...] = argument(
+        (16, 32, 64, 128, 256, 512),
+        help="pixels between the cells of each grid, finest grid first",
+        minimum=1,
+    )
+    least_scale: float = argument(
+        0.2, help="size of the anchors of the finest grid, as a share", minimum=0.0
+    )
+    greatest_scale: float = argument(
+        0.95, help="size of the anchors of the coarsest grid, as a share", minimum=0.0
+    )
     aspect_ratios: tuple[float, ...] = argument(
         (1.0, 2.0, 0.5, 3.0, 0.3333), help="width by height of the anchors of a cell", minimum=0.01
     )
-    few_in_finest: bool = argument(True, help="whether the finest grid has three anchors in a cell only")
-    activation: Literal["sigmoid", "softmax", "none"] = argument("sigmoid", help="how scores become probabilities")
+    few_in_finest: bool = argument(
+        True, help="whether the finest grid has three anchors in a cell only"
+    )
+    activation: Literal["sigmoid", "softmax", "none"] = argument(
+        "sigmoid", help="how scores become probabilities"
+    )
     background: bool = argument(True, help="whether the first score is that of the background")
     numbering: Literal["own", "coco-ids"] = argument(
-        "own", help="coco-ids: classes are COCO's 90 category numbers, and become the 80 classes in use"
+        "own",
+        help="coco-ids: classes are COCO's 90 category numbers, and become the 80 classes in use",
     )
 
     def validate(self) -> None:
@@ -245,7 +301,9 @@ class SSDDecoder(DetectionDecoder):
         return Candidates(corners(centre[..., ::-1], size[..., ::-1]), scores)
 
     def anchors(self, height: int, width: int) -> npt.NDArray[np.float32]:
-        """Return y, x, height and width of each anchor, in shares of the input's size; ``(anchors, 4)``."""
+        """Return y, x, height and width of each anchor, in shares of the input's size;
+        ``(anchors, 4)``.
+        """
         grids, least = len(self.strides), min(height, width)
         steps = [*np.linspace(self.least_scale, self.greatest_scale, grids).tolist(), 1.0]
         found = []
@@ -257,11 +315,18 @@ class SSDDecoder(DetectionDecoder):
                 sizes.append((math.sqrt(steps[number] * steps[number + 1]), 1.0))
             # A size is a share of the shorter side.
             extents = np.array(
-                [(scale / math.sqrt(ratio) * least / height, scale * math.sqrt(ratio) * least / width)
-                 for scale, ratio in sizes]
-            )  # fmt: skip
+                [
+                    (
+                        scale / math.sqrt(ratio) * least / height,
+                        scale * math.sqrt(ratio) * least / width,
+                    )
+                    for scale, ratio in sizes
+                ]
+            )
             rows, columns = math.ceil(height / stride), math.ceil(width / stride)
-            y, x = np.meshgrid((np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns, indexing="ij")
+            y, x = np.meshgrid(
+                (np.arange(rows) + 0.5) / rows, (np.arange(columns) + 0.5) / columns, indexing="ij"
+            )
             middle = np.stack([y, x], axis=-1).reshape(-1, 1, 2)
             both = np.concatenate(np.broadcast_arrays(middle, extents[None]), axis=-1)
             found.append(both.reshape(-1, 4))
@@ -275,48 +340,74 @@ def _flatten_anchors(output: npt.NDArray[Any], anchors: int) -> npt.NDArray[Any]
 class MaskRCNNDecoder(FinishedBoxesDecoder):
     """Mask R-CNN and its like, as torchvision, the ONNX model zoo and MMDetection export them.
 
-    Outputs are boxes ``(n, k, 4)``, classes, scores ``(n, k)`` and masks ``(n, k, rows, columns)``, perhaps with an
-    axis of length 1; or the same without the first axis, for one picture; or boxes with their scores, ``(n, k, 5)``.
-    Masks of the input's size cover the picture, and smaller ones, such as 28 x 28, each cover its box, into which they
-    are drawn as torchvision does it.  The defaults are torchvision's.
+    Outputs are boxes ``(n, k, 4)``, classes, scores ``(n, k)`` and masks ``(n, k, rows, columns)``,
+    perhaps with an axis of length 1; or the same without the first axis, for one picture; or boxes
+    with their scores, ``(n, k, 5)``. Masks of the input's size cover the picture, and smaller ones,
+    such as 28 x 28, each cover its box, into which they are drawn as torchvision does it.  The
+    defaults are torchvision's.
     """
 
     tasks: ClassVar[tuple[str, ...]] = (InstanceSegmentation.name,)
 
     box_order: Literal["tlbr", "ltrb", "centre"] = argument(
-        "ltrb", help="top left bottom right, left top right bottom, or x and y of the centre with width and height"
+        "ltrb",
+        help=(
+            "top left bottom right, left top right bottom, or x and y of the centre with width and "
+            "height"
+        ),
     )
     coordinates: Literal["pixels", "shares"] = argument(
         "pixels", help="whether boxes are in pixels of the input, or in shares of its size"
     )
-    class_offset: int = argument(1, help="number of the first class, 1 if 0 is the background", minimum=0)
-    max_boxes: int = argument(100, help="greatest number of masks in a picture, the most certain ones", minimum=1)
+    class_offset: int = argument(
+        1, help="number of the first class, 1 if 0 is the background", minimum=0
+    )
+    max_boxes: int = argument(
+        100, help="greatest number of masks in a picture, the most certain ones", minimum=1
+    )
     covers: Literal["auto", "box", "picture"] = argument(
-        "auto", help="what a mask covers: its box, or the whole picture; auto: the picture if it has the input's size"
+        "auto",
+        help=(
+            "what a mask covers: its box, or the whole picture; auto: the picture if it has the "
+            "input's size"
+        ),
     )
 
     def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
         """Check that there is an output with masks."""
         if not any(len(each.shape) in (3, 4, 5) for each in io.outputs):
             shapes = ", ".join(f"{each.name} {show_shape(each.shape)}" for each in io.outputs)
-            raise ConfigError(f"{type(self).__name__} reads boxes, classes, scores and masks; the model gives {shapes}")
+            raise ConfigError(
+                f"{type(self).__name__} reads boxes, classes, scores and masks; the model gives "
+                f"{shapes}"
+            )
 
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
-        """Return ``masks`` or ``box_masks`` with ``boxes``, ``scores`` and ``class``, and the ``frame``."""
+        """Return ``masks`` or ``box_masks`` with ``boxes``, ``scores`` and ``class``, and the
+        ``frame``.
+        """
         rest, masks = _parts(outputs)
         pictures = self.selected(rest, io, inputs)
         found = padded_boxes(pictures) | {"frame": frames(len(pictures), io, inputs)}
         chosen = np.zeros((*found["scores"].shape, *masks.shape[2:]), np.float32)
         for place, (which, *_) in enumerate(pictures):
             chosen[place, : len(which)] = masks[place][which]
-        whole = masks.shape[2:] == frame_size(io, inputs) if self.covers == "auto" else self.covers == "picture"
+        whole = (
+            masks.shape[2:] == frame_size(io, inputs)
+            if self.covers == "auto"
+            else self.covers == "picture"
+        )
         if whole:
-            return {name: each for name, each in found.items() if name != "boxes"} | {"masks": chosen}
+            return {name: each for name, each in found.items() if name != "boxes"} | {
+                "masks": chosen
+            }
         return found | {"box_masks": chosen}
 
 
 def _parts(outputs: Batch) -> tuple[Batch, Array]:
-    """Return the outputs other than masks with an axis of pictures, and the masks ``(n, k, rows, columns)``."""
+    """Return the outputs other than masks with an axis of pictures, and the masks ``(n, k, rows,
+    columns)``.
+    """
     name, masks = max(outputs.items(), key=lambda item: item[1].ndim)
     rest = {other: each for other, each in outputs.items() if other != name}
     boxes = [each for each in rest.values() if each.ndim in (2, 3) and each.shape[-1] in (4, 5)]
@@ -338,5 +429,6 @@ def _parts(outputs: Batch) -> tuple[Batch, Array]:
 def _misfit(outputs: Batch) -> SpecMismatch:
     given = ", ".join(f"{name} {show_shape(each.shape)}" for name, each in outputs.items())
     return SpecMismatch(
-        f"expected boxes (n, k, 4), classes and scores (n, k), and masks (n, k, rows, columns); the model gives {given}"
+        f"expected boxes (n, k, 4), classes and scores (n, k), and masks (n, k, rows, columns); "
+        f"the model gives {given}"
     )

@@ -65,7 +65,8 @@ class Selected(NamedTuple):
 
 
 class DetectionDecoder(OutputDecoder):
-    """Base of decoders for detectors: it selects boxes by their scores, and suppresses those that overlap.
+    """Base of decoders for detectors: it selects boxes by their scores, and suppresses those that
+    overlap.
 
     A subclass writes :meth:`candidates`.  For :meth:`check`, it may also write :meth:`class_count`.
     """
@@ -74,19 +75,32 @@ class DetectionDecoder(OutputDecoder):
     tasks: ClassVar[tuple[str, ...]] = (Detection.name,)
 
     score_threshold: float = argument(
-        0.001, help="least score of a box; 0.001 is usual where mAP is computed", minimum=0.0, maximum=1.0
+        0.001,
+        help="least score of a box; 0.001 is usual where mAP is computed",
+        minimum=0.0,
+        maximum=1.0,
     )
     suppression: Literal["outside", "inside"] = argument(
         "outside", help="whether overlapping boxes are dropped here, or inside the model already"
     )
     overlap: float = argument(
-        0.65, help="intersection over union with a more certain box of the class above which a box is dropped",
-        minimum=0.0, maximum=1.0,
-    )  # fmt: skip
-    per_box: Literal["best", "all"] = argument(
-        "best", help="whether a box gets its best class only, or counts for each class with sufficient score"
+        0.65,
+        help=(
+            "intersection over union with a more certain box of the class above which a box is "
+            "dropped"
+        ),
+        minimum=0.0,
+        maximum=1.0,
     )
-    max_boxes: int = argument(1000, help="greatest number of boxes in a picture, the most certain ones", minimum=1)
+    per_box: Literal["best", "all"] = argument(
+        "best",
+        help=(
+            "whether a box gets its best class only, or counts for each class with sufficient score"
+        ),
+    )
+    max_boxes: int = argument(
+        1000, help="greatest number of boxes in a picture, the most certain ones", minimum=1
+    )
 
     @abstractmethod
     def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
@@ -99,31 +113,42 @@ class DetectionDecoder(OutputDecoder):
         """
 
     def class_count(self, io: IOSpec) -> int | None:
-        """Return how many classes a model with these outputs tells apart; ``None`` if its shapes do not tell."""
+        """Return how many classes a model with these outputs tells apart; ``None`` if its shapes
+        do not tell.
+        """
         return None
 
     def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
-        """Check that the outputs have the right shapes, and the model as many classes as the data set."""
+        """Check that the outputs have the right shapes, and the model as many classes as the
+        data set.
+        """
         try:
             count = self.class_count(io)
         except SpecMismatch as error:
             raise ConfigError(str(error)) from None
         if count is not None and spec.class_names and count != len(spec.class_names):
             raise ConfigError(
-                f"{type(self).__name__} reads {count} classes from outputs of {_shapes(io)}, and the data set has "
-                f"{len(spec.class_names)}; it must name all classes of the model, in its order"
+                f"{type(self).__name__} reads {count} classes from outputs of {_shapes(io)}, and "
+                f"the data set has {len(spec.class_names)}; it must name all classes of the model, "
+                f"in its order"
             )
 
     def without_answer(self, outputs: Batch, samples: int) -> npt.NDArray[np.bool_]:
-        """Return false for all samples: what is not finite counts where it belongs to a selected box."""
+        """Return false for all samples: what is not finite counts where it belongs to a selected
+        box.
+        """
         return np.zeros(samples, np.bool_)
 
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
-        """Return ``boxes``, ``scores`` and ``class`` of the selected boxes, and the ``frame`` of each picture."""
+        """Return ``boxes``, ``scores`` and ``class`` of the selected boxes, and the ``frame`` of
+        each picture.
+        """
         pictures = self.selected(outputs, io, inputs)
         return padded_boxes(pictures) | {"frame": frames(len(pictures), io, inputs)}
 
-    def selected(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> list[Selected]:
+    def selected(
+        self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]
+    ) -> list[Selected]:
         """Return the selected boxes of each picture; errors are those of :meth:`candidates`."""
         found = self.candidates(outputs, io, inputs)
         return [
@@ -142,9 +167,14 @@ class DetectionDecoder(OutputDecoder):
                 scores = np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
             sure = ~(scores <= self.score_threshold)
             which, boxes, scores, classes = which[sure], boxes[sure], scores[sure], classes[sure]
-        usable, finite = np.flatnonzero(classes >= 0), np.isfinite(boxes).all(axis=1) & np.isfinite(scores)
+        usable, finite = (
+            np.flatnonzero(classes >= 0),
+            np.isfinite(boxes).all(axis=1) & np.isfinite(scores),
+        )
         # Boxes that are no answer come first and suppress none, so that none is lost.
-        order = usable[np.argsort(-np.where(finite, scores, np.inf)[usable], kind="stable")[:_MOST_CANDIDATES]]
+        order = usable[
+            np.argsort(-np.where(finite, scores, np.inf)[usable], kind="stable")[:_MOST_CANDIDATES]
+        ]
         if self.suppression == "outside" and len(order) and finite[order].all():
             order = order[kept(boxes[order], scores[order], classes[order], self.overlap)]
         order = order[: self.max_boxes]
@@ -152,7 +182,9 @@ class DetectionDecoder(OutputDecoder):
 
 
 def padded_boxes(pictures: Sequence[Selected]) -> dict[str, Array]:
-    """Return ``boxes``, left, top, width and height, ``scores`` and ``class`` of all pictures, padded alike."""
+    """Return ``boxes``, left, top, width and height, ``scores`` and ``class`` of all pictures,
+    padded alike.
+    """
     most = max((len(each.scores) for each in pictures), default=0)
     boxes = np.zeros((len(pictures), most, 4), np.float32)
     scores = np.zeros((len(pictures), most), np.float32)
@@ -166,7 +198,9 @@ def padded_boxes(pictures: Sequence[Selected]) -> dict[str, Array]:
 
 
 def corners(centre: Array, size: Array) -> Array:
-    """Return left, top, right and bottom of boxes, given x and y of their centres, and width and height."""
+    """Return left, top, right and bottom of boxes, given x and y of their centres, and width and
+    height.
+    """
     return np.concatenate([centre - size / 2, centre + size / 2], axis=-1)
 
 
@@ -183,7 +217,9 @@ def sigmoid(values: Array) -> Array:
 
 
 def only_output(outputs: Batch, io: IOSpec, rank: int, expected: str) -> Array:
-    """Return the only output, or raise :class:`SpecMismatch` if there are several, or its rank differs."""
+    """Return the only output, or raise :class:`SpecMismatch` if there are several, or its rank
+    differs.
+    """
     if len(outputs) == 1:
         found: Array = next(iter(outputs.values()))
         if found.ndim == rank:
@@ -203,11 +239,15 @@ def only_shape(io: IOSpec, rank: int, expected: str) -> tuple[int | None, ...]:
 
 
 BoxOrder = Literal["tlbr", "ltrb", "ltwh", "centre"]
-ORDERS = "top left bottom right, left top right bottom, left top width height, or x and y of the centre with the size"
+ORDERS = (
+    "top left bottom right, left top right bottom, left top width height, or x and y of the centre "
+    "with the size"
+)
 
 
 def boxes_and_scores(shapes: Mapping[str, Shape]) -> tuple[str, str] | None:
-    """Return the names of the outputs with boxes and with scores of classes; ``None`` if they cannot be told.
+    """Return the names of the outputs with boxes and with scores of classes; ``None`` if they
+    cannot be told.
 
     Boxes are four numbers.  So are the scores of four classes: then names tell, or else the order.
     """

@@ -22,18 +22,21 @@ _EXPECTED = "(n, rows, columns, points) or (n, points, rows, columns)"
 class HeatMapDecoder(OutputDecoder):
     """Heat maps of the key points of one person: simple baselines, HRNet and models like them.
 
-    The output is ``(n, rows, columns, points)`` or ``(n, points, rows, columns)``.  A point is in the middle of the
-    cell with the greatest value, which is its score.  With ``refine``, it is moved by a quarter of a cell towards the
-    greater neighbour in each direction (B. Xiao, H. Wu, Y. Wei: Simple Baselines for Human Pose Estimation and
-    Tracking, ECCV 2018).
+    The output is ``(n, rows, columns, points)`` or ``(n, points, rows, columns)``.  A point is in
+    the middle of the cell with the greatest value, which is its score.  With ``refine``, it is
+    moved by a quarter of a cell towards the greater neighbour in each direction (B. Xiao, H. Wu, Y.
+    Wei: Simple Baselines for Human Pose Estimation and Tracking, ECCV 2018).
     """
 
     tasks: ClassVar[tuple[str, ...]] = (Pose.name,)
 
     maps: Literal["last", "first"] = argument(
-        "last", help="whether the axis of key points is the last, or the first behind that of samples"
+        "last",
+        help="whether the axis of key points is the last, or the first behind that of samples",
     )
-    refine: bool = argument(True, help="whether points are moved by a quarter of a cell towards the greater neighbour")
+    refine: bool = argument(
+        True, help="whether points are moved by a quarter of a cell towards the greater neighbour"
+    )
 
     def check(self, io: IOSpec, inputs: Sequence[InputMeaning], spec: DatasetSpec) -> None:
         """Check that there are as many heat maps as key points in the data set."""
@@ -41,8 +44,8 @@ class HeatMapDecoder(OutputDecoder):
         if known not in (None, len(spec.class_names)) and spec.class_names:
             other = "first" if self.maps == "last" else "last"
             raise ConfigError(
-                f"the model gives {known} heat maps, and the data set has {len(spec.class_names)} key points; perhaps "
-                f"--decoder-options maps={other}"
+                f"the model gives {known} heat maps, and the data set has {len(spec.class_names)} "
+                f"key points; perhaps --decoder-options maps={other}"
             )
 
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
@@ -60,7 +63,9 @@ class HeatMapDecoder(OutputDecoder):
             down = np.pad(maps, ((0, 0), (0, 0), (1, 1), (0, 0)), mode="edge")
             place[..., 0] += (
                 0.25
-                * np.sign(across[sample, point, row, column + 2] - across[sample, point, row, column])
+                * np.sign(
+                    across[sample, point, row, column + 2] - across[sample, point, row, column]
+                )
                 * ((column > 0) & (column < columns - 1))
             )
             place[..., 1] += (
@@ -79,8 +84,9 @@ _BOX = 5  # numbers behind the points: top, left, bottom, right and score
 class MoveNetDecoder(OutputDecoder):
     """Key points as numbers: MoveNet and models like it.
 
-    The output is ``(n, persons, points, 3)`` or ``(n, points, 3)``: y, x and score of each point; or, as of MoveNet
-    MultiPose, ``(n, persons, 3 * points + 5)``, with a box and a score of the person behind the points.
+    The output is ``(n, persons, points, 3)`` or ``(n, points, 3)``: y, x and score of each point;
+    or, as of MoveNet MultiPose, ``(n, persons, 3 * points + 5)``, with a box and a score of the
+    person behind the points.
     """
 
     tasks: ClassVar[tuple[str, ...]] = (Pose.name,)
@@ -96,13 +102,18 @@ class MoveNetDecoder(OutputDecoder):
         shape = io.outputs[0].shape
         if len(io.outputs) != 1 or len(shape) not in (3, 4):
             raise ConfigError(
-                f"{type(self).__name__} reads one output (n, persons, points, 3), not {show_shape(shape)}"
+                f"{type(self).__name__} reads one output (n, persons, points, 3), not "
+                f"{show_shape(shape)}"
             )
         if (known := _points(shape)) not in (None, len(spec.class_names)) and spec.class_names:
-            raise ConfigError(f"the model gives {known} key points, and the data set has {len(spec.class_names)}")
+            raise ConfigError(
+                f"the model gives {known} key points, and the data set has {len(spec.class_names)}"
+            )
 
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
-        """Return ``points``, ``scores`` and ``count`` of each picture, most certain persons first, and ``frame``."""
+        """Return ``points``, ``scores`` and ``count`` of each picture, most certain persons
+        first, and ``frame``.
+        """
         output = outputs[io.outputs[0].name].astype(np.float32)
         if output.ndim not in (3, 4) or (number := _points(output.shape)) is None:
             raise SpecMismatch(f"expected (n, persons, points, 3); the model gives {output.shape}")
@@ -128,7 +139,9 @@ class MoveNetDecoder(OutputDecoder):
 
 
 def _points(shape: Sequence[int | None]) -> int | None:
-    """Return the number of key points of an output of this shape; ``None`` if it has another form."""
+    """Return the number of key points of an output of this shape; ``None`` if it has another
+    form.
+    """
     last = shape[-1]
     if last == 3:
         return shape[-2]

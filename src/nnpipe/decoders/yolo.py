@@ -1,4 +1,6 @@
-"""Decoders of YOLO models and their relatives: computed boxes, raw heads, masks, YOLOX and FastestDet."""
+"""Decoders of YOLO models and their relatives: computed boxes, raw heads, masks, YOLOX and
+FastestDet.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,24 @@ _EXPECTED = "(n, boxes, values) or (n, values, boxes), of YOLO"
 class YOLODecoder(DetectionDecoder):
     """YOLO from version 5 on, as exported: boxes are computed in the model, and not yet suppressed.
 
-    The output is ``(n, boxes, values)`` or ``(n, values, boxes)``; the longer axis is that of boxes.  The values are x
-    and y of the centre, width and height, in versions 5 to 7 an objectness, and the probabilities of the classes.
+    The output is ``(n, boxes, values)`` or ``(n, values, boxes)``; the longer axis is that of
+    boxes.  The values are x and y of the centre, width and height, in versions 5 to 7 an
+    objectness, and the probabilities of the classes.
     """
 
     objectness: bool = argument(
-        False, help="whether an objectness precedes the classes: true for versions 5 to 7, false from version 8 on"
+        False,
+        help=(
+            "whether an objectness precedes the classes: true for versions 5 to 7, false from "
+            "version 8 on"
+        ),
     )
     coordinates: Literal["pixels", "shares"] = argument(
-        "pixels", help="whether boxes are in pixels of the input, or in shares of its size, as in TensorFlow Lite files"
+        "pixels",
+        help=(
+            "whether boxes are in pixels of the input, or in shares of its size, as in TensorFlow "
+            "Lite files"
+        ),
     )
 
     def class_count(self, io: IOSpec) -> int | None:
@@ -55,7 +66,9 @@ class YOLODecoder(DetectionDecoder):
         except ConfigError as error:
             other = "false" if self.objectness else "true"
             if self.class_count(io) == len(spec.class_names) + (-1 if self.objectness else 1):
-                raise ConfigError(f"{error}; or give --decoder-options objectness={other}") from None
+                raise ConfigError(
+                    f"{error}; or give --decoder-options objectness={other}"
+                ) from None
             raise
 
     def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
@@ -71,8 +84,9 @@ class YOLODecoder(DetectionDecoder):
         return Candidates(boxes, scores)
 
 
-# Width and height in pixels, finest grid first, from the makers' configurations for COCO: yolov3.cfg and yolov4.cfg of
-# Darknet, models/yolov5s.yaml of Ultralytics, cfg/training/yolov7.yaml of WongKinYiu/yolov7, yolov3-tiny.cfg.
+# Width and height in pixels, finest grid first, from the makers' configurations for COCO:
+# yolov3.cfg and yolov4.cfg of Darknet, models/yolov5s.yaml of Ultralytics, cfg/training/yolov7.yaml
+# of WongKinYiu/yolov7, yolov3-tiny.cfg.
 _ANCHORS = {
     "v3": (10, 13, 16, 30, 33, 23, 30, 61, 62, 45, 59, 119, 116, 90, 156, 198, 373, 326),
     "v4": (12, 16, 19, 36, 40, 28, 36, 75, 76, 55, 72, 146, 142, 110, 192, 243, 459, 401),
@@ -85,24 +99,34 @@ _BINS = 16  # of each side of a box in version 8
 class YOLOHeadsDecoder(DetectionDecoder):
     """YOLO's heads before their boxes are computed, versions 3 to 8: one output for each grid.
 
-    Outputs are, in any order of grids, ``(n, anchors * (5 + classes), rows, columns)`` with channels first or last, or
-    with axes of their own ``(n, anchors, rows, columns, 5 + classes)`` or ``(n, rows, columns, anchors, 5 + classes)``;
-    the values are x, y, width, height, objectness, and classes, before the logistic function.  Version 8 has no
-    anchors: its outputs are ``(n, 64 + classes, rows, columns)`` with 16 bins for each side of a box.
+    Outputs are, in any order of grids, ``(n, anchors * (5 + classes), rows, columns)`` with
+    channels first or last, or with axes of their own ``(n, anchors, rows, columns, 5 + classes)``
+    or ``(n, rows, columns, anchors, 5 + classes)``; the values are x, y, width, height, objectness,
+    and classes, before the logistic function.  Version 8 has no anchors: its outputs are ``(n, 64 +
+    classes, rows, columns)`` with 16 bins for each side of a box.
     """
 
     version: Literal["v3", "v4", "v5", "v7", "v8"] = argument(
-        "v3", help="how a box follows from its numbers: v3 and v4 by exponentials, v5 and v7 by squares, v8 by bins"
+        "v3",
+        help=(
+            "how a box follows from its numbers: v3 and v4 by exponentials, v5 and v7 by squares, "
+            "v8 by bins"
+        ),
     )
     anchors: tuple[float, ...] | None = argument(
         None,
-        help="width and height of each anchor in pixels, finest grid first; by default those for COCO",
+        help=(
+            "width and height of each anchor in pixels, finest grid first; by default those for "
+            "COCO"
+        ),
         minimum=0.0,
     )
 
     def validate(self) -> None:
         """Check that anchors are pairs."""
-        if self.anchors is not None and (self.version == "v8" or len(self.anchors) % 2 or not self.anchors):
+        if self.anchors is not None and (
+            self.version == "v8" or len(self.anchors) % 2 or not self.anchors
+        ):
             raise ConfigError("anchors are pairs of width and height, for versions 3 to 7")
 
     def class_count(self, io: IOSpec) -> int | None:
@@ -112,7 +136,9 @@ class YOLOHeadsDecoder(DetectionDecoder):
             raise self._misfit(shapes)
         if any(None in shape[1:] for shape in shapes):
             return None
-        return self._arranged([np.broadcast_to(np.float32(0), (1, *(int(n or 1) for n in s[1:]))) for s in shapes])[1]
+        return self._arranged(
+            [np.broadcast_to(np.float32(0), (1, *(int(n or 1) for n in s[1:]))) for s in shapes]
+        )[1]
 
     def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
         """Return the boxes of all cells and anchors."""
@@ -128,7 +154,9 @@ class YOLOHeadsDecoder(DetectionDecoder):
             if self.version == "v8":
                 bins = head[..., : 4 * _BINS].reshape(*head.shape[:-1], 4, _BINS)
                 odds = np.exp(bins - bins.max(axis=-1, keepdims=True))
-                sides = (odds / odds.sum(axis=-1, keepdims=True)) @ np.arange(_BINS, dtype=np.float32)
+                sides = (odds / odds.sum(axis=-1, keepdims=True)) @ np.arange(
+                    _BINS, dtype=np.float32
+                )
                 middle = place + 0.5
                 box = np.concatenate([middle - sides[..., :2], middle + sides[..., 2:]], axis=-1)
                 box = box * np.tile(steps, 2)
@@ -144,7 +172,9 @@ class YOLOHeadsDecoder(DetectionDecoder):
     def _from_anchors(self, head: Array, place: Array, steps: Array, anchors: Array) -> Array:
         if self.version in ("v3", "v4"):
             with np.errstate(over="ignore"):  # boxes without end are dropped
-                return corners((sigmoid(head[..., :2]) + place) * steps, np.exp(head[..., 2:4]) * anchors)
+                return corners(
+                    (sigmoid(head[..., :2]) + place) * steps, np.exp(head[..., 2:4]) * anchors
+                )
         inner = 2 * sigmoid(head[..., :4])
         return corners((inner[..., :2] - 0.5 + place) * steps, inner[..., 2:] ** 2 * anchors)
 
@@ -155,12 +185,15 @@ class YOLOHeadsDecoder(DetectionDecoder):
         given = np.array(self.anchors or _ANCHORS[self.version], np.float32).reshape(-1, 2)
         if len(given) % grids:
             raise SpecMismatch(
-                f"{len(given)} anchors cannot be divided among {grids} grids: give the decoder its anchors"
+                f"{len(given)} anchors cannot be divided among {grids} grids: give the decoder its "
+                f"anchors"
             )
         return given.reshape(grids, -1, 2)
 
     def _arranged(self, outputs: Sequence[Array]) -> tuple[list[Array], int]:
-        """Return the heads as ``(n, rows, columns, anchors, values)``, finest first, and the number of classes."""
+        """Return the heads as ``(n, rows, columns, anchors, values)``, finest first, and the
+        number of classes.
+        """
         each = self._anchors(len(outputs)).shape[1]
         own = 4 * _BINS if self.version == "v8" else 5
         heads = []
@@ -173,17 +206,22 @@ class YOLOHeadsDecoder(DetectionDecoder):
         count = classes.pop() if len(classes) == 1 else None
         if count is None or count < 1:
             raise self._misfit([output.shape for output in outputs])
-        return sorted((head for head in heads if head is not None), key=lambda head: -head.shape[1]), count
+        return sorted(
+            (head for head in heads if head is not None), key=lambda head: -head.shape[1]
+        ), count
 
     def _misfit(self, shapes: Sequence[tuple[int | None, ...]]) -> SpecMismatch:
         return SpecMismatch(
-            f"the outputs {', '.join(map(show_shape, shapes))} are not the heads of YOLO{self.version}; if boxes are "
+            f"the outputs {', '.join(map(show_shape, shapes))} are not the heads of "
+            f"YOLO{self.version}; if boxes are "
             "computed in the model, YOLODecoder reads them"
         )
 
 
 def _last(output: Array, axis: int, anchors: int, own: int) -> Array | None:
-    """Return a head as ``(n, rows, columns, anchors, values)``; ``None`` if it has another number of anchors."""
+    """Return a head as ``(n, rows, columns, anchors, values)``; ``None`` if it has another
+    number of anchors.
+    """
     if output.ndim == 5:  # anchors are the axis after samples, or the last but one
         found: Array = output.transpose(0, 2, 3, 1, 4) if output.shape[1] == anchors else output
         return found if found.shape[3] == anchors else None
@@ -195,26 +233,34 @@ def _last(output: Array, axis: int, anchors: int, own: int) -> Array | None:
 
 
 class YOLOMasksDecoder(YOLODecoder):
-    """YOLO with masks, as exported: each box has weights of the prototypes that the picture's masks are sums of.
+    """YOLO with masks, as exported: each box has weights of the prototypes that the picture's masks
+    are sums of.
 
-    Outputs are boxes ``(n, boxes, values)`` or ``(n, values, boxes)``, as :class:`~nnpipe.decoders.yolo.YOLODecoder`
-    reads them, with a weight for each prototype behind the classes, and prototypes ``(n, prototypes, rows, columns)``
-    or ``(n, rows, columns, prototypes)``.  Sums are interpolated to the picture's size, and a pixel belongs to the
-    thing if it is in its box and the sum above 0, as in Ultralytics' ``process_mask_native``.
+    Outputs are boxes ``(n, boxes, values)`` or ``(n, values, boxes)``, as
+    :class:`~nnpipe.decoders.yolo.YOLODecoder` reads them, with a weight for each prototype behind
+    the classes, and prototypes ``(n, prototypes, rows, columns)`` or ``(n, rows, columns,
+    prototypes)``.  Sums are interpolated to the picture's size, and a pixel belongs to the thing if
+    it is in its box and the sum above 0, as in Ultralytics' ``process_mask_native``.
     """
 
     tasks: ClassVar[tuple[str, ...]] = (InstanceSegmentation.name,)
 
-    max_boxes: int = argument(100, help="greatest number of masks in a picture, the most certain ones", minimum=1)
+    max_boxes: int = argument(
+        100, help="greatest number of masks in a picture, the most certain ones", minimum=1
+    )
 
     def class_count(self, io: IOSpec) -> int | None:
-        """Return the number of values of a box without coordinates, objectness and weights of prototypes."""
+        """Return the number of values of a box without coordinates, objectness and weights of
+        prototypes.
+        """
         shapes = {spec.name: spec.shape for spec in io.outputs}
         flat, prototypes = _named(shapes)
         _, one, other = shapes[flat]
         number = shapes[prototypes][_axis(shapes[prototypes])]
         return (
-            None if one is None or other is None or number is None else min(one, other) - 4 - self.objectness - number
+            None
+            if one is None or other is None or number is None
+            else min(one, other) - 4 - self.objectness - number
         )
 
     def candidates(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning]) -> Candidates:
@@ -223,7 +269,9 @@ class YOLOMasksDecoder(YOLODecoder):
         return super().candidates({"boxes": values[..., : -prototypes.shape[1]]}, io, inputs)
 
     def decode(self, outputs: Batch, io: IOSpec, inputs: Sequence[InputMeaning] = ()) -> Batch:
-        """Return ``masks``, ``boxes``, ``scores`` and ``class`` of the selected things, and the ``frame``."""
+        """Return ``masks``, ``boxes``, ``scores`` and ``class`` of the selected things, and the
+        ``frame``.
+        """
         values, prototypes = _parts(outputs)
         pictures = self.selected(outputs, io, inputs)
         found = padded_boxes(pictures)
@@ -231,12 +279,16 @@ class YOLOMasksDecoder(YOLODecoder):
         for place, (which, *_) in enumerate(pictures):
             weights = values[place, which, -prototypes.shape[1] :].astype(np.float32)
             # Pixels of masks are those above 0.5.
-            masks[place, : len(which)] = np.tensordot(weights, prototypes[place].astype(np.float32), 1) + 0.5
+            masks[place, : len(which)] = (
+                np.tensordot(weights, prototypes[place].astype(np.float32), 1) + 0.5
+            )
         return found | {"masks": masks, "frame": frames(len(pictures), io, inputs)}
 
 
 def _parts(outputs: Batch) -> tuple[Array, Array]:
-    """Return the values of boxes, ``(n, boxes, values)``, and prototypes, ``(n, prototypes, rows, columns)``."""
+    """Return the values of boxes, ``(n, boxes, values)``, and prototypes, ``(n, prototypes,
+    rows, columns)``.
+    """
     flat, named = _named({name: each.shape for name, each in outputs.items()})
     values, prototypes = outputs[flat], outputs[named]
     if values.shape[1] < values.shape[2]:
@@ -253,13 +305,16 @@ def _named(shapes: dict[str, tuple[int | None, ...]]) -> tuple[str, str]:
     if len(flat) != 1 or len(prototypes) != 1:
         given = ", ".join(f"{name} {show_shape(shape)}" for name, shape in shapes.items())
         raise SpecMismatch(
-            f"expected boxes (n, values, boxes) and prototypes (n, prototypes, rows, columns); the model gives {given}"
+            f"expected boxes (n, values, boxes) and prototypes (n, prototypes, rows, columns); the "
+            f"model gives {given}"
         )
     return flat[0], prototypes[0]
 
 
 def _axis(shape: Sequence[int | None]) -> int:
-    """Return the axis of prototypes, of which there are fewer than rows or columns of their cells."""
+    """Return the axis of prototypes, of which there are fewer than rows or columns of their
+    cells.
+    """
     first, last = shape[1] or 1 << 30, shape[3] or 1 << 30
     return 1 if first <= last else 3
 
@@ -270,12 +325,14 @@ _YOLOX_EXPECTED = "(n, cells, 5 + classes), of YOLOX"
 class YOLOXDecoder(DetectionDecoder):
     """YOLOX: one box for each cell of several grids, relative to its cell.
 
-    The output is ``(n, cells, 5 + classes)``: four numbers of the box, objectness, and the probabilities of the
-    classes; the cells of the grids follow each other row by row, finest grid first.  As in
-    Megvii-BaseDetection/YOLOX, ``yolox/utils/demo_utils.py``, ``demo_postprocess``.
+    The output is ``(n, cells, 5 + classes)``: four numbers of the box, objectness, and the
+    probabilities of the classes; the cells of the grids follow each other row by row, finest grid
+    first.  As in Megvii-BaseDetection/YOLOX, ``yolox/utils/demo_utils.py``, ``demo_postprocess``.
     """
 
-    strides: tuple[int, ...] = argument((8, 16, 32), help="pixels between the cells of each grid", minimum=1)
+    strides: tuple[int, ...] = argument(
+        (8, 16, 32), help="pixels between the cells of each grid", minimum=1
+    )
 
     def class_count(self, io: IOSpec) -> int | None:
         """Return the number of values of a cell without box and objectness."""
@@ -291,8 +348,9 @@ class YOLOXDecoder(DetectionDecoder):
         stride = np.concatenate([np.full((len(each), 1), step, np.float32) for each, step in grids])
         if output.shape[1] != len(cell):
             raise SpecMismatch(
-                f"the model gives {output.shape[1]:,} boxes; strides {', '.join(map(str, self.strides))} make "
-                f"{len(cell):,} cells of {height} x {width} pixels: give its strides as decoder option"
+                f"the model gives {output.shape[1]:,} boxes; strides "
+                f"{', '.join(map(str, self.strides))} make {len(cell):,} cells of {height} x "
+                f"{width} pixels: give its strides as decoder option"
             )
         extent = np.array([width, height], np.float32)
         with np.errstate(over="ignore"):  # boxes without end are dropped
@@ -307,14 +365,19 @@ _FASTESTDET_EXPECTED = "(n, 5 + classes, rows, columns), of FastestDet"
 class FastestDetDecoder(DetectionDecoder):
     """FastestDet: one box for each cell of one grid, its score from objectness and class.
 
-    The output is ``(n, 5 + classes, rows, columns)``: objectness, four numbers of the box, and the probabilities of the
-    classes.  As in dog-qiuqiu/FastestDet, ``utils/tool.py``, ``handle_preds``.
+    The output is ``(n, 5 + classes, rows, columns)``: objectness, four numbers of the box, and the
+    probabilities of the classes.  As in dog-qiuqiu/FastestDet, ``utils/tool.py``, ``handle_preds``.
     """
 
     overlap: float = argument(
-        0.45, help="intersection over union with a more certain box of the class above which a box is dropped",
-        minimum=0.0, maximum=1.0,
-    )  # fmt: skip
+        0.45,
+        help=(
+            "intersection over union with a more certain box of the class above which a box is "
+            "dropped"
+        ),
+        minimum=0.0,
+        maximum=1.0,
+    )
 
     def class_count(self, io: IOSpec) -> int | None:
         """Return the number of channels without objectness and box."""
@@ -326,6 +389,8 @@ class FastestDetDecoder(DetectionDecoder):
         output = only_output(outputs, io, 4, _FASTESTDET_EXPECTED).astype(np.float32)
         count, channels, rows, columns = output.shape
         flat = output.reshape(count, channels, rows * columns).transpose(0, 2, 1)
-        centre = (np.tanh(flat[..., 1:3]) + cells(rows, columns)) / np.array([columns, rows], np.float32)
+        centre = (np.tanh(flat[..., 1:3]) + cells(rows, columns)) / np.array(
+            [columns, rows], np.float32
+        )
         scores = np.clip(flat[..., :1], 0, None) ** 0.6 * np.clip(flat[..., 5:], 0, None) ** 0.4
         return Candidates(corners(centre, sigmoid(flat[..., 3:5])), scores)

@@ -56,7 +56,9 @@ class Configuration:
 
     @classmethod
     def read(cls, path: str | Path) -> Configuration:
-        """Return the configuration of a YAML or JSON file; raise :class:`ConfigError`, with the line if it is known."""
+        """Return the configuration of a YAML or JSON file; raise :class:`ConfigError`, with the
+        line if it is known.
+        """
         return cls(read_settings(Path(path)))
 
     def write(self, path: str | Path) -> None:
@@ -87,8 +89,9 @@ class Configuration:
     def build(self) -> dict[str, Any]:
         """Build every node, referenced nodes first.
 
-        Only components, classes with a state (modules, layers, optimisers, schedules) and frozen dataclasses
-        (samplers, transforms) are built: a configuration cannot call arbitrary Python code.
+        Only components, classes with a state (modules, layers, optimisers, schedules) and frozen
+        dataclasses (samplers, transforms) are built: a configuration cannot call arbitrary Python
+        code.
 
         Returns
         -------
@@ -98,17 +101,24 @@ class Configuration:
         Raises
         ------
         ConfigError
-            If a class, an argument or a reference is unknown, or references form a cycle; the message names the place.
+            If a class, an argument or a reference is unknown, or references form a cycle; the
+            message names the place.
         """
-        order = graphlib.TopologicalSorter({name: set(_references(node)) for name, node in self._tree.items()})
+        order = graphlib.TopologicalSorter(
+            {name: set(_references(node)) for name, node in self._tree.items()}
+        )
         for name, node in self._tree.items():
             for wanted in _references(node):
                 if wanted not in self._tree:
-                    raise ConfigError(f"{name}: nothing is called {wanted!r}{nearest(wanted, self._tree) or ''}")
+                    raise ConfigError(
+                        f"{name}: nothing is called {wanted!r}{nearest(wanted, self._tree) or ''}"
+                    )
         try:
             names = list(order.static_order())
         except graphlib.CycleError as error:
-            raise ConfigError(f"configuration: {' refers to '.join(error.args[1])}: a circle") from None
+            raise ConfigError(
+                f"configuration: {' refers to '.join(error.args[1])}: a circle"
+            ) from None
         made: dict[str, Any] = {}
         for name in names:
             made[name] = _built(self._tree[name], name, made)
@@ -178,7 +188,8 @@ def _built(node: Any, place: str, made: Mapping[str, Any]) -> Any:
         return cls(**arguments)
     except NNPipeError:
         raise
-    except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's layers, of numbers below 0 or of texts
+    # PyTorch's layers, of numbers below 0 or of texts
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"{place}: {cls.__qualname__}: {error}") from error
 
 
@@ -186,7 +197,11 @@ def _referred(node: dict[str, Any], place: str, made: Mapping[str, Any]) -> Any:
     name, *attributes = node["reference"].split(".")
     found = made[name]
     for attribute in (*attributes, *([node["call"]] if "call" in node else [])):
-        if not isinstance(attribute, str) or attribute.startswith("_") or not hasattr(found, attribute):
+        if (
+            not isinstance(attribute, str)
+            or attribute.startswith("_")
+            or not hasattr(found, attribute)
+        ):
             raise ConfigError(f"{place}: {node['reference']} has no {attribute!r}")
         found = getattr(found, attribute)
     return found() if "call" in node else found
@@ -200,14 +215,23 @@ def _class_of(path: Any, place: str) -> type:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ComponentNotFound(f"{place}.class: {path} cannot be found: {error}") from None
-    if not inspect.isclass(found) or not (issubclass(found, Component) or _has_state(found) or _is_value(found)):
-        raise ConfigError(f"{place}.class: {path} is no component, no class with a state, and no frozen dataclass")
+    if not inspect.isclass(found) or not (
+        issubclass(found, Component) or _has_state(found) or _is_value(found)
+    ):
+        raise ConfigError(
+            f"{place}.class: {path} is no component, no class with a state, and no frozen dataclass"
+        )
     return found
 
 
 def _is_value(cls: type) -> bool:
-    return dataclasses.is_dataclass(cls) and not _has_state(cls) and bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    if not dataclasses.is_dataclass(cls) or _has_state(cls):
+        return False
+    return bool(cls.__dataclass_params__.frozen)  # type: ignore[attr-defined]
 
 
 def _has_state(cls: type) -> bool:
-    return all(callable(getattr(cls, name, None)) for name in ("state_dict", "load_state_dict")) and cls is not Stateful
+    return (
+        all(callable(getattr(cls, name, None)) for name in ("state_dict", "load_state_dict"))
+        and cls is not Stateful
+    )

@@ -89,10 +89,16 @@ class History(Module):
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
         """Raise :class:`StateError` unless the state consists of rows of numbers."""
         where = path or "History"
-        if not isinstance(state, Mapping) or set(state) != {"rows"} or not isinstance(state["rows"], list):
+        if (
+            not isinstance(state, Mapping)
+            or set(state) != {"rows"}
+            or not isinstance(state["rows"], list)
+        ):
             raise StateError(f"{where}: expected the rows of a history")
         for number, row in enumerate(state["rows"]):
-            if not isinstance(row, Mapping) or not all(isinstance(v, (int, float)) for v in row.values()):
+            if not isinstance(row, Mapping) or not all(
+                isinstance(v, (int, float)) for v in row.values()
+            ):
                 raise StateError(f"{where}: row {number} is not one of numbers")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -143,7 +149,8 @@ class Statistic:
 
     @classmethod
     def of(cls, values: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Statistic:
-        """Return the statistic of values of any shape; weights have the same shape and are 1 by default.
+        """Return the statistic of values of any shape; weights have the same shape and are 1 by
+        default.
 
         Raises
         ------
@@ -151,7 +158,11 @@ class Statistic:
             If shapes differ or a weight is negative.
         """
         numbers = np.asarray(values, np.float64).reshape(-1)
-        shares = np.ones_like(numbers) if weights is None else np.asarray(weights, np.float64).reshape(-1)
+        shares = (
+            np.ones_like(numbers)
+            if weights is None
+            else np.asarray(weights, np.float64).reshape(-1)
+        )
         if len(shares) != len(numbers):
             raise ConfigError(f"{len(numbers)} values need as many weights, not {len(shares)}")
         if (shares < 0).any():

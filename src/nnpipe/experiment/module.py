@@ -53,7 +53,9 @@ class Module:
         raise NotSupported(f"{type(self).__name__} does nothing when called")
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
-        """Yield the children with their names: ``name``, ``name.0`` or ``name.key``, in the order of the attributes."""
+        """Yield the children with their names: ``name``, ``name.0`` or ``name.key``, in the
+        order of the attributes.
+        """
         for name, value in vars(self).items():
             yield from _stateful(name, value)
 
@@ -69,13 +71,18 @@ class Module:
         return {name: child.state_dict() for name, child in _unique(self)}
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
-        """Raise :class:`StateError`, naming the place, unless a state has the form of this module's state.
+        """Raise :class:`StateError`, naming the place, unless a state has the form of this module's
+        state.
 
-        For objects that are not a :class:`Module` (layers, optimisers), only the presence of a state is checked.
+        For objects that are not a :class:`Module` (layers, optimisers), only the presence of a
+        state is checked.
         """
         where = path or type(self).__name__
         if not isinstance(state, Mapping):
-            raise StateError(f"{where}: expected the state of a {type(self).__name__}, found {type(state).__name__}")
+            raise StateError(
+                f"{where}: expected the state of a {type(self).__name__}, found "
+                f"{type(state).__name__}"
+            )
         children = dict(_unique(self))
         check_names(where, children, state)
         for name, child in children.items():
@@ -101,7 +108,9 @@ class Module:
                     loaded.load_state_dict(previous)
                 if isinstance(error, NNPipeError) or not isinstance(error, _REFUSALS):
                     raise
-                raise StateError(f"{'.'.join(path)}: {type(child).__name__} refused it: {error}") from error
+                raise StateError(
+                    f"{'.'.join(path)}: {type(child).__name__} refused it: {error}"
+                ) from error
 
 
 _REFUSALS = (ValueError, KeyError, TypeError, RuntimeError, AttributeError, IndexError)
@@ -153,7 +162,9 @@ def _walk(path: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Modu
             yield from _walk(f"{path}.{name}" if path else name, child, seen)
 
 
-def _leaves(path: str, module: Module, names: Sequence[str] = ()) -> Iterator[tuple[list[str], Stateful]]:
+def _leaves(
+    path: str, module: Module, names: Sequence[str] = ()
+) -> Iterator[tuple[list[str], Stateful]]:
     """Yield the objects below a module that load their own state, with their paths."""
     for name, child in _unique(module):
         own = [*names, name]

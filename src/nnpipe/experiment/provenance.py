@@ -1,4 +1,6 @@
-"""The origin of code: its module, and its package's version or its commit, with uncommitted changes."""
+"""The origin of code: its module, and its package's version or its commit, with uncommitted
+changes.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,15 @@ class Origin:
     module
         The module that defines it, which may differ from the one in the path.
     package
-        The distribution that installed the module; ``Python`` for the standard library; empty if there is none.
+        The distribution that installed the module; ``Python`` for the standard library; empty if
+        there is none.
     version
         The version of the package; empty if there is none.
     commit
         The commit of the git work tree that holds the module; empty if there is none.
     dirty
-        Whether tracked files were changed since the commit, or Python files were added; ``None`` without a commit.
+        Whether tracked files were changed since the commit, or Python files were added; ``None``
+        without a commit.
     sha256
         The SHA-256 of the module's file; empty if there is none.
     """
@@ -74,10 +78,11 @@ class Origin:
 
 
 def origins(configuration: Configuration) -> list[Origin]:
-    """Return the origin of each class in a configuration, and the commit of the current folder if it has one.
+    """Return the origin of each class in a configuration, and the commit of the current folder if
+    it has one.
 
-    The latter is that of the user's files; classes may all be of installed packages.  Modules are imported, as for
-    building.  A class that cannot be found is left out; building will name it.
+    The latter is that of the user's files; classes may all be of installed packages.  Modules are
+    imported, as for building.  A class that cannot be found is left out; building will name it.
     """
     found = {}
     commit, dirty = _commit(Path.cwd() / "any file")
@@ -91,7 +96,9 @@ def origins(configuration: Configuration) -> list[Origin]:
 
 
 def origin_of(path: str) -> Origin | None:
-    """Return the origin of the class or function of a dotted path; ``None`` if it does not exist."""
+    """Return the origin of the class or function of a dotted path; ``None`` if it does not
+    exist.
+    """
     module_name, _, name = path.rpartition(".")
     try:
         thing = getattr(importlib.import_module(module_name), name)
@@ -119,13 +126,19 @@ def origin_of_object(thing: Any, path: str | None = None) -> Origin:
     place = Path(file).resolve()
     commit, dirty = _commit(place)
     return Origin(
-        path=path, module=module, package=package, version=version,
-        commit=commit, dirty=dirty, sha256=sha256_of(place),
-    )  # fmt: skip
+        path=path,
+        module=module,
+        package=package,
+        version=version,
+        commit=commit,
+        dirty=dirty,
+        sha256=sha256_of(place),
+    )
 
 
 def environment(packages: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-    """Return the environment of a run: Python, the platform, and the versions of the imported packages.
+    """Return the environment of a run: Python, the platform, and the versions of the imported
+    packages.
 
     ``packages`` are versions of others, which were imported by the process that was measured.
     """
@@ -139,7 +152,9 @@ def environment(packages: Mapping[str, str] = MappingProxyType({})) -> dict[str,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "packages": dict(sorted({**versions, **packages}.items(), key=lambda item: item[0].lower())),
+        "packages": dict(
+            sorted({**versions, **packages}.items(), key=lambda item: item[0].lower())
+        ),
     }
 
 
@@ -166,8 +181,8 @@ def _package(module: str) -> tuple[str, str]:
 def _distributions() -> Mapping[str, list[importlib.metadata.Distribution]]:
     """Return the installed distributions by the packages that they contain, in import order.
 
-    ``importlib.metadata.packages_distributions`` takes half a second, since it makes an object for every
-    installed file.
+    ``importlib.metadata.packages_distributions`` takes half a second, since it makes an object for
+    every installed file.
     """
     found: dict[str, list[importlib.metadata.Distribution]] = {}
     for distribution in importlib.metadata.distributions():
@@ -180,8 +195,16 @@ def _packages_of(distribution: importlib.metadata.Distribution) -> set[str]:
     if told := (distribution.read_text("top_level.txt") or "").split():
         return set(told)
     lines = (distribution.read_text("RECORD") or "").splitlines()
-    paths = {line.partition(",")[0] for line in lines} if lines else {str(path) for path in distribution.files or ()}
-    return {path.partition("/")[0].partition(".")[0] for path in paths if path.endswith((".py", ".so", ".pyd"))}
+    paths = (
+        {line.partition(",")[0] for line in lines}
+        if lines
+        else {str(path) for path in distribution.files or ()}
+    )
+    return {
+        path.partition("/")[0].partition(".")[0]
+        for path in paths
+        if path.endswith((".py", ".so", ".pyd"))
+    }
 
 
 @functools.cache
@@ -202,8 +225,12 @@ def _commit(file: Path) -> tuple[str, bool | None]:
     if not commit:
         return "", None
     # Files that a run writes must not make the next run dirty, but uncommitted code must.
-    changed = _git(Path(top), "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=none")
-    added = _git(Path(top), "ls-files", "--others", "--exclude-standard", "--", "*.py", ":(exclude).*")
+    changed = _git(
+        Path(top), "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=none"
+    )
+    added = _git(
+        Path(top), "ls-files", "--others", "--exclude-standard", "--", "*.py", ":(exclude).*"
+    )
     return commit, bool(changed) or bool(added)
 
 
@@ -218,10 +245,21 @@ def _git(folder: Path, *words: str) -> str | None:
     An untrusted work tree must not be able to start programs.
     """
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *words]
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+    environment = {
+        **os.environ,
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_TIMEOUT, check=True
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None

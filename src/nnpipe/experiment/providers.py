@@ -54,7 +54,9 @@ class DataProvider(Module):
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, not {batch_size}")
         if len(part) != 2 or not 0 <= part[0] < part[1] <= 1:
-            raise ConfigError(f"part: expected two shares from 0 to 1, the first the smaller, not {part}")
+            raise ConfigError(
+                f"part: expected two shares from 0 to 1, the first the smaller, not {part}"
+            )
         self.reader = reader
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -116,7 +118,10 @@ class DataProvider(Module):
         if not self.shuffle:
             return self.samples
         if self._ordered[0] != epoch:
-            self._ordered = epoch, np.random.default_rng([self.seed, 1, epoch]).permutation(self.samples)
+            self._ordered = (
+                epoch,
+                np.random.default_rng([self.seed, 1, epoch]).permutation(self.samples),
+            )
         return self._ordered[1]
 
     def _batch(self) -> Batch:
@@ -125,7 +130,9 @@ class DataProvider(Module):
         chosen = order[begin : begin + self.batch_size]
         self.state.batch += 1
         batch: Batch = {
-            name: column[chosen] if isinstance(column, np.ndarray) else [column[place] for place in chosen]
+            name: column[chosen]
+            if isinstance(column, np.ndarray)
+            else [column[place] for place in chosen]
             for name, column in self.data.items()
         }
         return batch | {"sample_id": chosen}

@@ -27,7 +27,9 @@ from nnpipe.experiment.triggers import Callbacks
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the generators of Python, numpy and, if it is imported, PyTorch; restore them at the end of the block."""
+    """Seed the generators of Python, numpy and, if it is imported, PyTorch; restore them at the
+    end of the block.
+    """
     torch = sys.modules.get("torch")
     python, numpy = random.getstate(), np.random.get_state()
     layers = torch.get_rng_state() if torch is not None else None
@@ -100,7 +102,8 @@ class Session(Module):
     main
         The name of the part to call.
     save_every
-        Save every so many steps, and after the last one; by default so often that saving takes a tenth of the time.
+        Save every so many steps, and after the last one; by default so often that saving takes a
+        tenth of the time.
     parents
         Runs on which a new run is based.
     progress
@@ -137,12 +140,14 @@ class Session(Module):
         self._save_at = 0.0  # on the monotonic clock
 
     def run(self, *, take_over: bool = False) -> RunRecord:
-        """Carry out or continue the experiment, and return its run; a completed run is returned unchanged.
+        """Carry out or continue the experiment, and return its run; a completed run is returned
+        unchanged.
 
         Parameters
         ----------
         take_over
-            Whether to continue even if another process seems to own the run, for example after a machine failure.
+            Whether to continue even if another process seems to own the run, for example after a
+            machine failure.
 
         Returns
         -------
@@ -159,7 +164,11 @@ class Session(Module):
             continued.  After Ctrl-C it is recorded as cancelled.
         """
         before = self.database.runs.find_or_create(
-            self.experiment, self.configuration, parents=self.parents, environment=environment, take_over=take_over
+            self.experiment,
+            self.configuration,
+            parents=self.parents,
+            environment=environment,
+            take_over=take_over,
         )
         self.run_id = before.id
         if before.status == "completed":
@@ -204,17 +213,27 @@ class Session(Module):
         self.database.put_origins(self.run_id, origins(self.configuration))
         seed = self.configuration.tree.get("seed", 0)
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-            raise ConfigError(f"seed: expected a whole number from 0 to below 2 to the power of 63, found {seed!r}")
+            raise ConfigError(
+                f"seed: expected a whole number from 0 to below 2 to the power of 63, found "
+                f"{seed!r}"
+            )
         with seeded(seed):
             self.parts = self.configuration.build()
         part: Any = self.parts.get(self.main)
         stateful = isinstance(part, Stateful)
         if not stateful or not callable(part):
-            hint = nearest(self.main, self.parts) or f"; it has {', '.join(self.parts) or 'nothing'}"
+            hint = (
+                nearest(self.main, self.parts) or f"; it has {', '.join(self.parts) or 'nothing'}"
+            )
             raise ConfigError(f"the configuration has no module {self.main!r} to call{hint}")
         if any(artifact.name == STATE for artifact in self.database.artifacts.list(self.run_id)):
             self.load_state_dict(self.database.artifacts.get_state(self.run_id, STATE))
-            log.info("going on with %s after %d steps (run %s)", self.experiment, len(self.history), self.run_id[:12])
+            log.info(
+                "going on with %s after %d steps (run %s)",
+                self.experiment,
+                len(self.history),
+                self.run_id[:12],
+            )
         self._saved_rows = len(self.history)
         self.callbacks.trigger("start", self)
         while True:
@@ -222,7 +241,10 @@ class Session(Module):
             if figures is None:
                 break
             if not isinstance(figures, Mapping):
-                raise ConfigError(f"{self.main}: a step gives numbers by name or None, not {type(figures).__name__}")
+                raise ConfigError(
+                    f"{self.main}: a step gives numbers by name or None, not "
+                    f"{type(figures).__name__}"
+                )
             self.history.append(**figures)
             self.callbacks.trigger("step", self)
             self.save_after_step()

@@ -50,7 +50,9 @@ def _parse_json(text: str, path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Return YAML as values that JSON can hold: dates and keys become strings; a duplicate key is an error."""
+    """Return YAML as values that JSON can hold: dates and keys become strings; a duplicate key
+    is an error.
+    """
     check_call(parse_yaml, locals())
     import yaml
 
@@ -59,7 +61,9 @@ def parse_yaml(text: str, where: str) -> Any:
         return error
 
     class Loader(yaml.SafeLoader):
-        """The safe loader, but bounded, without dates and numbers to the base 60, and with an error for double keys."""
+        """The safe loader, but bounded, without dates and numbers to the base 60, and with an
+        error for double keys.
+        """
 
         room, depth = _MOST, 0
 
@@ -91,12 +95,21 @@ def parse_yaml(text: str, where: str) -> Any:
 
     Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, _without_base_60(form)) for tag, form in pairs if not tag.endswith(":timestamp")]
+        first: [
+            (tag, _without_base_60(form)) for tag, form in pairs if not tag.endswith(":timestamp")
+        ]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     try:
         found = yaml.load(text, Loader)
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or one_line(error)
@@ -108,12 +121,16 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def _without_base_60(form: re.Pattern[str]) -> re.Pattern[str]:
-    """Return the form of a number without that of YAML 1.1 to the base 60: 12:30 is a text, as in YAML 1.2."""
+    """Return the form of a number without that of YAML 1.1 to the base 60: 12:30 is a text, as
+    in YAML 1.2.
+    """
     return re.compile(f"(?!.*:){form.pattern}", form.flags)
 
 
 def _as_json(value: Any, room: Iterator[int]) -> Any:
-    """Return a value with anchors expanded, up to a limit: a few lines of them can stand for any number of values."""
+    """Return a value with anchors expanded, up to a limit: a few lines of them can stand for any
+    number of values.
+    """
     if next(room, None) is None:
         raise ValueError(f"more than {_MOST_EXPANDED:,} values, with those that anchors stand for")
     if isinstance(value, dict):
@@ -167,11 +184,15 @@ def _step(place: Any, key: str, change: str) -> Any:
 
 def _index(place: list[Any], key: str, change: str) -> int:
     if not key.isdigit() or int(key) >= len(place):
-        raise ConfigError(f"{change!r}: {key!r} is not one of the {len(place)} entries (0 to {len(place) - 1})")
+        raise ConfigError(
+            f"{change!r}: {key!r} is not one of the {len(place)} entries (0 to {len(place) - 1})"
+        )
     return int(key)
 
 
-def check_keys(data: Any, known: Iterable[str], where: str, required: Iterable[str] = ()) -> dict[str, Any]:
+def check_keys(
+    data: Any, known: Iterable[str], where: str, required: Iterable[str] = ()
+) -> dict[str, Any]:
     """Check that ``data`` is an object with only these keys, and return it.
 
     Raises

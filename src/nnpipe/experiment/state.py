@@ -52,12 +52,17 @@ class State(Module):
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("_values", {})
         if name not in values:
-            raise AttributeError(f"the state has no value {name!r}; it has {', '.join(values) or 'none'}")
+            raise AttributeError(
+                f"the state has no value {name!r}; it has {', '.join(values) or 'none'}"
+            )
         return values[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._values:
-            raise AttributeError(f"the state has no value {name!r} to set; it has {', '.join(self._values) or 'none'}")
+            raise AttributeError(
+                f"the state has no value {name!r} to set; it has "
+                f"{', '.join(self._values) or 'none'}"
+            )
         self._values[name] = value
 
     def __iter__(self) -> Iterator[str]:
@@ -97,11 +102,17 @@ class State(Module):
         if state is not None:
             self.check_state(state)
             # In the order of this state, so that its file does not change.
-            self._values.update({name: _taken(state[name], self._values[name]) for name in self._values})
+            self._values.update(
+                {name: _taken(state[name], self._values[name]) for name in self._values}
+            )
         return self.state_dict()
 
 
 def _taken(value: Any, before: Any) -> Any:
-    """Return a copy of a value; an append-only list stays one, even if an older state holds a plain list."""
+    """Return a copy of a value; an append-only list stays one, even if an older state holds a
+    plain list.
+    """
     found = copy.deepcopy(value)
-    return AppendOnly(found) if isinstance(before, AppendOnly) and isinstance(found, list) else found
+    return (
+        AppendOnly(found) if isinstance(before, AppendOnly) and isinstance(found, list) else found
+    )

@@ -1,4 +1,5 @@
-"""State files: arrays as safetensors, everything else as JSON in its metadata, a schema version and a checksum.
+"""State files: arrays as safetensors, everything else as JSON in its metadata, a schema version and
+a checksum.
 
 ::
 
@@ -68,11 +69,25 @@ class Bytes:
 
 
 _NAMES = {
-    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
-    "uint64": "U64", "int64": "I64", "float16": "F16", "float32": "F32", "float64": "F64",
-}  # fmt: skip
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+}
 _TYPES = {name: np.dtype(dtype).newbyteorder("<") for dtype, name in _NAMES.items()}
-SIZES = {name: dtype.itemsize for name, dtype in _TYPES.items()} | {"BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
+SIZES = {name: dtype.itemsize for name, dtype in _TYPES.items()} | {
+    "BF16": 2,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+}
 """Sizes of elements in bytes, by names of safetensors."""
 
 _TORCH_ONLY = {"bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2"}
@@ -109,11 +124,18 @@ def _encoded(value: Any, arrays: list[Bytes], place: str, depth: int) -> Any:
     if value is None or type(value) in (bool, str, int):
         return _text_checked(value, place) if isinstance(value, str) else value
     if type(value) is float:
-        return value if math.isfinite(value) else {_TAG: "float", "hex": np.float64(value).tobytes().hex()}
+        return (
+            value
+            if math.isfinite(value)
+            else {_TAG: "float", "hex": np.float64(value).tobytes().hex()}
+        )
     if isinstance(value, Mapping):
         return _mapping(value, arrays, place, depth)
     if isinstance(value, tuple):
-        return {_TAG: "tuple", "items": [_encoded(v, arrays, f"{place}.{i}", depth + 1) for i, v in enumerate(value)]}
+        return {
+            _TAG: "tuple",
+            "items": [_encoded(v, arrays, f"{place}.{i}", depth + 1) for i, v in enumerate(value)],
+        }
     if isinstance(value, list):
         return [_encoded(v, arrays, f"{place}.{i}", depth + 1) for i, v in enumerate(value)]
     if isinstance(value, (np.ndarray, np.generic)):
@@ -123,14 +145,18 @@ def _encoded(value: Any, arrays: list[Bytes], place: str, depth: int) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _tensor(value, arrays, place)
-    raise ConfigError(f"{place}: a state cannot hold {type(value).__module__}.{type(value).__qualname__}")
+    raise ConfigError(
+        f"{place}: a state cannot hold {type(value).__module__}.{type(value).__qualname__}"
+    )
 
 
 def _text_checked(value: str, place: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise ConfigError(f"{place}: a text with half a character in it cannot be written") from None
+        raise ConfigError(
+            f"{place}: a text with half a character in it cannot be written"
+        ) from None
     return value
 
 
@@ -141,7 +167,10 @@ def _mapping(value: Mapping[Any, Any], arrays: list[Bytes], place: str, depth: i
             for key, item in value.items()
         }
     items = [
-        [_encoded(key, arrays, place, depth + 1), _encoded(item, arrays, f"{place}.{key}", depth + 1)]
+        [
+            _encoded(key, arrays, place, depth + 1),
+            _encoded(item, arrays, f"{place}.{key}", depth + 1),
+        ]
         for key, item in value.items()
     ]
     return {_TAG: "map", "items": items}
@@ -212,7 +241,10 @@ def _tagged(word: dict[str, Any], arrays: Sequence[Bytes], depth: int) -> Any:
     if kind == "tuple":
         return tuple(_decoded(item, arrays, depth + 1) for item in word["items"])
     if kind == "map":
-        return {_decoded(key, arrays, depth + 1): _decoded(item, arrays, depth + 1) for key, item in word["items"]}
+        return {
+            _decoded(key, arrays, depth + 1): _decoded(item, arrays, depth + 1)
+            for key, item in word["items"]
+        }
     if kind == "bytes":
         return base64.b64decode(word["base64"], validate=True)
     if kind in ("array", "scalar"):
@@ -256,7 +288,8 @@ def _torch_tensor(word: dict[str, Any], stored: Bytes) -> Any:
     if not stored.data:
         return torch.empty(stored.shape, dtype=dtype)
     plain = np.frombuffer(stored.data, np.uint8)
-    if not plain.flags.writeable or plain.ctypes.data % dtype.itemsize:  # otherwise the tensor uses the file's memory
+    # otherwise the tensor uses the file's memory
+    if not plain.flags.writeable or plain.ctypes.data % dtype.itemsize:
         plain = plain.copy()
     return torch.from_numpy(plain).view(dtype).reshape(stored.shape)
 
@@ -284,7 +317,8 @@ def write_state(path: str | Path, state: Mapping[str, Any], *, kind: str) -> Non
     path
         The file.
     state
-        Dictionaries, lists, tuples, strings, bytes, numbers, booleans, ``None``, numpy arrays and scalars, tensors.
+        Dictionaries, lists, tuples, strings, bytes, numbers, booleans, ``None``, numpy arrays and
+        scalars, tensors.
     kind
         The kind of the state, such as ``"checkpoint"``; :func:`read_state` checks it.
 
@@ -309,15 +343,27 @@ def _write(file: BinaryIO, encoded: Encoded, kind: str) -> None:
     """Write the arrays while a thread computes their checksum, then write it into the header."""
     structure = json.dumps(encoded.structure, allow_nan=False, separators=(",", ":"))
     unknown = "0" * 64
-    metadata = {"checksum": unknown, "format": _FORMAT, "schema": str(SCHEMA), "kind": kind, "structure": structure}
+    metadata = {
+        "checksum": unknown,
+        "format": _FORMAT,
+        "schema": str(SCHEMA),
+        "kind": kind,
+        "structure": structure,
+    }
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for number, array in enumerate(encoded.arrays):
         begin, end = end, end + len(array.data)
-        header[_name(number)] = {"dtype": array.dtype, "shape": list(array.shape), "data_offsets": [begin, end]}
+        header[_name(number)] = {
+            "dtype": array.dtype,
+            "shape": list(array.shape),
+            "data_offsets": [begin, end],
+        }
     text = json.dumps(header, separators=(",", ":")).encode()
     if len(text) > _HEADER_LIMIT:
-        raise ConfigError(f"a state of {len(text):,} bytes beside its arrays is too large; put bulk into arrays")
+        raise ConfigError(
+            f"a state of {len(text):,} bytes beside its arrays is too large; put bulk into arrays"
+        )
     text += b" " * (-len(text) % 8)  # so that the arrays begin where processors like them
     reserve(file, 8 + len(text) + end)
     file.write(len(text).to_bytes(8, "little"))
@@ -347,7 +393,8 @@ def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, not a state file, of another kind, or of a newer schema; the message names it.
+        If the file is missing, damaged, not a state file, of another kind, or of a newer schema;
+        the message names it.
     MissingDependency
         If the state holds tensors and PyTorch is not installed.
     """
@@ -370,7 +417,9 @@ def read_state(path: str | Path, *, kind: str) -> dict[str, Any]:
 
 
 def from_bytes(content: bytes, *, kind: str) -> dict[str, Any]:
-    """Return the state of a file's content; raise the errors of :func:`read_state`, without a file name."""
+    """Return the state of a file's content; raise the errors of :func:`read_state`, without a
+    file name.
+    """
     return _read(content, kind)
 
 
@@ -380,10 +429,14 @@ def _read(content: bytes | bytearray, kind: str) -> dict[str, Any]:
     schema = _schema(metadata)
     arrays = _arrays(header, memoryview(content)[begin:])
     structure = str(metadata.get("structure"))
-    if metadata.get(_checksum_name(schema)) != _checksum(str(metadata.get("kind")), schema, structure, arrays):
+    if metadata.get(_checksum_name(schema)) != _checksum(
+        str(metadata.get("kind")), schema, structure, arrays
+    ):
         raise ArtifactError("damaged: its checksum is not that of its content")
     if metadata["kind"] != kind:
-        raise ArtifactError(f"the state of a {metadata['kind']!r}, where that of a {kind!r} is wanted")
+        raise ArtifactError(
+            f"the state of a {metadata['kind']!r}, where that of a {kind!r} is wanted"
+        )
     try:
         parsed = json.loads(structure)
     except (ValueError, RecursionError) as error:
@@ -413,14 +466,21 @@ def _header(content: bytes | bytearray) -> tuple[dict[str, Any], int]:
 
 
 def _arrays(header: Mapping[str, Any], data: memoryview) -> list[Bytes]:
-    """Return the arrays; check that they follow each other without gaps, with the sizes of their types and shapes."""
+    """Return the arrays; check that they follow each other without gaps, with the sizes of their
+    types and shapes.
+    """
     found, end = [], 0
     for number in range(len(header)):
         try:
             word = header[_name(number)]
             dtype, shape, (begin, stop) = word["dtype"], word["shape"], word["data_offsets"]
             whole = all(type(length) is int and length >= 0 for length in (*shape, begin, stop))
-            if not whole or begin != end or stop - begin != math.prod(shape) * SIZES[dtype] or stop > len(data):
+            if (
+                not whole
+                or begin != end
+                or stop - begin != math.prod(shape) * SIZES[dtype]
+                or stop > len(data)
+            ):
                 raise ValueError("misplaced")
         except (KeyError, ValueError, TypeError):
             raise ArtifactError(f"damaged: array {number} is missing or misplaced") from None
@@ -435,7 +495,9 @@ def _schema(metadata: Mapping[str, str]) -> int:
     text = str(metadata.get("schema"))
     schema = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
     if schema > SCHEMA:
-        raise ArtifactError(f"written by a newer nnpipe (schema {schema}, not {SCHEMA}): upgrade nnpipe")
+        raise ArtifactError(
+            f"written by a newer nnpipe (schema {schema}, not {SCHEMA}): upgrade nnpipe"
+        )
     if schema != SCHEMA and schema not in MIGRATIONS:
         raise ArtifactError(f"of schema {text[:20]}, which this nnpipe does not read")
     return schema

@@ -77,7 +77,8 @@ class Callbacks(Module):
         every
             Call the function only every so many times: with 5, at the 5th, the 10th, ...
         on_error
-            ``"stop"``: an exception stops the experiment; ``"log"``: it is logged with its traceback.
+            ``"stop"``: an exception stops the experiment; ``"log"``: it is logged with its
+            traceback.
 
         Raises
         ------
@@ -109,7 +110,9 @@ class Callbacks(Module):
                 if registered.on_error == "log":
                     log.exception("%s, called at %s, failed", registered.name, trigger)
                     continue
-                raise CallbackFailed(f"{registered.name}, called at {trigger}, failed: {error}") from error
+                raise CallbackFailed(
+                    f"{registered.name}, called at {trigger}, failed: {error}"
+                ) from error
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
         """Yield the counts by trigger, and the functions that have a state."""

@@ -23,7 +23,9 @@ _STRING_LIMIT = 1 << 16  # bytes of a tensor's name; far more than any real name
 
 @dataclass(frozen=True)
 class FlatBufferTable:
-    """A FlatBuffer table at ``position`` in ``data``, whose fields are read by their number in the schema."""
+    """A FlatBuffer table at ``position`` in ``data``, whose fields are read by their number in
+    the schema.
+    """
 
     data: memoryview
     position: int
@@ -34,7 +36,9 @@ class FlatBufferTable:
         return cls(data, _unsigned(data, 0))
 
     def integer(self, field: int, code: str) -> int:
-        """Return an integer field, read with a :mod:`struct` format code; 0 if the field is absent."""
+        """Return an integer field, read with a :mod:`struct` format code; 0 if the field is
+        absent.
+        """
         at = self._at(field)
         return 0 if at is None else int(_unpack(self.data, code, at))
 
@@ -63,7 +67,9 @@ class FlatBufferTable:
             raise Damaged("a name that is not UTF-8") from None
 
     def numbers(self, field: int, dtype: str, limit: int) -> npt.NDArray[np.generic]:
-        """Return a view of a vector of at most ``limit`` numbers; an empty array if the field is absent."""
+        """Return a view of a vector of at most ``limit`` numbers; an empty array if the field is
+        absent.
+        """
         kind = np.dtype(dtype)
         start, count = self._vector(field, kind.itemsize)
         if count > limit:
@@ -81,7 +87,9 @@ class FlatBufferTable:
             yield FlatBufferTable(self.data, at + _unsigned(self.data, at))
 
     def _vector(self, field: int, size: int) -> tuple[int, int]:
-        """Return the offset of a vector's first element and the number of elements of ``size`` bytes."""
+        """Return the offset of a vector's first element and the number of elements of ``size``
+        bytes.
+        """
         at = self._at(field)
         if at is None:
             return 0, 0

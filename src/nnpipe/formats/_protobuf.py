@@ -79,7 +79,9 @@ def text(data: memoryview, value: int | Span) -> str:
 
 
 def integers(data: memoryview, value: int | Span) -> list[int]:
-    """Return the signed integers of a field: one that is stored alone, or several that are packed."""
+    """Return the signed integers of a field: one that is stored alone, or several that are
+    packed.
+    """
     found = [] if isinstance(value, tuple) else [value]
     if isinstance(value, tuple):
         at, end = value
@@ -101,11 +103,14 @@ def integer(data: memoryview, value: int | Span) -> int:
 def mapped_onnx(path: str | Path) -> Iterator[memoryview]:
     """Yield the content of an ONNX file, mapped into memory.
 
-    Errors inside the ``with`` block that come from reading the file are raised as an :class:`ArtifactError` that names
-    the file.
+    Errors inside the ``with`` block that come from reading the file are raised as an
+    :class:`ArtifactError` that names the file.
     """
     try:
-        with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with (
+            open(path, "rb") as handle,
+            mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
             with memoryview(content) as data:
                 yield data
     except (Damaged, ValueError, OSError, MemoryError) as error:

@@ -1,4 +1,6 @@
-"""The reader of the archive of an exported PyTorch program, and a writer of copies that keeps weights out of memory."""
+"""The reader of the archive of an exported PyTorch program, and a writer of copies that keeps
+weights out of memory.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,15 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
 _OPERATOR = re.compile(r"torch\.ops\.(?:aten|quantized_decomposed)\.([A-Za-z0-9_]+)\.[A-Za-z0-9_]+")
 _ARITHMETIC = frozenset(
-    "_operator.getitem _operator.add _operator.sub _operator.mul _operator.floordiv _operator.truediv _operator.mod "
-    "_operator.neg _operator.eq _operator.ne _operator.lt _operator.le _operator.gt _operator.ge _operator.and_ "
-    "_operator.or_ _operator.not_ torch.sym_int torch.sym_float torch.sym_not torch.sym_max torch.sym_min "
+    "_operator.getitem _operator.add _operator.sub _operator.mul _operator.floordiv "
+    "_operator.truediv _operator.mod _operator.neg _operator.eq _operator.ne _operator.lt "
+    "_operator.le _operator.gt _operator.ge _operator.and_ _operator.or_ _operator.not_ "
+    "torch.sym_int torch.sym_float torch.sym_not torch.sym_max torch.sym_min "
     "torch.sym_ite torch.sym_sum math.floor math.ceil math.trunc".split()
 )
-# Operators that reach beyond tensors: to files, to the screen, or to foreign memory.  Of the operators named like
-# Python's special methods only the bitwise ones are allowed: they compute on tensors.
+# Operators that reach beyond tensors: to files, to the screen, or to foreign memory.  Of the
+# operators named like Python's special methods only the bitwise ones are allowed: they compute on
+# tensors.
 _REACHING_OUT = re.compile(
     r"from_file|save|load|_print|set_|set_data|_test_.*|__(?!i?(?:and|or|xor|lshift|rshift)__$).*"
 )
@@ -52,15 +56,21 @@ class MalformedFile(Exception):
 
 
 def check_target(target: Any) -> None:
-    """Raise :class:`MalformedFile` unless ``target`` is an operator on tensors or arithmetic on lengths."""
+    """Raise :class:`MalformedFile` unless ``target`` is an operator on tensors or arithmetic on
+    lengths.
+    """
     found = _OPERATOR.fullmatch(str(target))
     if (found and not _REACHING_OUT.fullmatch(found[1])) or target in _ARITHMETIC:
         return
-    raise MalformedFile(f"calls {str(target)[:80]!r}, which is not an operator on tensors alone; it is not loaded")
+    raise MalformedFile(
+        f"calls {str(target)[:80]!r}, which is not an operator on tensors alone; it is not loaded"
+    )
 
 
 def check_strings(value: Any, key: str = "") -> None:
-    """Raise :class:`MalformedFile` for a string that PyTorch would not write and that may end up in source code."""
+    """Raise :class:`MalformedFile` for a string that PyTorch would not write and that may end up
+    in source code.
+    """
     if isinstance(value, Mapping):
         for inner, part in value.items():
             if inner in _FORBIDDEN:
@@ -83,7 +93,8 @@ def check_strings(value: Any, key: str = "") -> None:
 
 
 _RAW = ("data/weights/", "data/constants/")
-_LOCAL_HEADER = struct.Struct("<4s22xHH")  # APPNOTE.TXT of PKWARE, 4.3.7: lengths of the name and of the extra field
+# APPNOTE.TXT of PKWARE, 4.3.7: lengths of the name and of the extra field
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
 _BLOCK = 1 << 20
 
 
@@ -129,9 +140,13 @@ def read_entries(path: Path) -> dict[str, Entry]:
             if len(set(names)) != len(names):
                 raise MalformedFile("two entries of the archive have the same name")
             # PyTorch never compresses, so the unpacked entries are no larger than the file.
-            if any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
+            if any(
+                info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos
+            ):
                 hint = file_type_hint(path, "TorchExportModel")
-                raise MalformedFile(f"compressed or encrypted, which exported programs never are{hint}")
+                raise MalformedFile(
+                    f"compressed or encrypted, which exported programs never are{hint}"
+                )
             size = path.stat().st_size
             if sum(info.file_size for info in infos) > size:
                 raise MalformedFile("damaged: its entries together are larger than the file")
@@ -143,7 +158,14 @@ def read_entries(path: Path) -> dict[str, Entry]:
                 else archive.read(info)
                 for name, info in zip(names, infos, strict=True)
             }
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         hint = file_type_hint(path, "TorchExportModel")
         raise MalformedFile(
             f"damaged, or not an exported PyTorch program: {error or type(error).__name__}{hint}"
@@ -164,7 +186,8 @@ def _stored(info: zipfile.ZipInfo, handle: BinaryIO, size: int) -> StoredPart:
 
 
 def open_packed(path: Path, entries: Mapping[str, Entry]) -> BinaryIO:
-    """Return a readable archive of these entries; the raw tensors are read from ``path`` when they are needed.
+    """Return a readable archive of these entries; the raw tensors are read from ``path`` when they
+    are needed.
 
     Raises
     ------
@@ -182,7 +205,9 @@ def open_packed(path: Path, entries: Mapping[str, Entry]) -> BinaryIO:
 
 
 def _packed(handle: BinaryIO, entries: Mapping[str, Entry]) -> list[_Piece]:
-    """Return the pieces of a zip archive of these entries, after checking the CRC-32 of every raw tensor."""
+    """Return the pieces of a zip archive of these entries, after checking the CRC-32 of every
+    raw tensor.
+    """
     pieces = _Pieces()
     with zipfile.ZipFile(cast("BinaryIO", pieces), "w", zipfile.ZIP_STORED) as archive:
         for name, content in entries.items():
@@ -205,7 +230,8 @@ def _packed(handle: BinaryIO, entries: Mapping[str, Entry]) -> list[_Piece]:
 
 
 class _Pieces:
-    """A file object that collects the written bytes as pieces; bytes copied from another file are kept as a position.
+    """A file object that collects the written bytes as pieces; bytes copied from another file are
+    kept as a position.
 
     It cannot seek, so ``zipfile`` does not overwrite earlier bytes.
     """
@@ -246,11 +272,15 @@ class _PackedArchive(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        self._at = max(
+            0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        )
         return self._at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill a buffer and return the number of bytes read, which is less than its size only at the file's end."""
+        """Fill a buffer and return the number of bytes read, which is less than its size only at
+        the file's end.
+        """
         wanted = memoryview(buffer).cast("B")
         done = 0
         while done < len(wanted) and self._at < self._size:
@@ -281,16 +311,19 @@ _OF_BITS = ("torch.ops.aten.view.dtype", "torch.ops.aten.view_copy.dtype")
 
 
 def has_bfloat16(program: Mapping[str, Any]) -> bool:
-    """Return whether any tensor of a program's graph, a weight or an intermediate value, is bfloat16."""
+    """Return whether any tensor of a program's graph, a weight or an intermediate value, is
+    bfloat16.
+    """
     values = program["graph_module"]["graph"]["tensor_values"]
     return any(meta["dtype"] == _BFLOAT16 for meta in values.values())
 
 
 def in_float32(path: Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Return the entries of a checked program with float32 for bfloat16, in weights, values and casts.
+    """Return the entries of a checked program with float32 for bfloat16, in weights, values and
+    casts.
 
-    Every bfloat16 number is a float32 number with 16 more bits of zeros, so the weights are unchanged; results are
-    rounded less than before.
+    Every bfloat16 number is a float32 number with 16 more bits of zeros, so the weights are
+    unchanged; results are rounded less than before.
 
     Raises
     ------
@@ -301,8 +334,12 @@ def in_float32(path: Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     for name, content in entries.items():
         if name.startswith("models/") and isinstance(content, bytes):
             program = parse_json(content)
-            if any(node["target"] in _OF_BITS for node in program["graph_module"]["graph"]["nodes"]):
-                raise ArtifactError(f"{path}: reads the bits of numbers (view.dtype); it has no form in float32")
+            if any(
+                node["target"] in _OF_BITS for node in program["graph_module"]["graph"]["nodes"]
+            ):
+                raise ArtifactError(
+                    f"{path}: reads the bits of numbers (view.dtype); it has no form in float32"
+                )
             found[name] = json.dumps(_widened(program)).encode()
         elif name.endswith("_config.json") and isinstance(content, bytes):
             found |= _widened_tensors(path, entries, name, parse_json(content))
@@ -312,13 +349,17 @@ def in_float32(path: Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
 def _widened(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: _FLOAT32 if key in ("dtype", "as_scalar_type") and part == _BFLOAT16 else _widened(part)
+            key: _FLOAT32
+            if key in ("dtype", "as_scalar_type") and part == _BFLOAT16
+            else _widened(part)
             for key, part in value.items()
         }
     return [_widened(part) for part in value] if isinstance(value, list) else value
 
 
-def _widened_tensors(path: Path, entries: Mapping[str, Entry], name: str, table: Any) -> dict[str, Entry]:
+def _widened_tensors(
+    path: Path, entries: Mapping[str, Entry], name: str, table: Any
+) -> dict[str, Entry]:
     """Return a table of weights or constants with the tensors that it names."""
     folder = name.rpartition("/")[0] + "/"
     types: dict[str, set[int]] = {}
@@ -329,7 +370,9 @@ def _widened_tensors(path: Path, entries: Mapping[str, Entry], name: str, table:
         if _BFLOAT16 not in dtypes:
             continue
         if len(dtypes) > 1:
-            raise ArtifactError(f"{path}: weights of several element types share memory; it has no form in float32")
+            raise ArtifactError(
+                f"{path}: weights of several element types share memory; it has no form in float32"
+            )
         stored = np.frombuffer(_bytes(path, entries[file]), "<u2")
         found[file] = (stored.astype("<u4") << np.uint32(16)).tobytes()
     return found

@@ -1,9 +1,9 @@
 """The signature of an exported PyTorch program, reduced to tensors in tuples, lists and dicts.
 
-Programs from outside also take and return fixed numbers, ``None`` for arguments that were left out, and dataclasses
-such as the outputs of Hugging Face models.  The fixed numbers are already part of the graph, and a dataclass holds
-named values like a dict.  So the fixed values are removed and dataclasses become dicts, and no foreign class has to be
-imported to load the program.
+Programs from outside also take and return fixed numbers, ``None`` for arguments that were left out,
+and dataclasses such as the outputs of Hugging Face models.  The fixed numbers are already part of
+the graph, and a dataclass holds named values like a dict.  So the fixed values are removed and
+dataclasses become dicts, and no foreign class has to be imported to load the program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _NAMED_TUPLE = "collections.namedtuple"
 _FIXED = frozenset({"as_none", "as_int", "as_float", "as_bool", "as_string"})
 
 Tree = dict[str, Any]
-"""A ``TreeSpec`` of ``torch/utils/_pytree.py`` as JSON: ``type``, ``context``, ``children_spec``."""
+"""A ``TreeSpec`` of ``torch/utils/_pytree.py`` as JSON: ``type``, ``context``,
+``children_spec``.
+"""
 
 
 def read_tree(text: str, fields: Mapping[str, Any]) -> Tree:
@@ -40,7 +42,8 @@ def read_tree(text: str, fields: Mapping[str, Any]) -> Tree:
     Raises
     ------
     MalformedFile
-        If the structure is of another version, is damaged, or holds a container whose parts have no names.
+        If the structure is of another version, is damaged, or holds a container whose parts have no
+        names.
     """
     version, root = parse_json(text)
     if version != 1:
@@ -68,17 +71,25 @@ def _plain(spec: Mapping[str, Any], fields: Mapping[str, Any]) -> Tree:
 
 
 def _names(kind: str, context: Any, fields: Mapping[str, Any]) -> list[Any] | None:
-    """Return the names of the parts of a dict, named tuple or dataclass; ``None`` if the container has no names."""
+    """Return the names of the parts of a dict, named tuple or dataclass; ``None`` if the
+    container has no names.
+    """
     found = parse_json(context) if isinstance(context, str) else None
     if kind == _NAMED_TUPLE:
         found = fields[found]["field_names"] if isinstance(found, str) else None
-    if isinstance(found, list) and len(found) == 2 and all(isinstance(part, list) for part in found):
+    if (
+        isinstance(found, list)
+        and len(found) == 2
+        and all(isinstance(part, list) for part in found)
+    ):
         found = found[0]  # a dataclass: its fields with values, then those that are None
     return found if isinstance(found, list) else None
 
 
 def leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
-    """Yield the path of each leaf, such as ``"boxes.0"``, from the outermost dict on; ``""`` for a leaf in no dict."""
+    """Yield the path of each leaf, such as ``"boxes.0"``, from the outermost dict on; ``""`` for
+    a leaf in no dict.
+    """
     if spec["type"] is None:
         yield path
         return
@@ -92,15 +103,22 @@ def leaf_names(spec: Tree, path: str = "") -> Iterator[str]:
 
 
 def _without(spec: Tree, kept: Iterator[bool]) -> Tree | None:
-    """Return a structure without the leaves for which ``kept`` yields false; ``None`` if it is such a leaf itself."""
+    """Return a structure without the leaves for which ``kept`` yields false; ``None`` if it is
+    such a leaf itself.
+    """
     if spec["type"] is None:
         return spec if next(kept) else None
     children = [_without(child, kept) for child in spec["children_spec"]]
     context = spec["context"]
     if spec["type"] == _DICT:
         names = parse_json(context)
-        context = json.dumps([name for name, child in zip(names, children, strict=True) if child is not None])
-    return spec | {"context": context, "children_spec": [child for child in children if child is not None]}
+        context = json.dumps(
+            [name for name, child in zip(names, children, strict=True) if child is not None]
+        )
+    return spec | {
+        "context": context,
+        "children_spec": [child for child in children if child is not None],
+    }
 
 
 def written(tree: Tree) -> str:
@@ -109,12 +127,16 @@ def written(tree: Tree) -> str:
 
 
 def is_given(spec: Mapping[str, Any]) -> bool:
-    """Return whether an input or output of the graph belongs to the arguments or results of the program."""
+    """Return whether an input or output of the graph belongs to the arguments or results of the
+    program.
+    """
     return any(kind in spec for kind in ("user_input", "user_output", "constant_input"))
 
 
 def argument_of(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the argument in the specification of an input or output; ``None`` if it is a fixed value."""
+    """Return the argument in the specification of an input or output; ``None`` if it is a fixed
+    value.
+    """
     if _is_fixed(spec):
         return None
     (value,) = spec.values()
@@ -122,8 +144,11 @@ def argument_of(spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found
 
 
-def without_fixed(specs: Sequence[Any], values: Sequence[Any], tree: Tree) -> tuple[list[Any], list[Any], Tree]:
-    """Return the specifications, values and structure of a graph's inputs or outputs without the fixed values.
+def without_fixed(
+    specs: Sequence[Any], values: Sequence[Any], tree: Tree
+) -> tuple[list[Any], list[Any], Tree]:
+    """Return the specifications, values and structure of a graph's inputs or outputs without the
+    fixed values.
 
     No node uses such an input, because the nodes hold its value.
 
@@ -142,7 +167,9 @@ def without_fixed(specs: Sequence[Any], values: Sequence[Any], tree: Tree) -> tu
         If the numbers of specifications and values differ.
     """
     if len(values) != len(specs):
-        raise MalformedFile(f"damaged: {len(values)} values in its graph and {len(specs)} in its signature")
+        raise MalformedFile(
+            f"damaged: {len(values)} values in its graph and {len(specs)} in its signature"
+        )
     kept = [not _is_fixed(spec) for spec in specs]
     given = iter([keep for spec, keep in zip(specs, kept, strict=True) if is_given(spec)])
     pruned = _without(tree, given) or {"type": _TUPLE, "context": "null", "children_spec": []}
@@ -152,33 +179,62 @@ def without_fixed(specs: Sequence[Any], values: Sequence[Any], tree: Tree) -> tu
 def _is_fixed(spec: Mapping[str, Any]) -> bool:
     if "constant_input" in spec:
         return True
-    return any(kind in spec and set(spec[kind]["arg"]) <= _FIXED for kind in ("user_input", "user_output"))
+    return any(
+        kind in spec and set(spec[kind]["arg"]) <= _FIXED for kind in ("user_input", "user_output")
+    )
 
 
 # ScalarType in torch/_export/serde/schema.py, with the bytes of one element.
 DTYPES = {
-    1: ("uint8", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8), 6: ("float16", 2),
-    7: ("float32", 4), 8: ("float64", 8), 12: ("bool", 1), 13: ("bfloat16", 2), 28: ("uint16", 2),
-    34: ("uint32", 4), 35: ("uint64", 8),
-}  # fmt: skip
+    1: ("uint8", 1),
+    2: ("int8", 1),
+    3: ("int16", 2),
+    4: ("int32", 4),
+    5: ("int64", 8),
+    6: ("float16", 2),
+    7: ("float32", 4),
+    8: ("float64", 8),
+    12: ("bool", 1),
+    13: ("bfloat16", 2),
+    28: ("uint16", 2),
+    34: ("uint32", 4),
+    35: ("uint64", 8),
+}
 # Those that tensors of numpy and of the other frameworks do not have, or not with the same meaning.
 _COMPLEX = {9: "complex32", 10: "complex64", 11: "complex128"}
-_FLOAT8 = {29: "float8_e4m3fn", 30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu"}
+_FLOAT8 = {
+    29: "float8_e4m3fn",
+    30: "float8_e5m2",
+    31: "float8_e4m3fnuz",
+    32: "float8_e5m2fnuz",
+    33: "float8_e8m0fnu",
+}
 
 
-def tensors_of(what: str, specs: Sequence[Any], tree: Tree, values: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+def tensors_of(
+    what: str, specs: Sequence[Any], tree: Tree, values: Mapping[str, Any]
+) -> tuple[TensorSpec, ...]:
     """Return the specifications of the program's inputs or outputs; fixed values are left out."""
     arguments = [argument_of(spec) for spec in specs if is_given(spec)]
     names = list(leaf_names(tree))
     if len(names) != len(arguments):
-        raise MalformedFile(f"{what} {len(arguments)} values in its graph and {len(names)} in its signature")
-    found = [(name, argument) for name, argument in zip(names, arguments, strict=True) if argument is not None]
+        raise MalformedFile(
+            f"{what} {len(arguments)} values in its graph and {len(names)} in its signature"
+        )
+    found = [
+        (name, argument)
+        for name, argument in zip(names, arguments, strict=True)
+        if argument is not None
+    ]
     if any("as_tensor" not in argument for _, argument in found):
         raise MalformedFile(f"{what} something that is no tensor")
     names = [name for name, _ in found]
     nodes = [argument["as_tensor"]["name"] for _, argument in found]
     if "" in names or len(set(names)) != len(names):
-        names = [name if name and names.count(name) == 1 else node for name, node in zip(names, nodes, strict=True)]
+        names = [
+            name if name and names.count(name) == 1 else node
+            for name, node in zip(names, nodes, strict=True)
+        ]
     return tuple(_spec(name, values[node]) for name, node in zip(names, nodes, strict=True))
 
 
@@ -192,11 +248,14 @@ def element_of(name: str, meta: Mapping[str, Any]) -> tuple[str, int]:
     number = meta["dtype"]
     if number in _COMPLEX:
         raise MalformedFile(
-            f"{name!r} holds complex numbers ({_COMPLEX[number]}), which are not supported here: export the model with "
+            f"{name!r} holds complex numbers ({_COMPLEX[number]}), which are not supported here: "
+            f"export the model with "
             "torch.view_as_real of it, and make it complex inside with torch.view_as_complex"
         )
     if number in _FLOAT8:
-        raise MalformedFile(f"{name!r} is {_FLOAT8[number]}, which is not supported here: export it as float32")
+        raise MalformedFile(
+            f"{name!r} is {_FLOAT8[number]}, which is not supported here: export it as float32"
+        )
     return DTYPES[number]
 
 
@@ -222,7 +281,8 @@ _VALUE_NAMES = ("name", "as_name")
 
 
 def flattened(graph: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a graph in which each operator that calls an inner graph is replaced by the nodes of that graph.
+    """Return a graph in which each operator that calls an inner graph is replaced by the nodes of
+    that graph.
 
     Parameters
     ----------
@@ -237,8 +297,8 @@ def flattened(graph: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     Raises
     ------
     MalformedFile
-        If a graph is called under an enabled ``torch.autocast``, whose casts are not in the graph, or with
-        arguments that do not fit its inputs.
+        If a graph is called under an enabled ``torch.autocast``, whose casts are not in the graph,
+        or with arguments that do not fit its inputs.
     """
     if not any(str(node["target"]).startswith(_PREFIX) for node in graph["nodes"]):
         return dict(graph), {}
@@ -262,7 +322,8 @@ class _Whole:
     def add(self, nodes: list[dict[str, Any]], names: dict[str, str]) -> None:
         """Append the nodes of a graph, with inner graphs inlined.
 
-        ``names`` gives the new names of the graph's values; the results of inner graphs are added to it.
+        ``names`` gives the new names of the graph's values; the results of inner graphs are added
+        to it.
         """
         for node in nodes:
             target = str(node["target"])
@@ -276,16 +337,22 @@ class _Whole:
         arguments = [entry["arg"] for entry in node["inputs"]]
         if operator == _AUTOCAST and arguments[_AUTOCAST_ENABLED] != {"as_bool": False}:
             raise MalformedFile(
-                "computes a part of the model under torch.autocast, whose casts are not in the file; export the model "
-                "without autocast"
+                "computes a part of the model under torch.autocast, whose casts are not in the "
+                "file; export the model without autocast"
             )
         at = _GRAPH_AT[operator]
         inner = arguments[at]["as_graph"]["graph"]
-        own = _bound(inner["inputs"], [with_names(argument, names) for argument in arguments[at + 1 :]])
-        called = [_name_of(each) for entry in node["outputs"] for each in entry.get("as_tensors", [entry])]
+        own = _bound(
+            inner["inputs"], [with_names(argument, names) for argument in arguments[at + 1 :]]
+        )
+        called = [
+            _name_of(each) for entry in node["outputs"] for each in entry.get("as_tensors", [entry])
+        ]
         results = list(map(_name_of, inner["outputs"]))
         if len(called) != len(results):
-            raise MalformedFile(f"damaged: an inner graph returns {len(results)} values, not {len(called)}")
+            raise MalformedFile(
+                f"damaged: an inner graph returns {len(results)} values, not {len(called)}"
+            )
         for outer, result in zip(called, results, strict=True):
             own.setdefault(result, names.get(outer, outer))
         self._add_values(inner, own)
@@ -316,15 +383,21 @@ class _Whole:
 
 
 def _bound(inputs: list[Any], given: list[Any]) -> dict[str, str]:
-    """Return the names of the values that a graph is called with, by the names of its inputs; without constants."""
+    """Return the names of the values that a graph is called with, by the names of its inputs;
+    without constants.
+    """
     if len(inputs) != len(given):
-        raise MalformedFile(f"damaged: an inner graph takes {len(inputs)} values, and is given {len(given)}")
+        raise MalformedFile(
+            f"damaged: an inner graph takes {len(inputs)} values, and is given {len(given)}"
+        )
     names = {}
     for taken, value in zip(inputs, given, strict=True):
         if _is_constant(taken):
             continue
         if set(taken) != set(value):
-            raise MalformedFile(f"damaged: an inner graph takes {_kind(taken)}, and is given {_kind(value)}")
+            raise MalformedFile(
+                f"damaged: an inner graph takes {_kind(taken)}, and is given {_kind(value)}"
+            )
         names[_name_of(taken)] = _name_of(value)
     return names
 
@@ -354,7 +427,9 @@ def with_names(argument: Any, names: Mapping[str, str]) -> Any:
     """Return an argument, or a part of the signature, with the names of values replaced."""
     if isinstance(argument, Mapping):
         return {
-            key: names.get(value, value) if key in _VALUE_NAMES and isinstance(value, str) else with_names(value, names)
+            key: names.get(value, value)
+            if key in _VALUE_NAMES and isinstance(value, str)
+            else with_names(value, names)
             for key, value in argument.items()
         }
     if isinstance(argument, list):

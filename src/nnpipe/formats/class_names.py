@@ -2,8 +2,8 @@
 
 ONNX has no field for them: exporters write them into ``metadata_props``, and converters of
 scikit-learn into the nodes of its classifiers.  The metadata of TensorFlow Lite files
-(``metadata_schema.fbs`` of TensorFlow Lite Support) name a list of labels in the archive that follows
-the model.
+(``metadata_schema.fbs`` of TensorFlow Lite Support) name a list of labels in the archive that
+follows the model.
 """
 
 from __future__ import annotations
@@ -25,12 +25,22 @@ from nnpipe.formats.tflite import read_tflite
 _PROPERTIES = ("names", "class_names", "classes", "labels", "id2label")
 _MODEL_GRAPH, _MODEL_PROPERTIES, _GRAPH_NODE, _NODE_ATTRIBUTE = 7, 14, 1, 5
 _KEY, _VALUE, _ATTRIBUTE_NAME, _ATTRIBUTE_STRINGS = 1, 2, 1, 9
-_ITEM = re.compile(r"""\s*(?:["']?(\d{1,7})["']?\s*:)?\s*('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")\s*(?:,\s*|$)""")
+_ITEM = re.compile(
+    r"""\s*(?:["']?(\d{1,7})["']?\s*:)?\s*('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")\s*(?:,\s*|$)"""
+)
 
 _MODEL_BUFFERS, _MODEL_METADATA, _METADATA_NAME, _METADATA_BUFFER, _BUFFER_DATA = 4, 6, 0, 1, 0
 _META_GRAPHS, _GRAPH_OUTPUTS, _TENSOR_FILES, _FILE_NAME, _FILE_TYPE = 3, 3, 6, 0, 2
 _LABELS = (2, 3)  # TENSOR_AXIS_LABELS and TENSOR_VALUE_LABELS
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, RuntimeError, ValueError)
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    KeyError,
+    RuntimeError,
+    ValueError,
+)
 
 _LIMIT = 1 << 24  # bytes of a list of names
 
@@ -66,12 +76,16 @@ def _class_labels(data: memoryview, node: tuple[int, int]) -> set[tuple[str, ...
         parts = list(messages(data, attribute))
         names = [text(data, value) for number, value in parts if number == _ATTRIBUTE_NAME]
         if names == ["classlabels_strings"]:
-            found.add(tuple(text(data, each) for number, each in parts if number == _ATTRIBUTE_STRINGS))
+            found.add(
+                tuple(text(data, each) for number, each in parts if number == _ATTRIBUTE_STRINGS)
+            )
     return found - {()}
 
 
 def _parse_names(said: str) -> tuple[str, ...]:
-    """Return the texts of a list, or of a dictionary by numbers from 0, in JSON or Python; nothing for other texts."""
+    """Return the texts of a list, or of a dictionary by numbers from 0, in JSON or Python;
+    nothing for other texts.
+    """
     said = said.strip()
     if len(said) > _LIMIT or said[:1] + said[-1:] not in ("[]", "{}"):
         return ()
@@ -93,7 +107,8 @@ def _parse_names(said: str) -> tuple[str, ...]:
 
 
 def tflite_class_names(path: str | Path) -> dict[str, tuple[str, ...]]:
-    """Return the names of classes in a TensorFlow Lite file, by output; nothing for outputs without names.
+    """Return the names of classes in a TensorFlow Lite file, by output; nothing for outputs without
+    names.
 
     Raises
     ------
@@ -138,7 +153,9 @@ def _label_files(path: Path) -> list[list[str]]:
 
 
 def _labels(path: Path, files: list[str]) -> tuple[str, ...]:
-    """Return the lines of the first of these files in the archive behind a model; nothing if it cannot be read."""
+    """Return the lines of the first of these files in the archive behind a model; nothing if it
+    cannot be read.
+    """
     try:
         with zipfile.ZipFile(path) as archive, archive.open(files[0]) as handle:
             content = handle.read(_LIMIT + 1)

@@ -1,7 +1,8 @@
-"""The reader of Darknet's networks: a ``.cfg`` file with the layers, and a ``.weights`` file with their numbers.
+"""The reader of Darknet's networks: a ``.cfg`` file with the layers, and a ``.weights`` file with
+their numbers.
 
-Files are not trusted: every size is bounded, and the length of the weights is compared with the layers, before memory
-is allocated.
+Files are not trusted: every size is bounded, and the length of the weights is compared with the
+layers, before memory is allocated.
 """
 
 from __future__ import annotations
@@ -60,12 +61,16 @@ class DarknetSection:
         return found
 
     def integers(self, name: str, most: int = 64) -> tuple[int, ...]:
-        """Return an option that is a list of whole numbers, at least one; raise :class:`Damaged` if it is not."""
+        """Return an option that is a list of whole numbers, at least one; raise :class:`Damaged`
+        if it is not.
+        """
         parts = self._parts(name, most)
         return tuple(self._number(name, part) for part in parts)
 
     def numbers(self, name: str, most: int = 64) -> tuple[float, ...]:
-        """Return an option that is a list of finite numbers, none negative; raise :class:`Damaged` if it is not."""
+        """Return an option that is a list of finite numbers, none negative; raise
+        :class:`Damaged` if it is not.
+        """
         try:
             found = tuple(map(float, self._parts(name, most)))
         except ValueError:
@@ -77,7 +82,9 @@ class DarknetSection:
     def _parts(self, name: str, most: int) -> list[str]:
         parts = [part for part in self.options.get(name, "").split(",") if part]
         if not 0 < len(parts) <= most:
-            raise Damaged(f"{self.words}: {name} should be 1 to {most} numbers that are separated by commas")
+            raise Damaged(
+                f"{self.words}: {name} should be 1 to {most} numbers that are separated by commas"
+            )
         return parts
 
     def _number(self, name: str, text: str) -> int:
@@ -86,7 +93,9 @@ class DarknetSection:
                 raise ValueError
             return int(text)
         except ValueError:
-            raise Damaged(f"{self.words}: {name} should be a whole number, not {text[:20]!r}") from None
+            raise Damaged(
+                f"{self.words}: {name} should be a whole number, not {text[:20]!r}"
+            ) from None
 
 
 def read_sections(path: Path) -> list[DarknetSection]:
@@ -161,7 +170,9 @@ class Convolution:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """The maximum of windows; ``before`` and ``after`` are the rows and columns that lie outside the picture."""
+    """The maximum of windows; ``before`` and ``after`` are the rows and columns that lie outside
+    the picture.
+    """
 
     size: int
     stride: int
@@ -193,7 +204,9 @@ class Upsample:
 
 @dataclass(frozen=True)
 class YOLOHead:
-    """One grid of boxes; the numbers of the layer before are an output of the network as they are."""
+    """One grid of boxes; the numbers of the layer before are an output of the network as they
+    are.
+    """
 
     anchors: tuple[tuple[float, float], ...]
     classes: int
@@ -204,7 +217,9 @@ Kind = Convolution | MaxPool | Shortcut | Route | Upsample | YOLOHead
 
 @dataclass(frozen=True)
 class DarknetLayer:
-    """A layer: what it computes, the numbers of the layers it takes (-1 is the picture), and its output's shape."""
+    """A layer: what it computes, the numbers of the layers it takes (-1 is the picture), and its
+    output's shape.
+    """
 
     kind: Kind
     inputs: tuple[int, ...]
@@ -235,8 +250,12 @@ def layer_of(section: DarknetSection, before: list[DarknetLayer], picture: Shape
     return _READERS[section.kind](section, before, picture)
 
 
-def _taken(section: DarknetSection, number: int, before: list[DarknetLayer], picture: Shape) -> Shape:
-    """Return the shape that a layer gives; raise :class:`Damaged` if it is a head, which gives boxes."""
+def _taken(
+    section: DarknetSection, number: int, before: list[DarknetLayer], picture: Shape
+) -> Shape:
+    """Return the shape that a layer gives; raise :class:`Damaged` if it is a head, which gives
+    boxes.
+    """
     if number < 0:
         return picture
     if isinstance(before[number].kind, YOLOHead):
@@ -255,14 +274,21 @@ def _others(section: DarknetSection, name: str, before: list[DarknetLayer]) -> t
 def _activation(section: DarknetSection, default: str) -> str:
     found = section.options.get("activation", default)
     if found not in ACTIVATIONS:
-        raise Damaged(f"{section.words}: activation {found[:20]!r} is none of {', '.join(ACTIVATIONS)}")
+        raise Damaged(
+            f"{section.words}: activation {found[:20]!r} is none of {', '.join(ACTIVATIONS)}"
+        )
     return found
 
 
-def _convolution(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
+def _convolution(
+    section: DarknetSection, before: list[DarknetLayer], picture: Shape
+) -> DarknetLayer:
     channels, height, width = _taken(section, len(before) - 1, before, picture)
     size, stride = section.integer("size", 1, 1, 31), section.integer("stride", 1, 1, 32)
-    dilation, groups = section.integer("dilation", 1, 1, 32), section.integer("groups", 1, 1, _CHANNELS)
+    dilation, groups = (
+        section.integer("dilation", 1, 1, 32),
+        section.integer("groups", 1, 1, _CHANNELS),
+    )
     filters = section.integer("filters", 1, 1, _CHANNELS)
     own = section.integer("padding", 0, 0, 64)
     padding = (size // 2) * dilation if section.integer("pad", 0, 0, 1) else own
@@ -270,13 +296,27 @@ def _convolution(section: DarknetSection, before: list[DarknetLayer], picture: S
         if section.integer(unknown, 0, -(1 << 31), 1 << 31):
             raise Damaged(f"{section.words}: {unknown} is not known here")
     if channels % groups or filters % groups:
-        raise Damaged(f"{section.words}: {groups} groups divide {channels} channels and {filters} filters not evenly")
+        raise Damaged(
+            f"{section.words}: {groups} groups divide {channels} channels and {filters} filters "
+            f"not evenly"
+        )
     reach = (size - 1) * dilation + 1
     rows, columns = ((side + 2 * padding - reach) // stride + 1 for side in (height, width))
     normalised = bool(section.integer("batch_normalize", 0, 0, 1))
-    kind = Convolution(filters, size, stride, padding, dilation, groups, _activation(section, "logistic"), normalised)
+    kind = Convolution(
+        filters,
+        size,
+        stride,
+        padding,
+        dilation,
+        groups,
+        _activation(section, "logistic"),
+        normalised,
+    )
     weights = filters * (4 if normalised else 1) + filters * (channels // groups) * size**2
-    return DarknetLayer(kind, (len(before) - 1,), _positive(section, (filters, rows, columns)), weights)
+    return DarknetLayer(
+        kind, (len(before) - 1,), _positive(section, (filters, rows, columns)), weights
+    )
 
 
 def _maxpool(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
@@ -287,7 +327,8 @@ def _maxpool(section: DarknetSection, before: list[DarknetLayer], picture: Shape
     left = padding // 2
     rows, columns = ((side + padding - size) // stride + 1 for side in (height, width))
     down, right = (
-        max(0, (count - 1) * stride + size - side - left) for count, side in ((rows, height), (columns, width))
+        max(0, (count - 1) * stride + size - side - left)
+        for count, side in ((rows, height), (columns, width))
     )
     shape = _positive(section, (channels, rows, columns))
     return DarknetLayer(MaxPool(size, stride, left, (down, right)), (len(before) - 1,), shape, 0)
@@ -300,7 +341,9 @@ def _shortcut(section: DarknetSection, before: list[DarknetLayer], picture: Shap
         raise Damaged(f"{section.words}: weights_type is not known here")
     if any(_taken(section, other, before, picture) != own for other in others):
         raise Damaged(f"{section.words} adds layers of different shapes")
-    return DarknetLayer(Shortcut(_activation(section, "linear")), (len(before) - 1, *others), own, 0)
+    return DarknetLayer(
+        Shortcut(_activation(section, "linear")), (len(before) - 1, *others), own, 0
+    )
 
 
 def _route(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
@@ -313,7 +356,9 @@ def _route(section: DarknetSection, before: list[DarknetLayer], picture: Shape) 
     if any(shape[0] % parts for shape in shapes):
         raise Damaged(f"{section.words}: {parts} groups do not divide the channels")
     channels = sum(shape[0] // parts for shape in shapes)
-    return DarknetLayer(Route(parts, part), others, _positive(section, (channels, *shapes[0][1:])), 0)
+    return DarknetLayer(
+        Route(parts, part), others, _positive(section, (channels, *shapes[0][1:])), 0
+    )
 
 
 def _upsample(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
@@ -322,14 +367,21 @@ def _upsample(section: DarknetSection, before: list[DarknetLayer], picture: Shap
     if section.options.get("scale", "1") not in ("1", "1.", "1.0"):
         raise Damaged(f"{section.words}: scale is not known here")
     return DarknetLayer(
-        Upsample(stride), (len(before) - 1,), _positive(section, (channels, height * stride, width * stride)), 0
+        Upsample(stride),
+        (len(before) - 1,),
+        _positive(section, (channels, height * stride, width * stride)),
+        0,
     )
 
 
 def _yolo(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -> DarknetLayer:
     shape = _taken(section, len(before) - 1, before, picture)
-    if section.options.get("scale_x_y", "1") not in ("1", "1.", "1.0") or section.integer("new_coords", 0, 0, 1):
-        raise Damaged(f"{section.words}: scale_x_y and new_coords, of versions after 3, are not known here")
+    if section.options.get("scale_x_y", "1") not in ("1", "1.", "1.0") or section.integer(
+        "new_coords", 0, 0, 1
+    ):
+        raise Damaged(
+            f"{section.words}: scale_x_y and new_coords, of versions after 3, are not known here"
+        )
     numbers = section.numbers("anchors", 256)
     if len(numbers) % 2:
         raise Damaged(f"{section.words}: anchors are pairs of width and height")
@@ -340,22 +392,36 @@ def _yolo(section: DarknetSection, before: list[DarknetLayer], picture: Shape) -
     classes = section.integer("classes", 20, 1, _CLASSES)
     if shape[0] != len(mask) * (5 + classes):
         raise Damaged(
-            f"{section.words}: {len(mask)} anchors with {classes} classes need {len(mask) * (5 + classes)} channels, "
-            f"not {shape[0]}"
+            f"{section.words}: {len(mask)} anchors with {classes} classes need "
+            f"{len(mask) * (5 + classes)} channels, not {shape[0]}"
         )
-    return DarknetLayer(YOLOHead(tuple(pairs[n] for n in mask), classes), (len(before) - 1,), shape, 0)
+    return DarknetLayer(
+        YOLOHead(tuple(pairs[n] for n in mask), classes), (len(before) - 1,), shape, 0
+    )
 
 
 def _positive(section: DarknetSection, shape: Shape) -> Shape:
     if min(shape) < 1 or shape[0] > _CHANNELS or max(shape[1:]) > SIDE:
-        raise Damaged(f"{section.words} gives {shape[0]} channels of {shape[1]} x {shape[2]} values")
+        raise Damaged(
+            f"{section.words} gives {shape[0]} channels of {shape[1]} x {shape[2]} values"
+        )
     return shape
 
 
-_READERS: Mapping[str, Callable[[DarknetSection, list[DarknetLayer], Shape], DarknetLayer]] = MappingProxyType({
-    "convolutional": _convolution, "conv": _convolution, "maxpool": _maxpool, "max": _maxpool, "shortcut": _shortcut,
-    "route": _route, "upsample": _upsample, "yolo": _yolo,
-})  # fmt: skip
+_READERS: Mapping[str, Callable[[DarknetSection, list[DarknetLayer], Shape], DarknetLayer]] = (
+    MappingProxyType(
+        {
+            "convolutional": _convolution,
+            "conv": _convolution,
+            "maxpool": _maxpool,
+            "max": _maxpool,
+            "shortcut": _shortcut,
+            "route": _route,
+            "upsample": _upsample,
+            "yolo": _yolo,
+        }
+    )
+)
 
 Floats = npt.NDArray[np.float32]
 
@@ -381,7 +447,9 @@ class DarknetNetwork:
     @property
     def heads(self) -> dict[int, YOLOHead]:
         """The heads by the number of their layer."""
-        return {n: layer.kind for n, layer in enumerate(self.layers) if isinstance(layer.kind, YOLOHead)}
+        return {
+            n: layer.kind for n, layer in enumerate(self.layers) if isinstance(layer.kind, YOLOHead)
+        }
 
 
 def read_network(path: str | Path) -> DarknetNetwork:
@@ -390,7 +458,8 @@ def read_network(path: str | Path) -> DarknetNetwork:
     Raises
     ------
     ArtifactError
-        If the file is missing or damaged, or has sections or sizes with which nothing can be done here.
+        If the file is missing or damaged, or has sections or sizes with which nothing can be done
+        here.
     """
     path = Path(path)
     try:
@@ -398,9 +467,10 @@ def read_network(path: str | Path) -> DarknetNetwork:
         if picture.kind not in ("net", "network"):
             raise Damaged("it should begin with the section [net]")
         given = (
-            picture.integer("channels", 3, 1, 4), picture.integer("height", 0, 1, SIDE),
+            picture.integer("channels", 3, 1, 4),
+            picture.integer("height", 0, 1, SIDE),
             picture.integer("width", 0, 1, SIDE),
-        )  # fmt: skip
+        )
         layers: list[DarknetLayer] = []
         values = weights = 0
         for section in rest:
@@ -408,7 +478,9 @@ def read_network(path: str | Path) -> DarknetNetwork:
             values += math.prod(layer.shape)
             weights += layer.weights
             if math.prod(layer.shape) > _VALUES or values > _VALUES_IN_ALL or weights > _WEIGHTS:
-                raise Damaged(f"{section.words} makes the network larger than any YOLO: check its sizes")
+                raise Damaged(
+                    f"{section.words} makes the network larger than any YOLO: check its sizes"
+                )
             layers.append(layer)
         found = DarknetNetwork(path, given, tuple(layers))
         if not found.heads:
@@ -419,30 +491,39 @@ def read_network(path: str | Path) -> DarknetNetwork:
 
 
 def read_weights(path: str | Path, network: DarknetNetwork) -> dict[int, tuple[Floats, Floats]]:
-    """Return kernel ``(filters, channels, size, size)`` and bias ``(filters,)`` of each convolution, by its layer.
+    """Return kernel ``(filters, channels, size, size)`` and bias ``(filters,)`` of each
+    convolution, by its layer.
 
-    Normalisation is part of them: the kernel is multiplied by ``scale / (deviation + 1e-6)``, as Darknet computes it.
+    Normalisation is part of them: the kernel is multiplied by ``scale / (deviation + 1e-6)``, as
+    Darknet computes it.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, has another length than the network's weights, or holds numbers that are not finite.
+        If the file is missing, has another length than the network's weights, or holds numbers that
+        are not finite.
     """
     path = Path(path)
     check_there(path)
     with open(path, "rb") as file:
         head = file.read(20)
         if len(head) < 16:
-            raise ArtifactError(f"{path}: cut short; it has not even the header of Darknet's weights")
+            raise ArtifactError(
+                f"{path}: cut short; it has not even the header of Darknet's weights"
+            )
         major, minor, _ = np.frombuffer(head[:12], "<i4").tolist()
         if not (0 <= major < 1000 and 0 <= minor < 1000):
-            raise ArtifactError(f"{path}: not weights of Darknet; they begin with its version, not {major}.{minor}")
-        start = 20 if major * 10 + minor >= 2 else 16  # from version 0.2 on, pictures seen are counted in 64 bits
+            raise ArtifactError(
+                f"{path}: not weights of Darknet; they begin with its version, not {major}.{minor}"
+            )
+        # from version 0.2 on, pictures seen are counted in 64 bits
+        start = 20 if major * 10 + minor >= 2 else 16
         there, wanted = path.stat().st_size - start, 4 * network.weights
         if there != wanted:
             what = "cut short or of another network" if there < wanted else "of another network"
             raise ArtifactError(
-                f"{path}: {what}; {network.path.name} has {network.weights:,} weights, the file {max(there, 0) / 4:,g}"
+                f"{path}: {what}; {network.path.name} has {network.weights:,} weights, the file "
+                f"{max(there, 0) / 4:,g}"
             )
         file.seek(start)
         numbers = np.fromfile(file, "<f4", network.weights)
@@ -451,7 +532,9 @@ def read_weights(path: str | Path, network: DarknetNetwork) -> dict[int, tuple[F
     return dict(_convolutions(path, network, numbers))
 
 
-def _convolutions(path: Path, network: DarknetNetwork, numbers: Floats) -> Iterator[tuple[int, tuple[Floats, Floats]]]:
+def _convolutions(
+    path: Path, network: DarknetNetwork, numbers: Floats
+) -> Iterator[tuple[int, tuple[Floats, Floats]]]:
     place = 0
     for number, layer in enumerate(network.layers):
         kind = layer.kind
@@ -465,7 +548,9 @@ def _convolutions(path: Path, network: DarknetNetwork, numbers: Floats) -> Itera
         if kind.normalised:
             scale, mean, variance = vectors[1:].astype(np.float64)
             if (variance < 0).any():
-                raise ArtifactError(f"{path}: layer {number} has a negative variance; get the file again")
+                raise ArtifactError(
+                    f"{path}: layer {number} has a negative variance; get the file again"
+                )
             factor = scale / (np.sqrt(variance) + _STABILISER)
             kernel = (kernel * factor[:, None, None, None]).astype(np.float32)
             bias = (bias - mean * factor).astype(np.float32)

@@ -1,4 +1,6 @@
-"""A check of HDF5 files that the library does not make (HDF5 1.14): it walks a damaged heap of texts for ever."""
+"""A check of HDF5 files that the library does not make (HDF5 1.14): it walks a damaged heap of
+texts for ever.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ _OBJECT = struct.Struct("<HHIQ")  # index, references, reserved, bytes
 
 
 def check_text_heaps(source: Path | bytes) -> None:
-    """Raise an error if a heap of texts of an HDF5 file has a free part without bytes, at which reading never ends.
+    """Raise an error if a heap of texts of an HDF5 file has a free part without bytes, at which
+    reading never ends.
 
     See "Disk Format: Level 1E - Global Heap" in the HDF5 File Format Specification, version 3.
 
@@ -28,12 +31,16 @@ def check_text_heaps(source: Path | bytes) -> None:
     if isinstance(source, bytes):
         _check(source)
         return
-    with open(source, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        open(source, "rb") as handle,
+        mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         _check(content)
 
 
 def _check(content: bytes | mmap.mmap) -> None:
-    left = len(content) // _OBJECT.size  # sound heaps do not overlap, so that they have no more parts
+    # sound heaps do not overlap, so that they have no more parts
+    left = len(content) // _OBJECT.size
     start = content.find(_SIGNATURE)
     while start >= 0:
         head = content[start + 8 : start + _HEADER]

@@ -23,7 +23,8 @@ from nnpipe.formats.hdf5_heaps import check_text_heaps
 
 CONFIG, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 _CONFIG_LIMIT = 64 << 20
-_EXPANSION_LIMIT = 16  # Keras does not compress, and compression makes weights smaller by about a tenth
+# Keras does not compress, and compression makes weights smaller by about a tenth
+_EXPANSION_LIMIT = 16
 _SLACK = 1 << 20
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ZIP_MAGIC = b"PK"
@@ -48,7 +49,9 @@ def kind_of(path: Path) -> str:
 
 
 def most_bytes(path: Path) -> int:
-    """Return the largest number of bytes of weights that a file of this size can hold; a larger claim is false."""
+    """Return the largest number of bytes of weights that a file of this size can hold; a larger
+    claim is false.
+    """
     return path.stat().st_size * _EXPANSION_LIMIT + _SLACK
 
 
@@ -58,7 +61,8 @@ def structure_in(path: Path) -> bytes | None:
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged or of another kind, or if its structure is larger than any model's.
+        If the file is missing, damaged or of another kind, or if its structure is larger than any
+        model's.
     """
     kind = kind_of(path)
     if kind == "keras":
@@ -67,7 +71,9 @@ def structure_in(path: Path) -> bytes | None:
     if kind == "hdf5":
         with open_weights(path) as file:
             return _attribute(path, file)
-    raise ArtifactError(f"{path}: neither a .keras archive nor an .h5 file{file_type_hint(path, 'KerasModel')}")
+    raise ArtifactError(
+        f"{path}: neither a .keras archive nor an .h5 file{file_type_hint(path, 'KerasModel')}"
+    )
 
 
 @contextmanager
@@ -92,7 +98,9 @@ def open_weights(path: Path) -> Iterator[Any]:
     elif kind == "hdf5":
         source = path
     else:
-        raise ArtifactError(f"{path}: not a Keras file, .keras or HDF5{file_type_hint(path, 'KerasModel')}")
+        raise ArtifactError(
+            f"{path}: not a Keras file, .keras or HDF5{file_type_hint(path, 'KerasModel')}"
+        )
     try:
         check_text_heaps(source)
         file = h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r")
@@ -116,7 +124,10 @@ def _attribute(path: Path, file: Any) -> bytes | None:
     except Exception as error:  # h5py raises errors of many types for damaged content
         raise ArtifactError(f"{path}: its structure is damaged ({one_line(error)})") from None
     if max(len(data), size) > _CONFIG_LIMIT:
-        raise ArtifactError(f"{path}: its structure is {max(len(data), size):,} bytes long, far more than any model's")
+        raise ArtifactError(
+            f"{path}: its structure is {max(len(data), size):,} bytes long, far more than any "
+            f"model's"
+        )
     return data
 
 
@@ -135,10 +146,13 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> byte
         info = archive.getinfo(name)
     except KeyError:
         raise ArtifactError(
-            f"{path}: an archive without {name}, so not a Keras model{file_type_hint(path, 'KerasModel')}"
+            f"{path}: an archive without {name}, so not a Keras "
+            f"model{file_type_hint(path, 'KerasModel')}"
         ) from None
     if info.file_size > limit:
-        raise ArtifactError(f"{path}: its {name} claims {info.file_size:,} bytes, far more than the file can hold")
+        raise ArtifactError(
+            f"{path}: its {name} claims {info.file_size:,} bytes, far more than the file can hold"
+        )
     try:
         return archive.read(info)
     except Exception as error:  # zlib, checksums and encryption raise errors of different types
@@ -151,7 +165,8 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str, limit: int) -> byte
 # they read it; callers of :func:`array` check the shape of a dataset.  Callers open the file with
 # h5py.
 
-_ATTRIBUTE_LIMIT = 1 << 20  # bytes of the names of layers or weights; far more than any real model has
+# bytes of the names of layers or weights; far more than any real model has
+_ATTRIBUTE_LIMIT = 1 << 20
 _DEPTH_LIMIT = 64
 
 
@@ -167,7 +182,8 @@ def datasets(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     Raises
     ------
     ValueError
-        If groups are nested too deeply, or if a member is a link or not an array of numbers in this file.
+        If groups are nested too deeply, or if a member is a link or not an array of numbers in this
+        file.
     """
     import h5py
 
@@ -192,7 +208,8 @@ def dataset(group: Any, path: str) -> Any:
     WeightsMismatch
         If a part of the path is missing.
     ValueError
-        If a part of the path is a link, or if the path does not lead to an array of numbers in this file.
+        If a part of the path is a link, or if the path does not lead to an array of numbers in this
+        file.
     """
     for part in path.split("/"):
         group = child(group, part)
@@ -235,7 +252,8 @@ def array(item: Any) -> np.ndarray:
 
 
 def names(group: Any, name: str) -> list[str]:
-    """Return a list of names from the attribute ``name``; long lists are split over ``name0``, ``name1``, ...
+    """Return a list of names from the attribute ``name``; long lists are split over ``name0``,
+    ``name1``, ...
 
     Raises
     ------
@@ -250,5 +268,8 @@ def names(group: Any, name: str) -> list[str]:
         attribute = group.attrs.get_id(part)
         if math.prod(attribute.shape or ()) * attribute.dtype.itemsize > _ATTRIBUTE_LIMIT:
             raise ValueError(f"{part} is too long")
-        names += [text.decode("utf-8") if isinstance(text, bytes) else str(text) for text in group.attrs[part]]
+        names += [
+            text.decode("utf-8") if isinstance(text, bytes) else str(text)
+            for text in group.attrs[part]
+        ]
     return names

@@ -1,4 +1,6 @@
-"""Models that are folders: their files, and those of onnxruntime-genai and of Hugging Face transformers."""
+"""Models that are folders: their files, and those of onnxruntime-genai and of Hugging Face
+transformers.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,19 @@ LISTING = "model-folder"
 """The format of such a list, as artifacts name it."""
 
 TRANSFORMERS = "transformers-folder"
-"""The format of a list of the files of a folder of transformers, from which compilers make other models."""
+"""The format of a list of the files of a folder of transformers, from which compilers make other
+models.
+"""
 
 _LARGEST, _MOST_FILES = 1 << 20, 4096
 
 
 def write_listing(files: Sequence[Path], path: Path) -> None:
     """Write the names, sizes and checksums of files."""
-    found = {str(file.resolve()): {"size": file.stat().st_size, "sha256": sha256_of(file)} for file in files}
+    found = {
+        str(file.resolve()): {"size": file.stat().st_size, "sha256": sha256_of(file)}
+        for file in files
+    }
     write_text(path, json.dumps(found, indent=1) + "\n")
 
 
@@ -43,12 +50,19 @@ def check_listing(files: Sequence[Path], path: Path) -> None:
     listed = _read(path)
     for file in files:
         entry = listed.get(str(file.resolve()))
-        if entry is None or entry["size"] != file.stat().st_size or entry["sha256"] != sha256_of(file):
-            raise ArtifactError(f"{path}: {file} is another file, or has changed since this list was written")
+        if (
+            entry is None
+            or entry["size"] != file.stat().st_size
+            or entry["sha256"] != sha256_of(file)
+        ):
+            raise ArtifactError(
+                f"{path}: {file} is another file, or has changed since this list was written"
+            )
 
 
 def listed_folder(path: Path, name: str) -> Path:
-    """Return the folder with the file of this name in a list, after a check of all files of the list.
+    """Return the folder with the file of this name in a list, after a check of all files of the
+    list.
 
     Raises
     ------
@@ -66,7 +80,9 @@ def listed_folder(path: Path, name: str) -> Path:
 
 
 def listed_size(path: Path) -> int:
-    """Return the size of all files of a list, in bytes; raise :class:`ArtifactError` if it cannot be read."""
+    """Return the size of all files of a list, in bytes; raise :class:`ArtifactError` if it
+    cannot be read.
+    """
     return sum(entry["size"] for entry in _read(path).values())
 
 
@@ -86,7 +102,9 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 CONFIGURATION = "genai_config.json"
-_HARMLESS = frozenset({"log_id", "provider_options", "intra_op_num_threads", "graph_optimization_level"})
+_HARMLESS = frozenset(
+    {"log_id", "provider_options", "intra_op_num_threads", "graph_optimization_level"}
+)
 _LONGEST_CONTEXT = 1 << 24
 
 
@@ -124,22 +142,36 @@ def read_genai_folder(folder: Path) -> GenAIFolder:
     Raises
     ------
     ArtifactError
-        If a file is missing, damaged or too large, if it is no decoder of text, or if the configuration names libraries
-        or files elsewhere.
+        If a file is missing, damaged or too large, if it is no decoder of text, or if the
+        configuration names libraries or files elsewhere.
     """
     where = folder / CONFIGURATION
     if not where.is_file():
-        raise ArtifactError(f"{folder}: no folder of onnxruntime-genai's model builder; it has no {CONFIGURATION}")
+        raise ArtifactError(
+            f"{folder}: no folder of onnxruntime-genai's model builder; it has no {CONFIGURATION}"
+        )
     config = read_object(where)
     model = config.get("model")
     decoder = model.get("decoder") if isinstance(model, dict) else None
-    if not isinstance(model, dict) or not isinstance(decoder, dict) or not isinstance(decoder.get("filename"), str):
+    if (
+        not isinstance(model, dict)
+        or not isinstance(decoder, dict)
+        or not isinstance(decoder.get("filename"), str)
+    ):
         raise ArtifactError(f"{where}: describes no decoder of text")
     for name, value in entries(config):
-        if name == "session_options" and isinstance(value, dict) and (more := sorted(value.keys() - _HARMLESS)):
-            raise ArtifactError(f"{where}: session option {more[0][:60]!r} may load other code or files; not loaded")
+        if (
+            name == "session_options"
+            and isinstance(value, dict)
+            and (more := sorted(value.keys() - _HARMLESS))
+        ):
+            raise ArtifactError(
+                f"{where}: session option {more[0][:60]!r} may load other code or files; not loaded"
+            )
         if name == "provider_options" and value not in ([], {}, "[]"):
-            raise ArtifactError(f"{where}: made for a provider other than the CPU; build the model with -e cpu")
+            raise ArtifactError(
+                f"{where}: made for a provider other than the CPU; build the model with -e cpu"
+            )
         if "library" in name:
             raise ArtifactError(f"{where}: {name[:60]} names code to load; not loaded")
         if name.endswith("filename") and value != decoder["filename"]:
@@ -152,9 +184,13 @@ def read_genai_folder(folder: Path) -> GenAIFolder:
     ends = model.get("eos_token_id")
     ends = ends if isinstance(ends, list) else [ends]
     return GenAIFolder(
-        folder, config, tuple(files), _whole(where, model, "context_length", _LONGEST_CONTEXT),
-        _whole(where, model, "vocab_size", 1 << 24), tuple(each for each in ends if isinstance(each, int)),
-    )  # fmt: skip
+        folder,
+        config,
+        tuple(files),
+        _whole(where, model, "context_length", _LONGEST_CONTEXT),
+        _whole(where, model, "vocab_size", 1 << 24),
+        tuple(each for each in ends if isinstance(each, int)),
+    )
 
 
 def _whole(where: Path, model: Mapping[str, Any], name: str, most: int) -> int:
@@ -186,7 +222,8 @@ def write_stored(path: Path, parts: Mapping[str, bytes | Path]) -> None:
 
 
 def check_stored(path: Path, archive: zipfile.ZipFile, what: str) -> None:
-    """Check that nothing is compressed or encrypted, so that the parts cannot be larger than the file.
+    """Check that nothing is compressed or encrypted, so that the parts cannot be larger than the
+    file.
 
     Raises
     ------
@@ -231,7 +268,8 @@ def io_of_genai_archive(path: Path) -> IOSpec:
 
 
 def unpack_genai_archive(path: Path, folder: Path) -> IOSpec:
-    """Write the files of an archive to an empty folder, and return the inputs and outputs that it states.
+    """Write the files of an archive to an empty folder, and return the inputs and outputs that it
+    states.
 
     Raises
     ------
@@ -250,21 +288,30 @@ def _read_genai_archive(path: Path, folder: Path | None) -> IOSpec:
             infos = {info.filename: info for info in archive.infolist()}
             if _IO not in infos or len(infos) > _MOST_FILES or infos[_IO].file_size > _LARGEST_IO:
                 raise ArtifactError(
-                    f"{path}: an archive, but not of a model of onnxruntime-genai; build it with nnpipe"
+                    f"{path}: an archive, but not of a model of onnxruntime-genai; build it with "
+                    f"nnpipe"
                 )
             io = IOSpec.from_json(parse_json(archive.read(_IO)))
-            tokens = next((spec.shape[-1] for spec in io.outputs if spec.name == TOKENS and spec.shape), None)
+            tokens = next(
+                (spec.shape[-1] for spec in io.outputs if spec.name == TOKENS and spec.shape), None
+            )
             if tokens is None or io != generation_io(tokens):
-                raise ArtifactError(f"{path}: does not state the inputs and outputs of a model that generates text")
+                raise ArtifactError(
+                    f"{path}: does not state the inputs and outputs of a model that generates text"
+                )
             for name in infos if folder is not None else ():
                 if Path(name).name != name or "\\" in name or name in (".", ".."):
-                    raise ArtifactError(f"{path}: its entry {name[:60]!r} is no file of a flat folder")
+                    raise ArtifactError(
+                        f"{path}: its entry {name[:60]!r} is no file of a flat folder"
+                    )
                 assert folder is not None
                 with archive.open(name) as source, open(folder / name, "xb") as to:
                     shutil.copyfileobj(source, to, _BLOCK)
             return io
     except (SpecMismatch, KeyError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"{path}: its description of inputs and outputs is damaged: {error}") from None
+        raise ArtifactError(
+            f"{path}: its description of inputs and outputs is damaged: {error}"
+        ) from None
     except ZIP_ERRORS as error:
         cause = error or type(error).__name__
         raise ArtifactError(f"{path}: damaged, or no model of onnxruntime-genai: {cause}") from None
@@ -292,21 +339,31 @@ class TransformersFolder:
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """Height and width of the images, by the configuration or the preprocessing; ``None`` if neither says them."""
-        cropped = self.preprocessor.get("crop_size") if self.preprocessor.get("do_center_crop") else None
-        said = (_sides(value) for value in (self.config.get("image_size"), cropped, self.preprocessor.get("size")))
+        """Height and width of the images, by the configuration or the preprocessing; ``None`` if
+        neither says them.
+        """
+        cropped = (
+            self.preprocessor.get("crop_size") if self.preprocessor.get("do_center_crop") else None
+        )
+        said = (
+            _sides(value)
+            for value in (self.config.get("image_size"), cropped, self.preprocessor.get("size"))
+        )
         return next((sides for sides in said if sides), None)
 
     @property
     def shortest_edge(self) -> int | None:
-        """The shorter side that images get before their centre is cut out, in pixels; ``None`` if nothing is cut."""
+        """The shorter side that images get before their centre is cut out, in pixels; ``None``
+        if nothing is cut.
+        """
         size, share = self.preprocessor.get("size"), self.preprocessor.get("crop_pct")
         edge = size.get("shortest_edge") if isinstance(size, dict) else None
         if not isinstance(edge, int) or not _is_side(edge):
             return None
         if self.preprocessor.get("do_center_crop"):
             return edge
-        if isinstance(share, float) and 0 < share <= 1 and edge < _WHOLE:  # as ConvNextImageProcessor does
+        # as ConvNextImageProcessor does
+        if isinstance(share, float) and 0 < share <= 1 and edge < _WHOLE:
             return int(edge / share)
         return None
 
@@ -316,7 +373,9 @@ def _is_side(value: Any) -> bool:
 
 
 def _sides(value: Any) -> tuple[int, int] | None:
-    """Return height and width from a number, a pair, or a mapping as image processors of transformers write it."""
+    """Return height and width from a number, a pair, or a mapping as image processors of
+    transformers write it.
+    """
     if isinstance(value, dict):
         value = value.get("shortest_edge") or [value.get("height"), value.get("width")]
     pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
@@ -333,22 +392,30 @@ def read_folder(folder: Path) -> TransformersFolder:
     """
     if not (folder / TRANSFORMERS_CONFIGURATION).is_file():
         raise ArtifactError(
-            f"{folder}: not a folder that save_pretrained wrote; it has no {TRANSFORMERS_CONFIGURATION}"
+            f"{folder}: not a folder that save_pretrained wrote; it has no "
+            f"{TRANSFORMERS_CONFIGURATION}"
         )
     config = read_object(folder / TRANSFORMERS_CONFIGURATION)
     for name, value in entries(config):
         if name in ("auto_map", "quantization_config", "trust_remote_code"):
             raise ArtifactError(
-                f"{folder / TRANSFORMERS_CONFIGURATION}: {name} asks for additional code or packages; not loaded"
+                f"{folder / TRANSFORMERS_CONFIGURATION}: {name} asks for additional code or "
+                f"packages; not loaded"
             )
         if isinstance(value, int) and not isinstance(value, bool):
             most = _MOST_LAYERS if any(word in name for word in _COUNTS) else _GREATEST
             if abs(value) > most:
-                raise ArtifactError(f"{folder / TRANSFORMERS_CONFIGURATION}: {name[:60]} is {value}, more than {most}")
+                raise ArtifactError(
+                    f"{folder / TRANSFORMERS_CONFIGURATION}: {name[:60]} is {value}, more than "
+                    f"{most}"
+                )
     weights = tuple(sorted(folder.glob("*.safetensors")))
     if not weights:
         raise ArtifactError(
-            f"{folder}: has no *.safetensors; pickled weights are not loaded, save them with safe_serialization"
+            f"{folder}: has no *.safetensors; pickled weights are not loaded, save them with "
+            f"safe_serialization"
         )
     other = folder / "preprocessor_config.json"
-    return TransformersFolder(folder, config, read_object(other) if other.is_file() else {}, weights)
+    return TransformersFolder(
+        folder, config, read_object(other) if other.is_file() else {}, weights
+    )

@@ -28,17 +28,24 @@ from nnpipe.formats.file_types import Damaged, check_there, file_type_hint
 # Field numbers are those of ``onnx/onnx.proto3``.
 
 DTYPES = dict(
-    enumerate("float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64".split(), 1)
+    enumerate(
+        "float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 "
+        "uint64".split(),
+        1,
+    )
 ) | {16: "bfloat16", 21: "uint4", 22: "int4"}
 """Names of element types by their number in ``TensorProto.DataType``."""
 
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_INT32S, _TENSOR_RAW = 1, 2, 4, 5, 9
 
 
-def value_info(data: memoryview, span: Span) -> tuple[str, tuple[str | None, tuple[int | None, ...] | None]]:
+def value_info(
+    data: memoryview, span: Span
+) -> tuple[str, tuple[str | None, tuple[int | None, ...] | None]]:
     """Return the name of a tensor with its element type and shape, read from a ValueInfoProto.
 
-    The element type is ``None`` if it is not stated or unknown; the shape is ``None`` if it is not stated.
+    The element type is ``None`` if it is not stated or unknown; the shape is ``None`` if it is not
+    stated.
     """
     name, dtype, shape = "", None, None
     for number, value in messages(data, span):
@@ -55,8 +62,12 @@ def value_info(data: memoryview, span: Span) -> tuple[str, tuple[str | None, tup
 
 
 def _length(data: memoryview, span: Span) -> int | None:
-    """Return the length of a dimension; ``None`` for a free one, which has a name or nothing instead of a length."""
-    known = [value for number, value in fields(data, span) if number == 1 and isinstance(value, int)]
+    """Return the length of a dimension; ``None`` for a free one, which has a name or nothing
+    instead of a length.
+    """
+    known = [
+        value for number, value in fields(data, span) if number == 1 and isinstance(value, int)
+    ]
     return known[-1] if known and known[-1] < 1 << 63 else None
 
 
@@ -76,10 +87,14 @@ def first_axis_name(data: memoryview, span: Span) -> str:
 
 
 def only_element(data: memoryview, span: Span) -> float | None:
-    """Return the element of a TensorProto with one element; ``None`` if it has more, or holds no number."""
+    """Return the element of a TensorProto with one element; ``None`` if it has more, or holds no
+    number.
+    """
     kind, size, raw, plain = "", 1, b"", 0.0
     for number, value in fields(data, span):
-        content = b"" if isinstance(value, int) else bytes(data[value[0] : min(value[1], value[0] + 16)])
+        content = (
+            b"" if isinstance(value, int) else bytes(data[value[0] : min(value[1], value[0] + 16)])
+        )
         if number == _TENSOR_TYPE and isinstance(value, int):
             kind = DTYPES.get(value, "")
         elif number == _TENSOR_DIMS:
@@ -106,7 +121,14 @@ def messages(data: memoryview, span: Span) -> Iterator[tuple[int, Span]]:
 
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 11, 12, 15
-_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_OP_TYPE, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 3, 4, 5, 7
+_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_OP_TYPE, _NODE_ATTRIBUTE, _NODE_DOMAIN = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+)
 _GRAPH_VALUE, _VALUE_NAME, _ATTRIBUTE_NAME = 13, 1, 1
 _MODEL_PROPERTIES = 14
 _FUNCTION_NAME, _FUNCTION_NODE, _FUNCTION_DOMAIN, _FUNCTION_ATTRIBUTE = 1, 7, 10, 11
@@ -114,8 +136,8 @@ _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22
 _SPARSE_TENSORS = (1, 2)
 _TENSOR_NAME, _TENSOR_EXTERNAL = 8, 13
 _DEPTH_LIMIT = 32  # levels of nested graphs
-# Frameworks put the nodes of a function in the place of each call: a few hundred bytes can stand for any number of
-# nodes, and calls within calls exhaust their stack.
+# Frameworks put the nodes of a function in the place of each call: a few hundred bytes can stand
+# for any number of nodes, and calls within calls exhaust their stack.
 _CALL_DEPTH, _MOST_INLINED = 64, 200_000
 
 
@@ -151,7 +173,9 @@ class ONNXFile:
     batch_names: frozenset[str] = frozenset()
 
     def unzipped(self) -> ONNXFile:
-        """Return a copy in which tensors of scores, ``(n, classes)``, replace the dictionaries of scores."""
+        """Return a copy in which tensors of scores, ``(n, classes)``, replace the dictionaries
+        of scores.
+        """
         outputs = {
             self.zipped.get(name, name): ("float32", (None, None)) if name in self.zipped else value
             for name, value in self.outputs.items()
@@ -176,8 +200,14 @@ class ONNXFile:
         shapes = {spec.name: spec.shape for spec in source} if source else {}
         try:
             return IOSpec(
-                tuple(self._spec(name, *value, shapes.get(name)) for name, value in self.inputs.items()),
-                tuple(self._spec(name, *value, shapes.get(name)) for name, value in self.outputs.items()),
+                tuple(
+                    self._spec(name, *value, shapes.get(name))
+                    for name, value in self.inputs.items()
+                ),
+                tuple(
+                    self._spec(name, *value, shapes.get(name))
+                    for name, value in self.outputs.items()
+                ),
             )
         except SpecMismatch as error:
             raise ArtifactError(f"{self.path}: {error}") from None
@@ -188,14 +218,20 @@ class ONNXFile:
         return TensorSpec(spec.name, spec.shape, spec.dtype, *found) if found else spec
 
     def check_external(self) -> None:
-        """Raise :class:`ArtifactError` if a file with weights is missing, or is outside the model's folder."""
+        """Raise :class:`ArtifactError` if a file with weights is missing, or is outside the
+        model's folder.
+        """
         folder = self.path.resolve().parent
         for location in self.external:
             place = (folder / location).resolve()
             if Path(location).is_absolute() or not place.is_relative_to(folder):
-                raise ArtifactError(f"{self.path}: its weights are in {location!r}, outside its own folder; refused")
+                raise ArtifactError(
+                    f"{self.path}: its weights are in {location!r}, outside its own folder; refused"
+                )
             if not place.is_file():
-                raise ArtifactError(f"{self.path}: the file {location!r} with its weights is missing")
+                raise ArtifactError(
+                    f"{self.path}: the file {location!r} with its weights is missing"
+                )
 
     @property
     def bytes_in_all(self) -> int:
@@ -210,15 +246,20 @@ class ONNXFile:
         shape: tuple[int | None, ...] | None,
         known: tuple[int | None, ...] | None,
     ) -> TensorSpec:
-        """Return the specification of one input or output; ``known`` replaces a shape that is not stated."""
+        """Return the specification of one input or output; ``known`` replaces a shape that is
+        not stated.
+        """
         shape = known if shape is None else shape
         if name in self.zipped:
             raise ArtifactError(
-                f"{self.path}: {name!r} is a dictionary of scores by class, not a tensor: convert the model with "
+                f"{self.path}: {name!r} is a dictionary of scores by class, not a tensor: convert "
+                f"the model with "
                 "options={'zipmap': False}"
             )
         if dtype is None or shape is None:
-            raise ArtifactError(f"{self.path}: it does not say what {name!r} is; infer its shapes and save it again")
+            raise ArtifactError(
+                f"{self.path}: it does not say what {name!r} is; infer its shapes and save it again"
+            )
         return self.quantised(TensorSpec(name, shape, dtype))
 
 
@@ -241,7 +282,9 @@ def read_onnx(path: str | Path) -> ONNXFile:
         reader.read()
         return reader.result(path)
     except (Damaged, SpecMismatch) as error:
-        raise ArtifactError(f"{path}: not a usable ONNX model: {error}{file_type_hint(path, 'ONNXModel')}") from None
+        raise ArtifactError(
+            f"{path}: not a usable ONNX model: {error}{file_type_hint(path, 'ONNXModel')}"
+        ) from None
 
 
 @dataclass
@@ -346,9 +389,13 @@ class _Reader:
     def tensor(self, span: Span, keep: bool = False) -> None:
         for number, value in messages(self.data, span):
             if number == _TENSOR_EXTERNAL:
-                entry = dict.fromkeys((1, 2), "") | {n: text(self.data, v) for n, v in fields(self.data, value)}
+                entry = dict.fromkeys((1, 2), "") | {
+                    n: text(self.data, v) for n, v in fields(self.data, value)
+                }
                 if "\0" in entry[2]:
-                    raise Damaged(f"its weights are in {entry[2]!r}, which cannot be the name of a file")
+                    raise Damaged(
+                        f"its weights are in {entry[2]!r}, which cannot be the name of a file"
+                    )
                 if entry[1] == "location":
                     self.external[entry[2]] = None
             elif keep and number == _TENSOR_NAME:
@@ -371,7 +418,11 @@ class _Reader:
                 quantisation[name] = self.parameters(operands)
         known = {name: found for name, found in quantisation.items() if found is not None}
         made = {name: self.producers.get(name, ("", [])) for name in outputs}
-        zipped = {name: operands[0] for name, (kind, operands) in made.items() if kind == "ZipMap" and operands}
+        zipped = {
+            name: operands[0]
+            for name, (kind, operands) in made.items()
+            if kind == "ZipMap" and operands
+        }
         names = frozenset(first_axis_name(self.data, span) for span in self.inputs) - {""}
         return ONNXFile(path, inputs, outputs, known, tuple(self.external), zipped, names)
 
@@ -391,7 +442,8 @@ class _Reader:
 
 
 def _check_functions(main: Counter[str], bodies: Mapping[str, Counter[str]]) -> None:
-    """Raise :class:`Damaged` if a model's functions call themselves, nest too deeply, or stand for too many nodes.
+    """Raise :class:`Damaged` if a model's functions call themselves, nest too deeply, or stand for
+    too many nodes.
 
     Parameters
     ----------
@@ -410,7 +462,9 @@ def _check_functions(main: Counter[str], bodies: Mapping[str, Counter[str]]) -> 
         calling: dict[str, Iterator[str]] = {start: iter(bodies[start])}
         while calling:
             name = next(reversed(calling))
-            inner = next((kind for kind in calling[name] if kind in bodies and kind not in sizes), None)
+            inner = next(
+                (kind for kind in calling[name] if kind in bodies and kind not in sizes), None
+            )
             if inner in calling:
                 raise Damaged(f"its function {inner!r} calls itself")
             if inner is not None:

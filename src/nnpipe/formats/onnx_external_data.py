@@ -16,7 +16,8 @@ from nnpipe.formats._protobuf import Span, fields, text, varint
 from nnpipe.formats.file_types import Damaged
 from nnpipe.formats.onnx import ONNXFile
 
-# The fields of each kind of message whose content may hold weights: number of the field, and kind of its message.
+# The fields of each kind of message whose content may hold weights: number of the field, and kind
+# of its message.
 _WITHIN: dict[str, dict[int, str]] = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
@@ -59,7 +60,10 @@ def write_joined(file: ONNXFile, path: Path) -> None:
         If the model is damaged, or if weights reach beyond the end of the files that hold them.
     """
     try:
-        with open(file.path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with (
+            open(file.path, "rb") as handle,
+            mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
             data = memoryview(content)
             try:
                 pieces = _pieces(data, (0, len(data)), "model", file.path.parent, 0)
@@ -73,7 +77,9 @@ def write_joined(file: ONNXFile, path: Path) -> None:
 
 
 def _pieces(data: memoryview, span: Span, kind: str, folder: Path, depth: int) -> list[_Piece]:
-    """Return the pieces of a message with its external weights; one piece if the message has none."""
+    """Return the pieces of a message with its external weights; one piece if the message has
+    none.
+    """
     if depth > _DEPTH_LIMIT:
         raise Damaged("graphs are nested too deeply")
     if kind == "tensor":
@@ -92,12 +98,16 @@ def _pieces(data: memoryview, span: Span, kind: str, folder: Path, depth: int) -
 
 
 def _tensor(data: memoryview, span: Span, folder: Path) -> list[_Piece]:
-    """Return the pieces of a TensorProto, with external data in the place of its reference to it."""
+    """Return the pieces of a TensorProto, with external data in the place of its reference to
+    it.
+    """
     entries: dict[str, str] = {}
     kept: list[_Piece] = []
     for number, whole, content in _fields(data, span):
         if number == _EXTERNAL and content:
-            said = {1: "", 2: ""} | {part: text(data, value) for part, value in fields(data, content)}
+            said = {1: "", 2: ""} | {
+                part: text(data, value) for part, value in fields(data, content)
+            }
             entries[said[1]] = said[2]
         elif number != _LOCATION:
             kept.append(whole)
@@ -134,7 +144,9 @@ def _length(piece: _Piece) -> int:
 
 
 def _fields(data: memoryview, span: Span) -> Iterator[tuple[int, Span, Span | None]]:
-    """Yield the number of each field of a message, the span of the field, and the span of its content if it has one."""
+    """Yield the number of each field of a message, the span of the field, and the span of its
+    content if it has one.
+    """
     at, end = span
     while at < end:
         start = at

@@ -1,4 +1,5 @@
-"""The reader of the network in an ONNX file, which needs numpy only: nodes, constants, inputs and outputs.
+"""The reader of the network in an ONNX file, which needs numpy only: nodes, constants, inputs and
+outputs.
 
 Field numbers are those of ``onnx/onnx.proto3``.  A file may come from an
 untrusted source, so memory is allocated only for bytes that the file holds.
@@ -45,8 +46,8 @@ class ONNXNode:
     inputs, outputs
         Names of tensors; an empty name stands for an input or output that is left out.
     attributes
-        Values of the attributes that are a number, a string or a list of numbers; an empty tuple for a list of
-        strings, and ``None`` for the others.
+        Values of the attributes that are a number, a string or a list of numbers; an empty tuple
+        for a list of strings, and ``None`` for the others.
     """
 
     kind: str
@@ -97,14 +98,20 @@ class _NodesReader:
 
     def node(self, span: Span, depth: int) -> None:
         self.found.append(
-            read_node(self.data, span, tensor=lambda part: None, graph=lambda part: self.graph(part, depth + 1))
+            read_node(
+                self.data,
+                span,
+                tensor=lambda part: None,
+                graph=lambda part: self.graph(part, depth + 1),
+            )
         )
 
 
 def read_node(data: memoryview, span: Span, tensor: Within, graph: Within) -> ONNXNode:
     """Return a node, read from a NodeProto.
 
-    ``tensor`` returns the value of an attribute that is a tensor; ``graph`` is called for each graph in an attribute.
+    ``tensor`` returns the value of an attribute that is a tensor; ``graph`` is called for each
+    graph in an attribute.
     """
     texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], _DOMAIN: []}
     attributes: dict[str, Any] = {}
@@ -127,7 +134,8 @@ def _attribute(data: memoryview, span: Span, tensor: Within, graph: Within) -> t
         if number == 1:
             name = text(data, content)
         elif number == 20:
-            listed = content in (6, 7, 8)  # a list of floats, integers or strings, which may be empty
+            # a list of floats, integers or strings, which may be empty
+            listed = content in (6, 7, 8)
         elif number == 3:
             value = integer(data, content)
         elif number == 8:
@@ -155,14 +163,34 @@ def _floats(data: memoryview, span: Span) -> list[float]:
 
 
 _TYPES = {
-    1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8",
-    12: "<u4", 13: "<u8",
-}  # fmt: skip
+    1: "<f4",
+    2: "u1",
+    3: "i1",
+    4: "<u2",
+    5: "<i2",
+    6: "<i4",
+    7: "<i8",
+    9: "?",
+    10: "<f2",
+    11: "<f8",
+    12: "<u4",
+    13: "<u8",
+}
 _BFLOAT16 = 16
 _DIMENSIONS_LIMIT = 32
 _DIMS, _TYPE, _FLOATS, _INT32S, _INT64S, _NAME, _RAW, _DOUBLES, _UINT64S, _EXTERNAL, _LOCATION = (
-    1, 2, 4, 5, 7, 8, 9, 10, 11, 13, 14,
-)  # fmt: skip
+    1,
+    2,
+    4,
+    5,
+    7,
+    8,
+    9,
+    10,
+    11,
+    13,
+    14,
+)
 
 
 @dataclass(frozen=True)
@@ -172,7 +200,8 @@ class ONNXNetwork:
     Attributes
     ----------
     inputs, outputs
-        Element type and shape by name, ``None`` for each that is not stated.  Constants are not among the inputs.
+        Element type and shape by name, ``None`` for each that is not stated.  Constants are not
+        among the inputs.
     constants
         Arrays by name.
     nodes
@@ -194,7 +223,8 @@ def read_onnx_network(path: str | Path) -> ONNXNetwork:
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged or not ONNX, or if weights are missing; the message names it.
+        If the file is missing, damaged or not ONNX, or if weights are missing; the message names
+        it.
     """
     path = Path(path)
     file = read_onnx(path)
@@ -226,15 +256,27 @@ class _Reader:
                 if isinstance(value, int):
                     continue
                 if number == 1:
-                    self.nodes.append(read_node(self.data, value, lambda part: self.tensor(part)[1], lambda part: None))
+                    self.nodes.append(
+                        read_node(
+                            self.data, value, lambda part: self.tensor(part)[1], lambda part: None
+                        )
+                    )
                 elif number == 5:
                     name, array = self.tensor(value)
                     self.constants[name] = array
 
     def tensor(self, span: Span) -> tuple[str, np.ndarray]:
-        """Return the name and the content of a tensor; raise :class:`Damaged` unless the file holds every element."""
+        """Return the name and the content of a tensor; raise :class:`Damaged` unless the file
+        holds every element.
+        """
         name, kind, dims, raw = "", 0, [], None
-        pieces: dict[int, list[Any]] = {_FLOATS: [], _INT32S: [], _INT64S: [], _DOUBLES: [], _UINT64S: []}
+        pieces: dict[int, list[Any]] = {
+            _FLOATS: [],
+            _INT32S: [],
+            _INT64S: [],
+            _DOUBLES: [],
+            _UINT64S: [],
+        }
         elsewhere: dict[str, str] = {}
         outside = False
         for number, value in fields(self.data, span):
@@ -251,7 +293,9 @@ class _Reader:
             elif number == _LOCATION:
                 outside = value == 1
             elif number == _EXTERNAL and isinstance(value, tuple):
-                entry = dict.fromkeys((1, 2), "") | {n: text(self.data, v) for n, v in fields(self.data, value)}
+                entry = dict.fromkeys((1, 2), "") | {
+                    n: text(self.data, v) for n, v in fields(self.data, value)
+                }
                 elsewhere[entry[1]] = entry[2]
         if len(dims) > _DIMENSIONS_LIMIT or any(extent < 0 for extent in dims):
             raise Damaged(f"the tensor {name[:60]!r} has an impossible shape")
@@ -260,22 +304,33 @@ class _Reader:
         dtype, count = np.dtype(_TYPES.get(kind, "<u2")), math.prod(dims)
         if outside:
             raw = self.outside(elsewhere, count * dtype.itemsize)
-        flat = np.frombuffer(raw, dtype) if raw is not None and len(raw) == count * dtype.itemsize else None
+        flat = (
+            np.frombuffer(raw, dtype)
+            if raw is not None and len(raw) == count * dtype.itemsize
+            else None
+        )
         if flat is None and raw is None:
             flat = self.plain(pieces, dtype)
         if flat is None or flat.size != count:
-            raise Damaged(f"the number of values in the tensor {name[:60]!r} does not fit its shape {tuple(dims)}")
+            raise Damaged(
+                f"the number of values in the tensor {name[:60]!r} does not fit its shape "
+                f"{tuple(dims)}"
+            )
         if kind == _BFLOAT16:
             flat = (flat.astype("<u4") << 16).view("<f4")
         return name, np.array(flat.reshape(dims))
 
     def outside(self, place: Mapping[str, str], size: int) -> bytes:
-        """Return ``size`` bytes of an external file, whose location ``check_external`` has checked."""
+        """Return ``size`` bytes of an external file, whose location ``check_external`` has
+        checked.
+        """
         offset = int(place.get("offset", "0") or 0)
         length = int(place.get("length", "0") or 0) or size
         path = self.folder / place.get("location", "")
         if length != size or offset < 0 or offset + size > path.stat().st_size:
-            raise Damaged(f"{place.get('location', '')!r} does not hold the bytes that the model refers to")
+            raise Damaged(
+                f"{place.get('location', '')!r} does not hold the bytes that the model refers to"
+            )
         with open(path, "rb") as handle:
             handle.seek(offset)
             return handle.read(size)
@@ -370,7 +425,9 @@ def read_contents(path: str | Path) -> Contents:
 def _count(data: memoryview, graph: Span, found: Contents) -> None:
     for number, span in messages(data, graph):
         if number == _NODE:
-            words = {4: "", 7: ""} | {n: text(data, v) for n, v in messages(data, span) if n in (_OP_TYPE, _DOMAIN)}
+            words = {4: "", 7: ""} | {
+                n: text(data, v) for n, v in messages(data, span) if n in (_OP_TYPE, _DOMAIN)
+            }
             kind, domain = words[_OP_TYPE], words[_DOMAIN]
             if kind != "Constant":
                 found.operations[kind if domain in ("", "ai.onnx") else f"{domain}.{kind}"] += 1

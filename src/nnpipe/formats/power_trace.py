@@ -28,7 +28,13 @@ _TIMES = {
 }
 _POWERS = {"power": 1.0, "power_w": 1.0, "watts": 1.0, "power_mw": 1e-3, "power_uw": 1e-6}
 _VOLTAGES = {"voltage": 1.0, "voltage_v": 1.0, "volts": 1.0, "voltage_mv": 1e-3}
-_CURRENTS = {"current": 1.0, "current_a": 1.0, "amperes": 1.0, "current_ma": 1e-3, "current_ua": 1e-6}
+_CURRENTS = {
+    "current": 1.0,
+    "current_a": 1.0,
+    "amperes": 1.0,
+    "current_ma": 1e-3,
+    "current_ua": 1e-6,
+}
 _TRIGGERS = {"trigger": 1.0, "gpio": 1.0}
 
 
@@ -43,7 +49,8 @@ class PowerTrace:
     watts
         The power, float64 ``(samples,)``.
     trigger
-        The level of a pin of the device at each time, ``(samples,)``, 0 for low; empty if none was recorded.
+        The level of a pin of the device at each time, ``(samples,)``, 0 for low; empty if none was
+        recorded.
 
     Raises
     ------
@@ -61,12 +68,23 @@ class PowerTrace:
     watts: Floats
     trigger: Floats
 
-    def __init__(self, time_s: npt.ArrayLike, watts: npt.ArrayLike, trigger: npt.ArrayLike = ()) -> None:
+    def __init__(
+        self, time_s: npt.ArrayLike, watts: npt.ArrayLike, trigger: npt.ArrayLike = ()
+    ) -> None:
         times, powers = np.asarray(time_s, np.float64), np.asarray(watts, np.float64)
         levels = np.asarray(trigger, np.float64)
-        if times.ndim != 1 or times.shape != powers.shape or len(times) < 2 or len(levels) not in (0, len(times)):
-            raise ArtifactError("a trace of power needs two samples or more, each with a time and a power")
-        if not (np.isfinite(times).all() and np.isfinite(powers).all() and np.isfinite(levels).all()):
+        if (
+            times.ndim != 1
+            or times.shape != powers.shape
+            or len(times) < 2
+            or len(levels) not in (0, len(times))
+        ):
+            raise ArtifactError(
+                "a trace of power needs two samples or more, each with a time and a power"
+            )
+        if not (
+            np.isfinite(times).all() and np.isfinite(powers).all() and np.isfinite(levels).all()
+        ):
             raise ArtifactError("a trace of power has a number that is not finite")
         if (np.diff(times) < 0).any():
             raise ArtifactError("the times of a trace of power must rise")
@@ -79,7 +97,8 @@ class PowerTrace:
         return float(np.median(np.diff(self.time_s)))
 
     def energy(self, start_s: float, end_s: float) -> float:
-        """Return the joules between two times; power is taken as a straight line from sample to sample.
+        """Return the joules between two times; power is taken as a straight line from sample to
+        sample.
 
         Raises
         ------
@@ -90,23 +109,26 @@ class PowerTrace:
         slack = self.interval_s
         if not times[0] - slack <= start_s <= end_s <= times[-1] + slack:
             raise ArtifactError(
-                f"the trace of power lasts from {times[0]:.3f} s to {times[-1]:.3f} s, not from {start_s:.3f} s to "
-                f"{end_s:.3f} s; do both clocks agree?"
+                f"the trace of power lasts from {times[0]:.3f} s to {times[-1]:.3f} s, not from "
+                f"{start_s:.3f} s to {end_s:.3f} s; do both clocks agree?"
             )
         first, last = np.searchsorted(times, (start_s, end_s))
         around = times[max(first - 1, 0) : last + 1]
         if len(around) > 1 and float(np.max(np.diff(around))) > _GAP * slack:
-            raise ArtifactError(f"the trace of power has a hole of {float(np.max(np.diff(around))):.3f} s")
+            raise ArtifactError(
+                f"the trace of power has a hole of {float(np.max(np.diff(around))):.3f} s"
+            )
         inside = times[first:last]
         at = np.concatenate([[start_s], inside, [end_s]])
         powers = np.interp(at, times, self.watts)
         return float(np.sum(np.diff(at) * (powers[1:] + powers[:-1]) / 2))
 
     def windows(self) -> list[tuple[float, float]]:
-        """Return the begin and end of each span between two falling edges of the trigger, taken in pairs.
+        """Return the begin and end of each span between two falling edges of the trigger, taken in
+        pairs.
 
-        A device that lowers a pin when it begins and again when it has done its inferences, as MLPerf Tiny's energy
-        mode asks for, marks one span by two falling edges.
+        A device that lowers a pin when it begins and again when it has done its inferences, as
+        MLPerf Tiny's energy mode asks for, marks one span by two falling edges.
 
         Raises
         ------
@@ -119,12 +141,16 @@ class PowerTrace:
         falls = self.time_s[1:][high[:-1] & ~high[1:]]
         if len(falls) % 2 or not len(falls):
             raise ArtifactError(
-                f"the trigger falls {len(falls)} times; it should fall when inferences begin and when they end"
+                f"the trigger falls {len(falls)} times; it should fall when inferences begin and "
+                f"when they end"
             )
-        return [(float(begin), float(end)) for begin, end in zip(falls[::2], falls[1::2], strict=True)]
+        return [
+            (float(begin), float(end)) for begin, end in zip(falls[::2], falls[1::2], strict=True)
+        ]
 
     def joules_by_window(self, inferences: int) -> list[float]:
-        """Return the joules of one inference in each of the :meth:`windows`, which hold so many inferences each.
+        """Return the joules of one inference in each of the :meth:`windows`, which hold so many
+        inferences each.
 
         Raises
         ------
@@ -137,9 +163,9 @@ class PowerTrace:
 def read_power_trace(path: Path) -> PowerTrace:
     """Read a CSV file with a line of headings, and a line for each sample.
 
-    The columns are ``time`` (seconds; ``time_ms``, ``time_us``, ``time_ns``), and ``power`` (watts; ``power_mw``,
-    ``power_uw``) or both ``voltage`` (volts; ``voltage_mv``) and ``current`` (amperes; ``current_ma``,
-    ``current_ua``), and may be ``trigger``.  Further columns are ignored.
+    The columns are ``time`` (seconds; ``time_ms``, ``time_us``, ``time_ns``), and ``power`` (watts;
+    ``power_mw``, ``power_uw``) or both ``voltage`` (volts; ``voltage_mv``) and ``current``
+    (amperes; ``current_ma``, ``current_ua``), and may be ``trigger``.  Further columns are ignored.
 
     Raises
     ------
@@ -163,10 +189,13 @@ def trace_of_csv(text: str) -> PowerTrace:
     heading, _, body = text.partition("\n")
     names = [name.strip().lower() for name in next(csv.reader([heading.strip()]), [])]
     time, power = _column(names, _TIMES), _column(names, _POWERS)
-    voltage, current, trigger = (_column(names, known) for known in (_VOLTAGES, _CURRENTS, _TRIGGERS))
+    voltage, current, trigger = (
+        _column(names, known) for known in (_VOLTAGES, _CURRENTS, _TRIGGERS)
+    )
     if time is None or (power is None and (voltage is None or current is None)):
         raise ArtifactError(
-            "the first line must name the columns: time and power, or time, voltage and current, in seconds, watts, "
+            "the first line must name the columns: time and power, or time, voltage and current, "
+            "in seconds, watts, "
             f"volts and amperes; it names {', '.join(names)[:100] or 'none'}"
         )
     if not body.strip():
@@ -174,7 +203,11 @@ def trace_of_csv(text: str) -> PowerTrace:
     wanted = [each for each in (time, power, voltage, current, trigger) if each is not None]
     try:
         table = np.loadtxt(
-            io.StringIO(body), np.float64, delimiter=",", usecols=[place for place, _ in wanted], ndmin=2
+            io.StringIO(body),
+            np.float64,
+            delimiter=",",
+            usecols=[place for place, _ in wanted],
+            ndmin=2,
         )
     except ValueError as error:
         raise ArtifactError(f"a line is no sample: {str(error).splitlines()[0][:200]}") from None

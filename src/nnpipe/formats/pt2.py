@@ -1,4 +1,5 @@
-"""The reader of exported PyTorch programs (``.pt2``): their inputs and outputs, and a copy that is safe to load.
+"""The reader of exported PyTorch programs (``.pt2``): their inputs and outputs, and a copy that is
+safe to load.
 
 ``torch.export.load`` trusts its file: it unpickles weights and sample inputs,
 and evaluates lengths of axes and guards as Python.  Here the archive is read
@@ -74,13 +75,14 @@ class ExportedProgram:
     def open(self) -> BinaryIO:
         """Return an archive for ``torch.export.load``; the caller closes it.
 
-        The checked content comes from memory.  Only the elements of weights are read from the file while the archive
-        is read, so that they are in memory only once.
+        The checked content comes from memory.  Only the elements of weights are read from the file
+        while the archive is read, so that they are in memory only once.
 
         Raises
         ------
         ArtifactError
-            If weights are damaged, or the file has been replaced by another one since it was checked.
+            If weights are damaged, or the file has been replaced by another one since it was
+            checked.
         """
         return open_packed(self.path, self._entries)
 
@@ -90,7 +92,8 @@ class ExportedProgram:
         return has_bfloat16(self._program())
 
     def in_float32(self) -> ExportedProgram:
-        """Return the program with float32 wherever it has bfloat16, with equal weights; itself if it has none.
+        """Return the program with float32 wherever it has bfloat16, with equal weights; itself if
+        it has none.
 
         Raises
         ------
@@ -104,7 +107,9 @@ class ExportedProgram:
             tuple(replace(spec, dtype=wide.get(spec.dtype, spec.dtype)) for spec in side)
             for side in (self.io.inputs, self.io.outputs)
         )
-        return replace(self, io=IOSpec(inputs, outputs), _entries=in_float32(self.path, self._entries))
+        return replace(
+            self, io=IOSpec(inputs, outputs), _entries=in_float32(self.path, self._entries)
+        )
 
     def _program(self) -> Any:
         (name,) = (name for name in self._entries if name.startswith("models/"))
@@ -117,32 +122,51 @@ class ExportedProgram:
             if not isinstance(content, bytes) or not name.endswith(".json"):
                 continue
             if name.startswith("models/"):
-                targets = (str(node["target"]) for node in parse_json(content)["graph_module"]["graph"]["nodes"])
+                targets = (
+                    str(node["target"])
+                    for node in parse_json(content)["graph_module"]["graph"]["nodes"]
+                )
                 # Taking an element out of a list of results does not count as an operator.
                 found.operations.update(
-                    target.removeprefix("torch.ops.").lstrip("_") for target in targets if target != _ELEMENT
+                    target.removeprefix("torch.ops.").lstrip("_")
+                    for target in targets
+                    if target != _ELEMENT
                 )
             elif name.startswith("data/weights/"):
                 for entry in parse_json(content)["config"].values():
                     meta = entry["tensor_meta"]
-                    found.count(DTYPES[meta["dtype"]][0], [int(size["as_int"]) for size in meta["sizes"]])
+                    found.count(
+                        DTYPES[meta["dtype"]][0], [int(size["as_int"]) for size in meta["sizes"]]
+                    )
         return found
 
     def mentions(self, text: str) -> bool:
-        """Return whether a string, such as the name of an operator, occurs in the description of the program."""
-        return any(isinstance(each, bytes) and text.encode() in each for each in self._entries.values())
+        """Return whether a string, such as the name of an operator, occurs in the description of
+        the program.
+        """
+        return any(
+            isinstance(each, bytes) and text.encode() in each for each in self._entries.values()
+        )
 
     def operators_on_inputs(self) -> tuple[str, ...]:
-        """Return the names of the operators that depend on the program's inputs, each once, in the order of the graph.
+        """Return the names of the operators that depend on the program's inputs, each once, in the
+        order of the graph.
 
-        Operators that only use weights are left out.  Names are as in the file: ``"torch.ops.aten.relu.default"``.
+        Operators that only use weights are left out.  Names are as in the file:
+        ``"torch.ops.aten.relu.default"``.
         """
         module = self._program()["graph_module"]
-        inputs = (spec["user_input"]["arg"] for spec in module["signature"]["input_specs"] if "user_input" in spec)
+        inputs = (
+            spec["user_input"]["arg"]
+            for spec in module["signature"]["input_specs"]
+            if "user_input" in spec
+        )
         depending = {value for argument in inputs for value in _values(argument)}
         found: dict[str, None] = {}
         for node in module["graph"]["nodes"]:
-            if any(value in depending for given in node["inputs"] for value in _values(given["arg"])):
+            if any(
+                value in depending for given in node["inputs"] for value in _values(given["arg"])
+            ):
                 found[node["target"]] = None
                 depending.update(value for made in node["outputs"] for value in _values(made))
         return tuple(found)
@@ -176,19 +200,31 @@ def read_program(path: Path) -> ExportedProgram:
         return ExportedProgram(path, tensors, kept)
     except MalformedFile as error:
         raise ArtifactError(f"{path}: {error}") from None
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, StopIteration) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        StopIteration,
+    ) as error:
         raise ArtifactError(
-            f"{path}: not laid out as PyTorch lays out exported programs ({type(error).__name__}: {error})"
+            f"{path}: not laid out as PyTorch lays out exported programs ({type(error).__name__}: "
+            f"{error})"
         ) from None
 
 
 def _unpacked(path: Path) -> dict[str, Entry]:
-    """Return the entries of the archive by name, after checking that it holds an exported program."""
+    """Return the entries of the archive by name, after checking that it holds an exported
+    program.
+    """
     entries = read_entries(path)
     if entries.get("archive_format") != b"pt2":
         if "serialized_exported_program.json" in entries:
             raise MalformedFile("an exported program of PyTorch 2.8 or older; export it anew")
-        raise MalformedFile(f"not an exported PyTorch program{file_type_hint(path, 'TorchExportModel')}")
+        raise MalformedFile(
+            f"not an exported PyTorch program{file_type_hint(path, 'TorchExportModel')}"
+        )
     if entries.get("byteorder", b"little") != b"little":
         raise MalformedFile("written on a big-endian machine")
     if any(name.startswith("data/aotinductor/") for name in entries):
@@ -197,7 +233,11 @@ def _unpacked(path: Path) -> dict[str, Entry]:
 
 
 def _only_model(entries: Mapping[str, Entry]) -> str:
-    models = [name[len("models/") : -len(".json")] for name in entries if re.fullmatch(r"models/.*\.json", name)]
+    models = [
+        name[len("models/") : -len(".json")]
+        for name in entries
+        if re.fullmatch(r"models/.*\.json", name)
+    ]
     if len(models) != 1 or not IDENTIFIER.fullmatch(models[0]):
         raise MalformedFile(f"holds {len(models)} exported programs, expected one")
     return models[0]
@@ -210,8 +250,12 @@ def _json(entries: Mapping[str, Entry], name: str) -> Any:
     return parse_json(content)
 
 
-def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str) -> dict[str, Entry]:
-    """Return the table of weights or constants and the raw tensors that it names, after checking them."""
+def _payload(
+    entries: Mapping[str, Entry], folder: str, config: str, prefix: str
+) -> dict[str, Entry]:
+    """Return the table of weights or constants and the raw tensors that it names, after checking
+    them.
+    """
     table = _json(entries, folder + config)["config"]
     kept: dict[str, Entry] = {}
     for fqn, entry in table.items():
@@ -226,7 +270,9 @@ def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str
         _, width = element_of(fqn, meta)
         elements = math.prod(int(size["as_int"]) for size in meta["sizes"])
         if elements * width > len(data) and not _repeats(meta):
-            raise MalformedFile(f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}")
+            raise MalformedFile(
+                f"damaged: {fqn!r} needs {elements * width} bytes, {folder}{file} holds {len(data)}"
+            )
         kept[folder + file] = data
     if any(not PLAIN.fullmatch(fqn) for fqn in table):
         raise MalformedFile("a weight has a name that PyTorch would not give")
@@ -234,12 +280,16 @@ def _payload(entries: Mapping[str, Entry], folder: str, config: str, prefix: str
 
 
 def _repeats(meta: Mapping[str, Any]) -> bool:
-    """Return whether a tensor repeats stored elements by a stride of 0, which takes no additional memory."""
+    """Return whether a tensor repeats stored elements by a stride of 0, which takes no
+    additional memory.
+    """
     return bool(meta["sizes"]) and any(stride["as_int"] == 0 for stride in meta["strides"])
 
 
 def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
-    """Return a checked copy of the program with only the parts that are needed to run it, and its tensors."""
+    """Return a checked copy of the program with only the parts that are needed to run it, and
+    its tensors.
+    """
     module = dict(program["graph_module"])
     original = module["graph"]
     graph, renamed = flattened(original)
@@ -253,15 +303,26 @@ def _cleaned(program: Mapping[str, Any]) -> tuple[dict[str, Any], IOSpec]:
     values = original["tensor_values"]
     inputs = tensors_of("takes", signature["input_specs"], taken, values)
     outputs = tensors_of("gives", signature["output_specs"], given, values)
-    input_specs, graph["inputs"], taken = without_fixed(signature["input_specs"], graph["inputs"], taken)
-    output_specs, graph["outputs"], given = without_fixed(signature["output_specs"], graph["outputs"], given)
+    input_specs, graph["inputs"], taken = without_fixed(
+        signature["input_specs"], graph["inputs"], taken
+    )
+    output_specs, graph["outputs"], given = without_fixed(
+        signature["output_specs"], graph["outputs"], given
+    )
     signature |= {"input_specs": input_specs, "output_specs": with_names(output_specs, renamed)}
     calls = calls | {"forward_arg_names": None}
-    module |= {"graph": graph, "signature": signature, "metadata": {}, "treespec_namedtuple_fields": {}}
+    module |= {
+        "graph": graph,
+        "signature": signature,
+        "metadata": {},
+        "treespec_namedtuple_fields": {},
+    }
     module["module_call_graph"] = []
     cleaned = dict(program) | {"graph_module": module, "guards_code": []}
     check_strings(cleaned)
-    check_strings({key: value for key, value in calls.items() if key not in ("in_spec", "out_spec")})
+    check_strings(
+        {key: value for key, value in calls.items() if key not in ("in_spec", "out_spec")}
+    )
     calls |= {"in_spec": written(taken), "out_spec": written(given)}
     module["module_call_graph"] = [{"fqn": "", "signature": calls}]
     return cleaned, IOSpec(inputs, outputs)

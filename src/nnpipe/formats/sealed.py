@@ -1,4 +1,5 @@
-"""Reading and writing of sealed files: compiled models with a trailer that describes them and reveals damage.
+"""Reading and writing of sealed files: compiled models with a trailer that describes them and
+reveals damage.
 
 They are used for formats that neither name a model's tensors nor detect damage.
 The trailer follows the model, and other tools ignore it.  It consists of a JSON
@@ -53,7 +54,9 @@ class SealedFile:
 
 def write_sealed(path: Path, file: SealedFile) -> None:
     """Write the content and the trailer of a sealed file."""
-    said = json.dumps({"format": file.format, "io": file.io.to_json(), "notes": dict(file.notes)}).encode()
+    said = json.dumps(
+        {"format": file.format, "io": file.io.to_json(), "notes": dict(file.notes)}
+    ).encode()
     whole = file.content + said + len(said).to_bytes(_LENGTH, "little")
     path.write_bytes(whole + hashlib.sha256(whole).digest() + _MARK)
 
@@ -70,9 +73,14 @@ def read_sealed(path: Path, format: str) -> SealedFile:
         raise ArtifactError(f"{path}: no such model file")
     data = path.read_bytes()
     if len(data) <= _FOOTER or not data.endswith(_MARK):
-        raise ArtifactError(f"{path}: damaged, or not compiled by nnpipe: the seal at its end is missing")
+        raise ArtifactError(
+            f"{path}: damaged, or not compiled by nnpipe: the seal at its end is missing"
+        )
     end = len(data) - _FOOTER
-    if hashlib.sha256(memoryview(data)[: end + _LENGTH]).digest() != data[end + _LENGTH : end + _LENGTH + _DIGEST]:
+    if (
+        hashlib.sha256(memoryview(data)[: end + _LENGTH]).digest()
+        != data[end + _LENGTH : end + _LENGTH + _DIGEST]
+    ):
         raise ArtifactError(f"{path}: damaged: its content does not agree with the seal at its end")
     start = end - int.from_bytes(data[end : end + _LENGTH], "little")
     try:

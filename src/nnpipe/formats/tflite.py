@@ -20,10 +20,16 @@ IDENTIFIER = b"TFL3"
 """Bytes 4 to 7 of every TensorFlow Lite file."""
 
 _DTYPES = (
-    "float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant "
-    "uint32 uint16 int4 bfloat16 int2 uint4"
+    "float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 "
+    "resource variant uint32 uint16 int4 bfloat16 int2 uint4"
 ).split()
-_MODEL_VERSION, _MODEL_OPERATOR_CODES, _MODEL_SUBGRAPHS, _MODEL_BUFFERS, _MODEL_SIGNATURES = 0, 1, 2, 4, 7
+_MODEL_VERSION, _MODEL_OPERATOR_CODES, _MODEL_SUBGRAPHS, _MODEL_BUFFERS, _MODEL_SIGNATURES = (
+    0,
+    1,
+    2,
+    4,
+    7,
+)
 _GRAPH_TENSORS, _GRAPH_INPUTS, _GRAPH_OUTPUTS, _GRAPH_OPERATORS = 0, 1, 2, 3
 _TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER, _TENSOR_NAME, _TENSOR_QUANTIZATION = 0, 1, 2, 3, 4
 _TENSOR_VARIABLE, _TENSOR_SIGNATURE = 5, 7
@@ -51,8 +57,8 @@ class TFLiteFile:
     inputs, outputs
         Index of each tensor in the file's first graph, by name.
     state_tensors, state_resources
-        Whether the model keeps values from one run to the next: in tensors of its graphs, as recurrent layers do, and
-        in resources that operators assign to.
+        Whether the model keeps values from one run to the next: in tensors of its graphs, as
+        recurrent layers do, and in resources that operators assign to.
     """
 
     io: IOSpec
@@ -81,7 +87,8 @@ def read_tflite(path: str | Path) -> TFLiteFile:
         if handle.read(8)[4:] != IDENTIFIER:
             found = file_type_hint(path, "TFLiteModel") or " (the mark TFL3 is missing)"
             raise ArtifactError(f"{path}: not a TensorFlow Lite model{found}")
-        # Not closed here: after an error, the traceback still holds views of it, and closing it would raise.
+        # Not closed here: after an error, the traceback still holds views of it, and closing it
+        # would raise.
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
     try:
         return _parsed(data)
@@ -115,7 +122,9 @@ def _parsed(data: memoryview) -> TFLiteFile:
 
 
 def _assigns_resources(model: FlatBufferTable) -> bool:
-    """Return whether a graph assigns to resources; those that only give the first values run once."""
+    """Return whether a graph assigns to resources; those that only give the first values run
+    once.
+    """
     codes = [
         max(table.integer(_CODE_DEPRECATED, "<b"), table.integer(_CODE_BUILTIN, "<i"))
         for table in model.tables(_MODEL_OPERATOR_CODES)
@@ -142,17 +151,22 @@ def _check_references(model: FlatBufferTable) -> None:
     Raises
     ------
     Damaged
-        If one does not exist, or if lists share so many bytes that reading them would take too long.
+        If one does not exist, or if lists share so many bytes that reading them would take too
+        long.
     """
     codes, buffers = model.count(_MODEL_OPERATOR_CODES), model.count(_MODEL_BUFFERS)
-    # The format allows lists that share bytes; the budget keeps the time to read them in proportion to the file's size.
+    # The format allows lists that share bytes; the budget keeps the time to read them in proportion
+    # to the file's size.
     budget = 2 * len(model.data)
     for graph in model.tables(_MODEL_SUBGRAPHS):
         tensors = graph.count(_GRAPH_TENSORS)
         budget -= 8 * (tensors + graph.count(_GRAPH_OPERATORS) + 1)
         if budget < 0:
             raise Damaged("its lists overlap")
-        if any(tensor.integer(_TENSOR_BUFFER, "<I") >= max(buffers, 1) for tensor in graph.tables(_GRAPH_TENSORS)):
+        if any(
+            tensor.integer(_TENSOR_BUFFER, "<I") >= max(buffers, 1)
+            for tensor in graph.tables(_GRAPH_TENSORS)
+        ):
             raise Damaged("the buffer of a tensor does not exist")
         for operator in graph.tables(_GRAPH_OPERATORS):
             if operator.integer(_OPERATOR_CODE, "<I") >= codes:
@@ -161,16 +175,22 @@ def _check_references(model: FlatBufferTable) -> None:
                 numbers = operator.numbers(field, "<i4", _LIST_LIMIT)
                 budget -= numbers.nbytes
                 # -1 marks an optional input that is left out.
-                if budget < 0 or (numbers.size and not -1 <= numbers.min() <= numbers.max() < tensors):
+                if budget < 0 or (
+                    numbers.size and not -1 <= numbers.min() <= numbers.max() < tensors
+                ):
                     raise Damaged("an operator uses a tensor that does not exist")
 
 
 def _signature(model: FlatBufferTable) -> FlatBufferTable | None:
-    """Return a signature of the first graph, ``serving_default`` if it has that one; ``None`` if it has none."""
+    """Return a signature of the first graph, ``serving_default`` if it has that one; ``None`` if
+    it has none.
+    """
     count = model.count(_MODEL_SIGNATURES)
     if count > _SIGNATURE_LIMIT:
         raise Damaged(f"{count} signatures, more than the limit of {_SIGNATURE_LIMIT}")
-    of_first = [s for s in model.tables(_MODEL_SIGNATURES) if s.integer(_SIGNATURE_GRAPH, "<I") == 0]
+    of_first = [
+        s for s in model.tables(_MODEL_SIGNATURES) if s.integer(_SIGNATURE_GRAPH, "<I") == 0
+    ]
     usual = [s for s in of_first if s.text(_SIGNATURE_KEY) == "serving_default"]
     return next(iter(usual or of_first), None)
 
@@ -218,7 +238,9 @@ def _quantisation(
     if quantisation is None:
         return None, None, None
     scales = [float(s) for s in quantisation.numbers(_QUANT_SCALE, "<f4", _LIST_LIMIT)]
-    zeros = [int(z) for z in quantisation.numbers(_QUANT_ZERO, "<i8", _LIST_LIMIT)] or [0] * len(scales)
+    zeros = [int(z) for z in quantisation.numbers(_QUANT_ZERO, "<i8", _LIST_LIMIT)] or [0] * len(
+        scales
+    )
     # Converters write a scale of 0 for a tensor that is not quantised or is always zero.
     if not scales or scales == [0.0]:
         return None, None, None

@@ -31,25 +31,39 @@ _LARGEST = 1 << 20
 # Field, format and default, by option and by operator code.
 _Field = tuple[int, str, int]
 _CONVOLUTION: dict[str, _Field] = {
-    "stride_w": (1, "<i", 1), "stride_h": (2, "<i", 1), "activation": (3, "<b", 0),
-    "dilation_w": (4, "<i", 1), "dilation_h": (5, "<i", 1),
-}  # fmt: skip
+    "stride_w": (1, "<i", 1),
+    "stride_h": (2, "<i", 1),
+    "activation": (3, "<b", 0),
+    "dilation_w": (4, "<i", 1),
+    "dilation_h": (5, "<i", 1),
+}
 _POOL: dict[str, _Field] = {
-    "stride_w": (1, "<i", 1), "stride_h": (2, "<i", 1), "filter_w": (3, "<i", 1), "filter_h": (4, "<i", 1),
+    "stride_w": (1, "<i", 1),
+    "stride_h": (2, "<i", 1),
+    "filter_w": (3, "<i", 1),
+    "filter_h": (4, "<i", 1),
     "activation": (5, "<b", 0),
-}  # fmt: skip
+}
 _CONVOLUTION_3D: dict[str, _Field] = {
-    "stride_d": (1, "<i", 1), "stride_w": (2, "<i", 1), "stride_h": (3, "<i", 1), "activation": (4, "<b", 0),
-    "dilation_d": (5, "<i", 1), "dilation_w": (6, "<i", 1), "dilation_h": (7, "<i", 1),
-}  # fmt: skip
+    "stride_d": (1, "<i", 1),
+    "stride_w": (2, "<i", 1),
+    "stride_h": (3, "<i", 1),
+    "activation": (4, "<b", 0),
+    "dilation_d": (5, "<i", 1),
+    "dilation_w": (6, "<i", 1),
+    "dilation_h": (7, "<i", 1),
+}
 _ACTIVATION: dict[str, _Field] = {"activation": (0, "<b", 0)}
 _FIELDS: Mapping[int, Mapping[str, _Field]] = {
     0: _ACTIVATION,  # ADD
     1: _POOL,  # AVERAGE_POOL_2D
     3: _CONVOLUTION,  # CONV_2D
     4: {  # DEPTHWISE_CONV_2D
-        "stride_w": (1, "<i", 1), "stride_h": (2, "<i", 1), "activation": (4, "<b", 0),
-        "dilation_w": (5, "<i", 1), "dilation_h": (6, "<i", 1),
+        "stride_w": (1, "<i", 1),
+        "stride_h": (2, "<i", 1),
+        "activation": (4, "<b", 0),
+        "dilation_w": (5, "<i", 1),
+        "dilation_h": (6, "<i", 1),
     },
     9: _ACTIVATION,  # FULLY_CONNECTED
     12: _POOL,  # L2_POOL_2D
@@ -57,15 +71,17 @@ _FIELDS: Mapping[int, Mapping[str, _Field]] = {
     18: _ACTIVATION,  # MUL
     41: _ACTIVATION,  # SUB
     42: _ACTIVATION,  # DIV
-    67: {"stride_w": (1, "<i", 1), "stride_h": (2, "<i", 1), "activation": (3, "<b", 0)},  # TRANSPOSE_CONV
+    # TRANSPOSE_CONV
+    67: {"stride_w": (1, "<i", 1), "stride_h": (2, "<i", 1), "activation": (3, "<b", 0)},
     126: {"adjoint_first": (0, "<b", 0), "adjoint_second": (1, "<b", 0)},  # BATCH_MATMUL
     132: _CONVOLUTION_3D,  # CONV_3D
     135: _CONVOLUTION_3D,  # CONV_3D_TRANSPOSE
-}  # fmt: skip
+}
 
 
 def options_of(operator: FlatBufferTable, code: int) -> Mapping[str, int]:
-    """Return the options of an operator that are known here, with the schema's defaults for those left out.
+    """Return the options of an operator that are known here, with the schema's defaults for those
+    left out.
 
     Numbers that no network has, as in damaged files, are left out.
     """
@@ -73,7 +89,10 @@ def options_of(operator: FlatBufferTable, code: int) -> Mapping[str, int]:
     table = operator.table(_OPERATOR_OPTIONS) if known else None
     if known is None or table is None:
         return {}
-    found = {name: table.integer(field, form) or default for name, (field, form, default) in known.items()}
+    found = {
+        name: table.integer(field, form) or default
+        for name, (field, form, default) in known.items()
+    }
     return {name: value for name, value in found.items() if 0 <= value <= _LARGEST}
 
 
@@ -90,7 +109,9 @@ _LIST_LIMIT = 1 << 16
 
 @dataclass(frozen=True)
 class TFLiteNode:
-    """An operator: the code of its kind, the name of a custom one, the indices of its tensors, and its options."""
+    """An operator: the code of its kind, the name of a custom one, the indices of its tensors,
+    and its options.
+    """
 
     code: int
     custom: str
@@ -155,19 +176,33 @@ def read_graph(path: Path) -> TFLiteGraph:
         nodes = tuple(
             TFLiteNode(
                 *codes[table.integer(_OPERATOR_CODE, "<I")],
-                tuple(int(n) for n in table.numbers(_OPERATOR_INPUTS, "<i4", _LIST_LIMIT) if n >= 0),
-                tuple(int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _LIST_LIMIT) if n >= 0),
+                tuple(
+                    int(n) for n in table.numbers(_OPERATOR_INPUTS, "<i4", _LIST_LIMIT) if n >= 0
+                ),
+                tuple(
+                    int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _LIST_LIMIT) if n >= 0
+                ),
                 options_of(table, codes[table.integer(_OPERATOR_CODE, "<I")][0]),
             )
             for table in graph.tables(_GRAPH_OPERATORS)
         )
         buffers = [_content(table) for table in model.tables(_MODEL_BUFFERS)]
-        fixed = frozenset(n for n, table in enumerate(tables) if not table.numbers(_TENSOR_SIGNATURE, "<i4", 32).size)
-        held = [buffers[table.integer(_TENSOR_BUFFER, "<I")] if buffers else (0, 0) for table in tables]
-        constants = _constants(held, tensors, {n for node in nodes for n in node.outputs}, len(data))
+        fixed = frozenset(
+            n
+            for n, table in enumerate(tables)
+            if not table.numbers(_TENSOR_SIGNATURE, "<i4", 32).size
+        )
+        held = [
+            buffers[table.integer(_TENSOR_BUFFER, "<I")] if buffers else (0, 0) for table in tables
+        ]
+        constants = _constants(
+            held, tensors, {n for node in nodes for n in node.outputs}, len(data)
+        )
     except (Damaged, SpecMismatch, IndexError) as error:
         raise ArtifactError(f"{path}: not a usable TensorFlow Lite model: {error}") from None
-    return TFLiteGraph(names, tensors, fixed, constants, nodes, dict(file.inputs), dict(file.outputs))
+    return TFLiteGraph(
+        names, tensors, fixed, constants, nodes, dict(file.inputs), dict(file.outputs)
+    )
 
 
 def _constants(
@@ -175,7 +210,8 @@ def _constants(
 ) -> dict[int, int]:
     """Return the offsets of the content of constant tensors by index.
 
-    Only types that numpy has are included, and only the first of several tensors that share their content.
+    Only types that numpy has are included, and only the first of several tensors that share their
+    content.
     """
     found: dict[int, int] = {}
     for number, (start, length) in enumerate(held):
@@ -184,13 +220,16 @@ def _constants(
             continue
         if spec.dtype in DTYPES - {"string", "bfloat16"} and start + length <= size:
             count = math.prod(n or 0 for n in spec.shape)
-            if count * np.dtype(spec.dtype).itemsize == length:  # false for sparse tensors and elements of 4 bits
+            # false for sparse tensors and elements of 4 bits
+            if count * np.dtype(spec.dtype).itemsize == length:
                 found[number] = start
     return found
 
 
 def _code(table: FlatBufferTable) -> tuple[int, str]:
-    """Return the code of an operator's kind, and the name of a custom operator or the empty string."""
+    """Return the code of an operator's kind, and the name of a custom operator or the empty
+    string.
+    """
     number = max(table.integer(_CODE_DEPRECATED, "<b"), table.integer(_CODE_BUILTIN, "<i"))
     return number, table.text(_CODE_CUSTOM) if number == _CUSTOM else ""
 
@@ -214,32 +253,36 @@ def _unique(names: list[str]) -> tuple[str, ...]:
 
 
 _NAMES = (
-    "ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP "
-    "FLOOR FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC "
-    "LSH_PROJECTION LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX "
-    "SPACE_TO_DEPTH SVDF TANH CONCAT_EMBEDDINGS SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD "
-    "UNIDIRECTIONAL_SEQUENCE_RNN GATHER BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE "
-    "UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT LOG_SOFTMAX "
-    "DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM ARG_MAX MINIMUM LESS NEG PADV2 GREATER "
-    "GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE TILE EXPAND_DIMS EQUAL NOT_EQUAL "
-    "LOG SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK LOGICAL_OR ONE_HOT "
-    "LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD RANGE "
-    "RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N "
-    "GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND HARD_SWISH IF "
-    "WHILE NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY SEGMENT_SUM BATCH_MATMUL "
-    "PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D IMAG REAL COMPLEX_ABS "
-    "HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL CONV_3D_TRANSPOSE VAR_HANDLE "
-    "READ_VARIABLE ASSIGN_VARIABLE BROADCAST_ARGS RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL "
-    "GELU DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM "
-    "ATAN2 UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD "
+    "ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE "
+    "EMBEDDING_LOOKUP FLOOR FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D "
+    "LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 "
+    "RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX SPACE_TO_DEPTH SVDF TANH CONCAT_EMBEDDINGS "
+    "SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD UNIDIRECTIONAL_SEQUENCE_RNN GATHER "
+    "BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE "
+    "UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT "
+    "LOG_SOFTMAX DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM ARG_MAX MINIMUM LESS NEG "
+    "PADV2 GREATER GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE TILE "
+    "EXPAND_DIMS EQUAL NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD "
+    "REDUCE_MAX PACK LOGICAL_OR ONE_HOT LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV "
+    "REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD RANGE RESIZE_NEAREST_NEIGHBOR LEAKY_RELU "
+    "SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N GATHER_ND COS WHERE "
+    "RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND HARD_SWISH IF WHILE "
+    "NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY SEGMENT_SUM "
+    "BATCH_MATMUL PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D "
+    "IMAG REAL COMPLEX_ABS HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL "
+    "CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE BROADCAST_ARGS "
+    "RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU DYNAMIC_UPDATE_SLICE "
+    "RELU_0_TO_1 UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2 "
+    "UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD "
     "STABLEHLO_DIVIDE STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM STABLEHLO_RESHAPE STABLEHLO_CLAMP "
     "STABLEHLO_CONCATENATE STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION STABLEHLO_SLICE "
-    "STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE STABLEHLO_ABS STABLEHLO_AND STABLEHLO_COSINE STABLEHLO_EXPONENTIAL "
-    "STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM STABLEHLO_NEGATE STABLEHLO_OR STABLEHLO_POWER "
-    "STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT STABLEHLO_SUBTRACT STABLEHLO_TANH STABLEHLO_SCATTER "
-    "STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD "
-    "STABLEHLO_IOTA STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE "
-    "STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE "
+    "STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE STABLEHLO_ABS STABLEHLO_AND STABLEHLO_COSINE "
+    "STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM STABLEHLO_NEGATE "
+    "STABLEHLO_OR STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT "
+    "STABLEHLO_SUBTRACT STABLEHLO_TANH STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT "
+    "STABLEHLO_DYNAMIC_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD STABLEHLO_IOTA "
+    "STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER "
+    "STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE "
     "STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT STABLEHLO_CASE "
 ).split()
 
@@ -271,7 +314,9 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class ProgramTensor:
-    """A tensor: its specification with the shape that the file states, and its content if it is constant."""
+    """A tensor: its specification with the shape that the file states, and its content if it is
+    constant.
+    """
 
     spec: TensorSpec
     shape: tuple[int, ...]
@@ -286,10 +331,11 @@ class ProgramTensor:
 
 @dataclass(frozen=True)
 class ProgramOperator:
-    """An operator: the code of its kind, a custom one's name, its tensors (-1 where one is left out), its options.
+    """An operator: the code of its kind, a custom one's name, its tensors (-1 where one is left
+    out), its options.
 
-    Intermediate tensors have no values; their scales are those of what it computes inside.  The options of a custom
-    operator are bytes whose form its author knows.
+    Intermediate tensors have no values; their scales are those of what it computes inside.  The
+    options of a custom operator are bytes whose form its author knows.
     """
 
     code: int
@@ -320,9 +366,15 @@ class ProgramOperator:
         """
         return self._read(field, default, lambda table: table.real(field))
 
-    def _read(self, field: int, default: Number, read: Callable[[FlatBufferTable], Number]) -> Number:
+    def _read(
+        self, field: int, default: Number, read: Callable[[FlatBufferTable], Number]
+    ) -> Number:
         try:
-            return read(self.options) if self.options is not None and self.options.has(field) else default
+            return (
+                read(self.options)
+                if self.options is not None and self.options.has(field)
+                else default
+            )
         except Damaged as error:
             raise ArtifactError(f"the options of an operator are damaged: {error}") from None
 
@@ -352,7 +404,8 @@ def read_program(path: Path) -> TFLiteProgram:
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, or not TensorFlow Lite, or states sizes that no file has; the message names it.
+        If the file is missing, damaged, or not TensorFlow Lite, or states sizes that no file has;
+        the message names it.
     """
     file = read_tflite(path)  # this checks that everything exists that the graph refers to
     with open(path, "rb") as handle:
@@ -363,7 +416,8 @@ def read_program(path: Path) -> TFLiteProgram:
         codes = [_code(table) for table in model.tables(_MODEL_OPERATOR_CODES)]
         buffers = [_content(table) for table in model.tables(_MODEL_BUFFERS)] or [(0, 0)]
         tensors = tuple(
-            _tensor(table, buffers[table.integer(_TENSOR_BUFFER, "<I")], data) for table in graph.tables(_GRAPH_TENSORS)
+            _tensor(table, buffers[table.integer(_TENSOR_BUFFER, "<I")], data)
+            for table in graph.tables(_GRAPH_TENSORS)
         )
         operators = tuple(
             ProgramOperator(
@@ -371,7 +425,10 @@ def read_program(path: Path) -> TFLiteProgram:
                 tuple(int(n) for n in table.numbers(_OPERATOR_INPUTS, "<i4", _PROGRAM_LIST_LIMIT)),
                 tuple(int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _PROGRAM_LIST_LIMIT)),
                 table.table(_OPERATOR_OPTIONS),
-                tuple(int(n) for n in table.numbers(_OPERATOR_INTERMEDIATES, "<i4", _PROGRAM_LIST_LIMIT)),
+                tuple(
+                    int(n)
+                    for n in table.numbers(_OPERATOR_INTERMEDIATES, "<i4", _PROGRAM_LIST_LIMIT)
+                ),
                 table.numbers(_OPERATOR_CUSTOM_OPTIONS, "<u1", _PROGRAM_LIST_LIMIT).tobytes(),
             )
             for table in graph.tables(_GRAPH_OPERATORS)
@@ -381,7 +438,9 @@ def read_program(path: Path) -> TFLiteProgram:
     return TFLiteProgram(file, tensors, operators)
 
 
-def _tensor(table: FlatBufferTable, held: tuple[int, int], data: memoryview) -> ProgramTensor | None:
+def _tensor(
+    table: FlatBufferTable, held: tuple[int, int], data: memoryview
+) -> ProgramTensor | None:
     name = table.text(_TENSOR_NAME) or "unnamed"
     try:
         spec = _spec(name, table)
@@ -392,7 +451,11 @@ def _tensor(table: FlatBufferTable, held: tuple[int, int], data: memoryview) -> 
         raise Damaged(f"tensor {name!r} has the shape {shape}")
     start, length = held
     content = None
-    if length and table.table(_TENSOR_SPARSITY) is None and spec.dtype in DTYPES - {"string", "bfloat16"}:
+    if (
+        length
+        and table.table(_TENSOR_SPARSITY) is None
+        and spec.dtype in DTYPES - {"string", "bfloat16"}
+    ):
         kind = np.dtype(spec.dtype)
         if math.prod(shape) * kind.itemsize == length and start + length <= len(data):
             content = np.frombuffer(data, kind, math.prod(shape), start).reshape(shape)

@@ -1,7 +1,8 @@
 """Boosted trees in XGBoost's JSON form, read without XGBoost.
 
-Only what is checked here is handed on: :func:`read_trees` makes a new document of the values that it knows, so nothing
-else of an untrusted file reaches XGBoost.  The form is described at https://xgboost.readthedocs.io/en/stable/tutorials/saving_model.html.
+Only what is checked here is handed on: :func:`read_trees` makes a new document of the values that
+it knows, so nothing else of an untrusted file reaches XGBoost.  The form is described at
+https://xgboost.readthedocs.io/en/stable/tutorials/saving_model.html.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ def read_trees(path: Path) -> Trees:
     """
     try:
         if path.stat().st_size > _LARGEST:
-            raise ArtifactError(f"{path} has more than {_LARGEST >> 20} MiB, too many for boosted trees")
+            raise ArtifactError(
+                f"{path} has more than {_LARGEST >> 20} MiB, too many for boosted trees"
+            )
         content = path.read_bytes()
     except OSError as error:
         raise ArtifactError(f"{path}: no such model file: {error.strerror or error}") from None
@@ -106,7 +109,15 @@ def trees_in(content: bytes, name: str) -> Trees:
         return _checked(parse_json(content))
     except _Unread as error:
         raise ArtifactError(f"{name}: {error}") from None
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, AttributeError):
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        OverflowError,
+        RecursionError,
+        AttributeError,
+    ):
         raise ArtifactError(f"{name}: damaged, or no model of XGBoost in JSON") from None
 
 
@@ -119,12 +130,16 @@ def _checked(held: Any) -> Trees:
     booster, parameters = learner["gradient_booster"], learner["learner_model_param"]
     objective = learner["objective"]["name"]
     if booster["name"] != "gbtree" or objective not in _OBJECTIVES:
-        raise _Unread(f"a model of {str(booster['name'])[:40]} with {str(objective)[:40]}; trees with "
-                      f"{' or '.join(_OBJECTIVES)} are read")  # fmt: skip
+        raise _Unread(
+            f"a model of {str(booster['name'])[:40]} with {str(objective)[:40]}; trees with "
+            f"{' or '.join(_OBJECTIVES)} are read"
+        )
     features = _whole(parameters["num_feature"], 1, _MOST_FEATURES)
     classes = _whole(parameters["num_class"], 0, _MOST_CLASSES)
     outputs = max(classes, 1)
-    if (objective == SOFTMAX) != (classes >= 2) or _whole(parameters.get("num_target", "1"), 1, 1) != 1:
+    if (objective == SOFTMAX) != (classes >= 2) or _whole(
+        parameters.get("num_target", "1"), 1, 1
+    ) != 1:
         raise _Unread(f"{classes} classes do not go with {objective}")
     start = tuple(map(float, str(parameters["base_score"]).strip("[]").split(",")))
     start = start * outputs if len(start) == 1 else start
@@ -139,11 +154,16 @@ def _checked(held: Any) -> Trees:
     document = {
         "version": [_whole(number, 0, 1000) for number in held["version"][:3]],
         "learner": {
-            "attributes": {}, "feature_names": [], "feature_types": [],
+            "attributes": {},
+            "feature_names": [],
+            "feature_types": [],
             "objective": _objective(objective, classes),
             "learner_model_param": {
-                "base_score": f"[{','.join(f'{number:.9E}' for number in start)}]", "boost_from_average": "1",
-                "num_class": str(classes), "num_feature": str(features), "num_target": "1",
+                "base_score": f"[{','.join(f'{number:.9E}' for number in start)}]",
+                "boost_from_average": "1",
+                "num_class": str(classes),
+                "num_feature": str(features),
+                "num_target": "1",
             },
             "gradient_booster": {
                 "name": "gbtree",
@@ -152,18 +172,26 @@ def _checked(held: Any) -> Trees:
                     "iteration_indptr": list(range(0, len(trees) + 1, per_round)),
                     "tree_info": info,
                     "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
-                    "trees": [_document(number, each, tree, features)
-                              for number, (each, tree) in enumerate(zip(model["trees"], trees, strict=True))],
+                    "trees": [
+                        _document(number, each, tree, features)
+                        for number, (each, tree) in enumerate(
+                            zip(model["trees"], trees, strict=True)
+                        )
+                    ],
                 },
             },
         },
-    }  # fmt: skip
+    }
     return Trees(features, classes, start, trees, tuple(info), document)
 
 
 def _objective(name: str, classes: int) -> dict[str, Any]:
     found = dict(_OBJECTIVES[name])
-    return found | {"softmax_multiclass_param": {"num_class": str(classes)}} if name == SOFTMAX else found
+    return (
+        found | {"softmax_multiclass_param": {"num_class": str(classes)}}
+        if name == SOFTMAX
+        else found
+    )
 
 
 def _tree(held: Any, features: int) -> Tree:
@@ -172,7 +200,11 @@ def _tree(held: Any, features: int) -> Tree:
     nodes = len(left)
     missing_left = np.array(held["default_left"], np.int64) != 0
     arrays = (left, right, feature, threshold, missing_left)
-    if not nodes or any(each.shape != (nodes,) for each in arrays) or any(held.get("split_type", ())):
+    if (
+        not nodes
+        or any(each.shape != (nodes,) for each in arrays)
+        or any(held.get("split_type", ()))
+    ):
         raise ValueError
     inner = left >= 0
     # Children have greater numbers than their parents, and one parent each: so there are no cycles.
@@ -184,7 +216,12 @@ def _tree(held: Any, features: int) -> Tree:
         and bool((children < nodes).all())
         and len(np.unique(children)) == len(children) == nodes - 1
     )
-    if not fits or feature.min() < 0 or feature.max() >= features or not np.isfinite(threshold).all():
+    if (
+        not fits
+        or feature.min() < 0
+        or feature.max() >= features
+        or not np.isfinite(threshold).all()
+    ):
         raise ValueError
     return Tree(left, right, feature, threshold, missing_left)
 
@@ -209,9 +246,12 @@ def _document(number: int, held: Any, tree: Tree, features: int) -> dict[str, An
         "split_type": [0] * nodes,
         "default_left": tree.missing_left.astype(int).tolist(),
         "tree_param": {
-            "num_deleted": "0", "num_feature": str(features), "num_nodes": str(nodes), "size_leaf_vector": "1",
+            "num_deleted": "0",
+            "num_feature": str(features),
+            "num_nodes": str(nodes),
+            "size_leaf_vector": "1",
         },
-    }  # fmt: skip
+    }
 
 
 def _whole(value: Any, least: int, most: int) -> int:

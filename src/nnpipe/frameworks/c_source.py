@@ -1,8 +1,9 @@
-"""C sources of models: the file, how this computer's C compiler builds it, and the session that runs the result.
+"""C sources of models: the file, how this computer's C compiler builds it, and the session that
+runs the result.
 
-A file holds one translation unit of C99 with ``nn_input``, ``nn_output``, ``nn_run`` and ``nn_reset``, or names with
-another prefix.  A comment in its last line states inputs and outputs as JSON, and the SHA-256 of everything before that
-line.
+A file holds one translation unit of C99 with ``nn_input``, ``nn_output``, ``nn_run`` and
+``nn_reset``, or names with another prefix.  A comment in its last line states inputs and outputs as
+JSON, and the SHA-256 of everything before that line.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _NO_BITS, _ALLOCATED = 8, 2  # SHT_NOBITS, SHF_ALLOC
 
 
 def loaded_size(program: Path) -> int:
-    """Return the bytes of an ELF file that are loaded to memory from it; of another file, its own."""
+    """Return the bytes of an ELF file that are loaded to memory from it; of another file, its
+    own.
+    """
     data = program.read_bytes()
     if not _is_elf(data):
         return len(data)
@@ -45,7 +48,8 @@ def loaded_size(program: Path) -> int:
 
 
 def built_size(compiled: Path) -> int | None:
-    """Return the bytes of code, constants and initial values in an object file; None if it is no ELF file.
+    """Return the bytes of code, constants and initial values in an object file; None if it is no
+    ELF file.
 
     Memory that is zero at the beginning takes none.
     """
@@ -67,7 +71,9 @@ def _is_wide(data: bytes) -> bool:
 
 
 def _headers(data: bytes, stated: tuple[int, int]) -> Iterator[tuple[int, ...]]:
-    """Yield the headers of which a file states the place, and the length and number, at these places."""
+    """Yield the headers of which a file states the place, and the length and number, at these
+    places.
+    """
     order, word = "<" if data[5] == 1 else ">", "Q" if _is_wide(data) else "I"
     (at,) = struct.unpack_from(order + word, data, stated[0])
     length, count = struct.unpack_from(order + "HH", data, stated[1])
@@ -96,7 +102,11 @@ def function_names(notes: Mapping[str, Any]) -> list[str]:
 
 def write_c_source(path: Path, text: str, io: IOSpec, notes: Mapping[str, Any]) -> None:
     """Write a C source with its description in the last line."""
-    said = {"io": io.to_json(), "notes": dict(notes), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    said = {
+        "io": io.to_json(),
+        "notes": dict(notes),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
     # In JSON, a slash may be escaped; so no name can end the comment.
     described = json.dumps(said).replace("/", "\\/")
     path.write_text(f"{text}{_BEGIN}{described}{_END}", encoding="utf-8", newline="\n")
@@ -117,18 +127,26 @@ def read_c_source(path: Path) -> tuple[IOSpec, Mapping[str, Any]]:
     data = path.read_bytes()
     at = data.rfind(_BEGIN.encode())
     if at < 0 or not data.endswith(_END.encode()):
-        raise ArtifactError(f"{path}: damaged, or not made by nnpipe: the description in its last line is missing")
+        raise ArtifactError(
+            f"{path}: damaged, or not made by nnpipe: the description in its last line is missing"
+        )
     try:
         said = parse_json(data[at + len(_BEGIN) : -len(_END)])
         io, notes, digest = IOSpec.from_json(said["io"]), dict(said["notes"]), said["sha256"]
     except (ValueError, KeyError, TypeError, AttributeError, SpecMismatch) as error:
-        raise ArtifactError(f"{path}: the description in its last line is damaged: {error}") from None
+        raise ArtifactError(
+            f"{path}: the description in its last line is damaged: {error}"
+        ) from None
     if hashlib.sha256(data[:at]).hexdigest() != digest:
         raise ArtifactError(f"{path}: damaged: its content does not agree with its last line")
     if not is_prefix(str(notes.get("prefix", PREFIX))):
-        raise ArtifactError(f"{path}: the description in its last line is damaged: it names no prefix of functions")
+        raise ArtifactError(
+            f"{path}: the description in its last line is damaged: it names no prefix of functions"
+        )
     if any(None in spec.shape for spec in io):
-        raise ArtifactError(f"{path}: the description in its last line is damaged: it leaves a length free")
+        raise ArtifactError(
+            f"{path}: the description in its last line is damaged: it leaves a length free"
+        )
     return io, notes
 
 
@@ -139,10 +157,11 @@ class BuiltSource:
     Parameters
     ----------
     functions
-        The functions that it has by its notes, which run its machine code.  Their memory is their own, so a session
-        needs them for itself.
+        The functions that it has by its notes, which run its machine code.  Their memory is their
+        own, so a session needs them for itself.
     size
-        The bytes of code, constants and initial values; ``None`` if the compiler's output does not tell.
+        The bytes of code, constants and initial values; ``None`` if the compiler's output does not
+        tell.
     """
 
     functions: Sequence[Any]
@@ -163,17 +182,29 @@ def load_c_source(path: Path, notes: Mapping[str, Any], needed_by: str) -> Built
     with tempfile.TemporaryDirectory() as folder:
         compiled, library = Path(folder, "model.o"), Path(folder, "model.so")
         source = ["-x", "c", str(path.absolute())]
-        for command in (["-c", *_FLAGS, "-o", str(compiled), *source], ["-shared", "-o", str(library), str(compiled)]):
-            done = subprocess.run([compiler, *command], capture_output=True, text=True, errors="replace", check=False)
+        for command in (
+            ["-c", *_FLAGS, "-o", str(compiled), *source],
+            ["-shared", "-o", str(library), str(compiled)],
+        ):
+            done = subprocess.run(
+                [compiler, *command], capture_output=True, text=True, errors="replace", check=False
+            )
             if done.returncode:
-                told = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip() or "?")
-                raise ArtifactError(f"{path}: {compiler} cannot compile it: {' '.join(told.split())[:300]}")
+                told = next(
+                    (line for line in done.stderr.splitlines() if "error" in line),
+                    done.stderr.strip() or "?",
+                )
+                raise ArtifactError(
+                    f"{path}: {compiler} cannot compile it: {' '.join(told.split())[:300]}"
+                )
         size = built_size(compiled)
         try:
             loaded = ctypes.CDLL(str(library))
             found = [getattr(loaded, name) for name in function_names(notes)]
         except (OSError, AttributeError) as error:
-            raise ArtifactError(f"{path}: what {compiler} made of it cannot be loaded: {error}") from None
+            raise ArtifactError(
+                f"{path}: what {compiler} made of it cannot be loaded: {error}"
+            ) from None
     for function, result in zip(found, (ctypes.c_void_p, ctypes.c_void_p, None, None), strict=True):
         function.restype = result
     return BuiltSource(found, size)
@@ -194,7 +225,9 @@ class CSession(InferenceSession):
         What the source says of itself.
     """
 
-    def __init__(self, built: BuiltSource, io: IOSpec, found: IOSpec, notes: Mapping[str, Any]) -> None:
+    def __init__(
+        self, built: BuiltSource, io: IOSpec, found: IOSpec, notes: Mapping[str, Any]
+    ) -> None:
         self.io = io
         self.keeps_state = bool(notes.get("state_bytes"))
         self._notes, self._built = notes, built
@@ -221,7 +254,9 @@ class CSession(InferenceSession):
         return {name: place.copy() for name, place in self._outputs}
 
     def stats(self) -> Mapping[str, Any]:
-        """Return the bytes of the arena, of a smallest one if known, of the constants, and of all that was built."""
+        """Return the bytes of the arena, of a smallest one if known, of the constants, and of
+        all that was built.
+        """
         size = self._built.size
         return dict(self._notes) | ({} if size is None else {BUILT_BYTES: size})
 

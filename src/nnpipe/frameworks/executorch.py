@@ -1,4 +1,6 @@
-"""ExecuTorch: loading programs and running them by names of tensors, with its shared thread pool."""
+"""ExecuTorch: loading programs and running them by names of tensors, with its shared thread
+pool.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,19 @@ from nnpipe.frameworks.torch_session import array_of, tensor_of
 FORMAT = "executorch"
 # executorch/runtime/core/error.h
 _CODES = {
-    0x1: "an internal fault, as of XNNPACK for what it was not made for", 0x2: "a call in the wrong order",
-    0x10: "something that it does not support", 0x11: "something that it does not have",
-    0x12: "an argument that a kernel or XNNPACK does not take", 0x13: "a type of numbers that a kernel does not take",
-    0x14: "operators without a kernel here", 0x20: "a part of the program that is missing",
-    0x21: "memory that cannot be had", 0x23: "a damaged program", 0x30: "a part for another version of XNNPACK",
+    0x1: "an internal fault, as of XNNPACK for what it was not made for",
+    0x2: "a call in the wrong order",
+    0x10: "something that it does not support",
+    0x11: "something that it does not have",
+    0x12: "an argument that a kernel or XNNPACK does not take",
+    0x13: "a type of numbers that a kernel does not take",
+    0x14: "operators without a kernel here",
+    0x20: "a part of the program that is missing",
+    0x21: "memory that cannot be had",
+    0x23: "a damaged program",
+    0x30: "a part for another version of XNNPACK",
     0x31: "memory for XNNPACK that cannot be had",
-}  # fmt: skip
+}
 MOST = "max_batch"
 """Key of the note in a file that states the greatest batch size."""
 STATE = "keeps_state"
@@ -52,7 +60,9 @@ def load_method(content: bytes, path: Path, recording: bool = False) -> Any:
 
         try:
             program = portable_lib._load_program_from_buffer(
-                content, enable_etdump=recording, program_verification=Verification.InternalConsistency
+                content,
+                enable_etdump=recording,
+                program_verification=Verification.InternalConsistency,
             )
             return program.load_method("forward"), program
         except Exception as error:  # its errors share no base but Exception
@@ -82,7 +92,9 @@ class ExecuTorchSession(InferenceSession):
 
     _open: ClassVar[weakref.WeakSet[ExecuTorchSession]] = weakref.WeakSet()
 
-    def __init__(self, file: SealedFile, io: IOSpec, path: Path, num_threads: int, recording: bool = False) -> None:
+    def __init__(
+        self, file: SealedFile, io: IOSpec, path: Path, num_threads: int, recording: bool = False
+    ) -> None:
         self.io = io
         self.keeps_state = bool(file.notes.get(STATE))
         self._file = file
@@ -91,13 +103,18 @@ class ExecuTorchSession(InferenceSession):
         self._most = file.notes.get(MOST)
         self._names = [spec.name for spec in file.io.inputs]
         self._picks = [
-            (spec.name, place) for spec in io.outputs for place, s in enumerate(file.io.outputs) if s.name == spec.name
+            (spec.name, place)
+            for spec in io.outputs
+            for place, s in enumerate(file.io.outputs)
+            if s.name == spec.name
         ]
         self._inputs: list[Any] = []
         self._threads = self._set_threads(num_threads)
         self._method, self._program = load_method(self._content, path, recording)
         meta = self._method.method_meta()
-        self._planned = {name: meta.input_tensor_meta(place).sizes() for place, name in enumerate(self._names)}
+        self._planned = {
+            name: meta.input_tensor_meta(place).sizes() for place, name in enumerate(self._names)
+        }
         ExecuTorchSession._open.add(self)
 
     def _set_threads(self, wanted: int) -> int:
@@ -111,8 +128,8 @@ class ExecuTorchSession(InferenceSession):
                 portable_lib._unsafe_reset_threadpool(wanted)
                 return wanted
         raise ConfigError(
-            f"a session of ExecuTorch with {now} threads is open, and all of a process share one pool: "
-            f"close it before asking for {wanted}"
+            f"a session of ExecuTorch with {now} threads is open, and all of a process share one "
+            f"pool: close it before asking for {wanted}"
         )
 
     def _check_lengths(self, batch: Batch) -> None:
@@ -124,13 +141,15 @@ class ExecuTorchSession(InferenceSession):
                     continue
                 if axis == 0 and self._most is not None and given[0] > self._most:
                     raise SpecMismatch(
-                        f"tensor {spec.name!r}: {given[0]} samples, but {self._path} was compiled for at most "
-                        f"{self._most} in a call; compile it with --max-batch {given[0]}"
+                        f"tensor {spec.name!r}: {given[0]} samples, but {self._path} was compiled "
+                        f"for at most {self._most} in a call; compile it with --max-batch "
+                        f"{given[0]}"
                     )
                 if axis and given[axis] > self._planned[spec.name][axis]:
                     raise SpecMismatch(
-                        f"tensor {spec.name!r}: axis {axis} has length {given[axis]}, but {self._path} was compiled "
-                        f"for at most {self._planned[spec.name][axis]}; compile it with --max-length {given[axis]}"
+                        f"tensor {spec.name!r}: axis {axis} has length {given[axis]}, but "
+                        f"{self._path} was compiled for at most {self._planned[spec.name][axis]}; "
+                        f"compile it with --max-length {given[axis]}"
                     )
 
     def _put(self, batch: Batch) -> None:
@@ -150,7 +169,8 @@ class ExecuTorchSession(InferenceSession):
 
     def _reset(self) -> None:
         with hushed():
-            self._method = self._program.load_method("forward")  # with the first values of what it keeps
+            # with the first values of what it keeps
+            self._method = self._program.load_method("forward")
             if self._inputs:
                 self._method.set_inputs(self._inputs)
 
@@ -164,7 +184,9 @@ class ExecuTorchSession(InferenceSession):
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
 
-        with ExecuTorchSession(self._file, self.io, self._path, self._threads, recording=True) as session:
+        with ExecuTorchSession(
+            self._file, self.io, self._path, self._threads, recording=True
+        ) as session:
             session.put(batch)
             walls = timed_runs(session, WARMUP_RUNS + runs)[WARMUP_RUNS:]
             return OperationTimes(recorded_operators(session._program, runs), walls)
@@ -192,7 +214,8 @@ _NANOSECONDS = 1e6  # in a millisecond, the unit of the dump
 
 
 def recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
-    """Return the times of a program's operators in its last runs: those of delegates, and ExecuTorch's own.
+    """Return the times of a program's operators in its last runs: those of delegates, and
+    ExecuTorch's own.
 
     Parameters
     ----------
@@ -212,7 +235,9 @@ def recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
     for event in events:
         own = event.name.startswith(_OWN)
         if (own or event.is_delegated_op) and event.perf_data is not None:
-            times = np.maximum(np.array(event.perf_data.raw[-runs:], np.float64) * _NANOSECONDS, 0.0)
+            times = np.maximum(
+                np.array(event.perf_data.raw[-runs:], np.float64) * _NANOSECONDS, 0.0
+            )
             found.append(_step(event.name, own, len(found), times))
     return tuple(found)
 
@@ -220,7 +245,9 @@ def recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
 def _step(name: str, own: bool, place: int, times: np.ndarray) -> KernelTime:
     if own:
         operator = name.removeprefix(_OWN)
-        return KernelTime(f"{operator} #{place}", operator, times, operator, computes=computed_by(operator))
+        return KernelTime(
+            f"{operator} #{place}", operator, times, operator, computes=computed_by(operator)
+        )
     kernel = name.rpartition(" #")[0] or name
     operator, computed, precision = xnnpack_operator(kernel)
     return KernelTime(f"{operator} #{place}", operator, times, kernel, precision, computes=computed)

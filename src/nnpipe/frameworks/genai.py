@@ -44,7 +44,9 @@ def open_genai(folder: GenAIFolder, num_threads: int, name: Path | None = None) 
                 config.overlay(json.dumps(overlay))
             return onnxruntime_genai.Model(config)
     except Exception as error:  # its errors share no base but Exception
-        raise ArtifactError(f"{name or folder.path}: onnxruntime-genai cannot load it: {one_line(error)}") from None
+        raise ArtifactError(
+            f"{name or folder.path}: onnxruntime-genai cannot load it: {one_line(error)}"
+        ) from None
 
 
 class GenAISession(GenerationSession):
@@ -63,12 +65,21 @@ class GenAISession(GenerationSession):
     """
 
     def __init__(
-        self, model: Any, max_new_tokens: int, ends: frozenset[int], release: Callable[[], None] = lambda: None
+        self,
+        model: Any,
+        max_new_tokens: int,
+        ends: frozenset[int],
+        release: Callable[[], None] = lambda: None,
     ) -> None:
         import onnxruntime_genai
 
         super().__init__(max_new_tokens)
-        self._genai, self._model, self._ends, self._release = onnxruntime_genai, model, ends, release
+        self._genai, self._model, self._ends, self._release = (
+            onnxruntime_genai,
+            model,
+            ends,
+            release,
+        )
         self._last: Any = None
 
     def _put(self, batch: Batch) -> None:
@@ -77,7 +88,9 @@ class GenAISession(GenerationSession):
 
     def _generator(self, length: int, least: int) -> Any:
         options = self._genai.GeneratorParams(self._model)
-        options.set_search_options(max_length=length, min_length=least, do_sample=False, num_beams=1)
+        options.set_search_options(
+            max_length=length, min_length=least, do_sample=False, num_beams=1
+        )
         return self._genai.Generator(self._model, options)
 
     def _generate(self, prompt: Ids, max_new_tokens: int) -> Iterator[int]:

@@ -24,15 +24,16 @@ from nnpipe.formats.sealed import SealedFile
 from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
 from nnpipe.frameworks.runtime_failures import runtime_failure
 
-# A device with threads that is destroyed immediately after it has computed sometimes waits for them forever (IREE 3.13,
-# once in a few hundred times).  Of 3000 devices destroyed after 5 ms, none did.
+# A device with threads that is destroyed immediately after it has computed sometimes waits for them
+# forever (IREE 3.13, once in a few hundred times).  Of 3000 devices destroyed after 5 ms, none did.
 _REST_SECONDS = 0.05
 FORMAT = "iree"
 FUNCTION = "function"
 """Under this name a file notes which function to call."""
 # What Linux lists beside these says nothing about instructions that a compiler would choose.
 _INSTRUCTIONS = re.compile(
-    r"avx.*|amx.*|s?sse.*|fma|f16c|bmi[12]|vaes|vpclmulqdq|gfni|asimd.*|sve.*|i8mm|bf16|fphp", re.ASCII
+    r"avx.*|amx.*|s?sse.*|fma|f16c|bmi[12]|vaes|vpclmulqdq|gfni|asimd.*|sve.*|i8mm|bf16|fphp",
+    re.ASCII,
 )
 _ELEMENT_TYPES = {
     "bool": "BOOL_8",
@@ -83,12 +84,16 @@ class IREESession(InferenceSession):
         instance = runtime.VmInstance()
         try:
             module = runtime.VmModule.copy_buffer(instance, file.content)
-            self._context = runtime.VmContext(instance, [runtime.create_hal_module(instance, self._device), module])
+            self._context = runtime.VmContext(
+                instance, [runtime.create_hal_module(instance, self._device), module]
+            )
             self._function = module.lookup_function(str(file.notes.get(FUNCTION)))
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(f"{path}: IREE cannot load it: {iree_message(error)}") from None
         if self._function is None:
-            raise ArtifactError(f"{path}: it has no function {file.notes.get(FUNCTION)!r}; compile it anew")
+            raise ArtifactError(
+                f"{path}: it has no function {file.notes.get(FUNCTION)!r}; compile it anew"
+            )
         self._inputs: list[Any] = []
         self._outputs: Any = None
 
@@ -119,18 +124,24 @@ class IREESession(InferenceSession):
         found = {}
         for spec, place in self._picks:
             view = self._outputs.get_as_object(place, self._runtime.HalBufferView)
-            array = self._runtime.DeviceArray(self._device, view, implicit_host_transfer=True).to_host()
+            array = self._runtime.DeviceArray(
+                self._device, view, implicit_host_transfer=True
+            ).to_host()
             found[spec.name] = self._typed(array, spec)
         return found
 
     def _typed(self, array: np.ndarray, spec: TensorSpec) -> np.ndarray:
-        """Copy an array, which points into memory of the device, and give back the sign that IREE does not keep."""
+        """Copy an array, which points into memory of the device, and give back the sign that
+        IREE does not keep.
+        """
         want = np.dtype(spec.dtype)
         if array.dtype == want or want == np.bool_:
             return np.array(array, want, copy=True)
         if array.dtype.kind in "iu" and want.kind in "iu" and array.dtype.itemsize == want.itemsize:
             return np.array(array, copy=True).view(want)
-        raise ArtifactError(f"{self._path}: it gives {array.dtype} for {spec.name!r}, which should be {spec.dtype}")
+        raise ArtifactError(
+            f"{self._path}: it gives {array.dtype} for {spec.name!r}, which should be {spec.dtype}"
+        )
 
     def stats(self) -> Mapping[str, Any]:
         """Return how many threads were asked for, and by what they are run."""
@@ -138,9 +149,20 @@ class IREESession(InferenceSession):
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
 
-        arrays = [np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name, _ in self._names]
+        arrays = [
+            np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name, _ in self._names
+        ]
         function, driver = str(self._file.notes.get(FUNCTION)), _driver(self._num_threads)
-        return record(self._file.content, function, arrays, driver, self._num_threads, WARMUP_RUNS, runs, self._path)
+        return record(
+            self._file.content,
+            function,
+            arrays,
+            driver,
+            self._num_threads,
+            WARMUP_RUNS,
+            runs,
+            self._path,
+        )
 
     def _close(self) -> None:
         self._inputs, self._outputs = [], None
@@ -183,16 +205,31 @@ def iree_message(error: object) -> str:
 
 
 _SECONDS = 600.0
-_TYPE = re.compile(r"_((?:bf|f|i)\d+)(?:x[bfi]+\d+)*$")  # a dispatch's name ends with the types of its numbers
-_TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i8": "int8", "i32": "int32"}
+# a dispatch's name ends with the types of its numbers
+_TYPE = re.compile(r"_((?:bf|f|i)\d+)(?:x[bfi]+\d+)*$")
+_TYPES = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f64": "float64",
+    "i8": "int8",
+    "i32": "int32",
+}
 _EVENT, _DISPATCH, _WHOLE = "host_execution_event", "dispatch", "execute"
 
 
 def record(
-    content: bytes, function: str, inputs: Sequence[np.ndarray], driver: str, num_threads: int, warmup: int, runs: int,
+    content: bytes,
+    function: str,
+    inputs: Sequence[np.ndarray],
+    driver: str,
+    num_threads: int,
+    warmup: int,
+    runs: int,
     path: Path,
-) -> OperationTimes:  # fmt: skip
-    """Return the times of a module's dispatches; a run lasts from its first event to the first of the next run.
+) -> OperationTimes:
+    """Return the times of a module's dispatches; a run lasts from its first event to the first of
+    the next run.
 
     Parameters
     ----------
@@ -223,15 +260,36 @@ def record(
         count = warmup + runs + 1  # the last run has no successor that tells its end
         threads = [] if driver == "local-sync" else [f"--task_topology_group_count={num_threads}"]
         _tool(
-            "iree_benchmark_module", f"--module={module}", f"--device={driver}", *threads, f"--function={function}",
-            *given, "--device_profiling_mode=host-execution", f"--device_profiling_output={bundle}",
-            f"--benchmark_min_time={count}x", "--benchmark_format=json", path=path,
-        )  # fmt: skip
-        text = _tool("iree_profile", "export", "--format=ireeperf-jsonl", "--output=-", str(bundle), path=path)
-    events = [event for line in text.splitlines() if (event := json.loads(line)).get("record_type") == _EVENT]
+            "iree_benchmark_module",
+            f"--module={module}",
+            f"--device={driver}",
+            *threads,
+            f"--function={function}",
+            *given,
+            "--device_profiling_mode=host-execution",
+            f"--device_profiling_output={bundle}",
+            f"--benchmark_min_time={count}x",
+            "--benchmark_format=json",
+            path=path,
+        )
+        text = _tool(
+            "iree_profile",
+            "export",
+            "--format=ireeperf-jsonl",
+            "--output=-",
+            str(bundle),
+            path=path,
+        )
+    events = [
+        event
+        for line in text.splitlines()
+        if (event := json.loads(line)).get("record_type") == _EVENT
+    ]
     events = [event for event in events if event["op"] != _WHOLE]
     if not events or len(events) % count:
-        raise ArtifactError(f"{path}: IREE records other dispatches in each run, so their times cannot be compared")
+        raise ArtifactError(
+            f"{path}: IREE records other dispatches in each run, so their times cannot be compared"
+        )
     size = len(events) // count
     each = [events[place * size : (place + 1) * size] for place in range(warmup, count)]
     starts = np.array([run[0]["start_host_time_ns"] for run in each], np.float64)
@@ -244,7 +302,9 @@ def _call(event: Mapping[str, Any]) -> RecordedCall:
         return RecordedCall("memory", str(event["op"]), taken)
     name = str(event["key"]).partition("_dispatch_")[2] or str(event["key"])
     first = _TYPE.search(name)
-    return RecordedCall(str(event["key"]), name, taken, precision=_TYPES.get(first[1], "") if first else "")
+    return RecordedCall(
+        str(event["key"]), name, taken, precision=_TYPES.get(first[1], "") if first else ""
+    )
 
 
 def _tool(name: str, *arguments: str, path: Path) -> str:

@@ -20,7 +20,8 @@ from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 
 # Messages that TensorFlow prints at every start, before its libraries read the log level.
 _CHATTER = re.compile(
-    "WARNING: All log messages before absl::InitializeLog|oneDNN custom operations are on|cpu_feature_guard|"
+    "WARNING: All log messages before absl::InitializeLog|oneDNN custom operations are "
+    "on|cpu_feature_guard|"
     "^To enable the following instructions"
 )
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -73,7 +74,8 @@ def _cores() -> int:
 def _check_backend(name: str) -> None:
     if name != "tensorflow":
         raise ConfigError(
-            f"Keras computes with {name} here; set the environment variable KERAS_BACKEND to tensorflow, "
+            f"Keras computes with {name} here; set the environment variable KERAS_BACKEND to "
+            f"tensorflow, "
             "or clear it, before Python starts"
         )
 
@@ -115,19 +117,29 @@ def copying_variables() -> Iterator[None]:
     on the warning.
     """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "__array__ implementation doesn't accept a copy keyword", DeprecationWarning)
+        warnings.filterwarnings(
+            "ignore", "__array__ implementation doesn't accept a copy keyword", DeprecationWarning
+        )
         yield
 
 
 def model_io(model: Any) -> IOSpec:
-    """Return the inputs and outputs of a functional or sequential Keras model, as it states them."""
-    inputs = tuple(_spec(name, tensor) for name, tensor in zip(_input_names(model), model.inputs, strict=True))
-    outputs = tuple(_spec(name, tensor) for name, tensor in zip(_output_names(model), model.outputs, strict=True))
+    """Return the inputs and outputs of a functional or sequential Keras model, as it states
+    them.
+    """
+    inputs = tuple(
+        _spec(name, tensor) for name, tensor in zip(_input_names(model), model.inputs, strict=True)
+    )
+    outputs = tuple(
+        _spec(name, tensor)
+        for name, tensor in zip(_output_names(model), model.outputs, strict=True)
+    )
     return IOSpec(inputs, outputs)
 
 
 def named_io(model: Any, io: IOSpec) -> IOSpec:
-    """Return :func:`model_io`, with the name in ``io`` for a single input or output that was given no name.
+    """Return :func:`model_io`, with the name in ``io`` for a single input or output that was given
+    no name.
 
     Keras numbers layers without a given name, so that their automatic names carry no meaning.
     """
@@ -135,17 +147,25 @@ def named_io(model: Any, io: IOSpec) -> IOSpec:
 
     found = model_io(model)
     inputs, outputs = found.inputs, found.outputs
-    if len(inputs) == len(io.inputs) == 1 and re.fullmatch(r"(input_layer|keras_tensor)(_\d+)?", inputs[0].name):
+    if len(inputs) == len(io.inputs) == 1 and re.fullmatch(
+        r"(input_layer|keras_tensor)(_\d+)?", inputs[0].name
+    ):
         inputs = (replace(inputs[0], name=io.inputs[0].name),)
     named = not isinstance(model, keras.Sequential) and isinstance(model.output, dict)
-    if len(outputs) == len(io.outputs) == 1 and not named and is_automatic(model.outputs[0]._keras_history.operation):
+    if (
+        len(outputs) == len(io.outputs) == 1
+        and not named
+        and is_automatic(model.outputs[0]._keras_history.operation)
+    ):
         outputs = (replace(outputs[0], name=io.outputs[0].name),)
     return IOSpec(inputs, outputs)
 
 
 def is_automatic(operation: Any) -> bool:
     """Return whether the name of a layer or operation is automatic."""
-    return re.fullmatch(rf"{re.escape(automatic_name(operation))}(_\d+)?", operation.name) is not None
+    return (
+        re.fullmatch(rf"{re.escape(automatic_name(operation))}(_\d+)?", operation.name) is not None
+    )
 
 
 def automatic_name(operation: Any) -> str:
@@ -156,17 +176,23 @@ def automatic_name(operation: Any) -> str:
 def check_io(model: Any, io: IOSpec, who: str) -> None:
     """Raise :class:`ConfigError` unless the model has the inputs and outputs in ``io``."""
     found = named_io(model, io)
-    for side, have, want in (("inputs", found.inputs, io.inputs), ("outputs", found.outputs, io.outputs)):
+    for side, have, want in (
+        ("inputs", found.inputs, io.inputs),
+        ("outputs", found.outputs, io.outputs),
+    ):
         by_name = {spec.name: spec for spec in have}
         if by_name.keys() != {spec.name for spec in want}:
             names = ", ".join(by_name)
-            raise ConfigError(f"{who}: the model has the {side} {names}; io says {', '.join(s.name for s in want)}")
+            raise ConfigError(
+                f"{who}: the model has the {side} {names}; io says "
+                f"{', '.join(s.name for s in want)}"
+            )
         for spec in want:
             actual = by_name[spec.name]
             if (actual.shape, actual.dtype) != (spec.shape, spec.dtype):
                 raise ConfigError(
-                    f"{who}: tensor {spec.name!r} of the model is {actual.dtype} {show_shape(actual.shape)}; "
-                    f"io says {spec.dtype} {show_shape(spec.shape)}"
+                    f"{who}: tensor {spec.name!r} of the model is {actual.dtype} "
+                    f"{show_shape(actual.shape)}; io says {spec.dtype} {show_shape(spec.shape)}"
                 )
 
 
@@ -183,8 +209,13 @@ def named_call(model: Any, io: IOSpec) -> Callable[..., dict[str, Any]]:
 
     def call(tensors: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
         flat = [tensors[name] for name in order]
-        outputs = model(flat[0] if sequential else keras.tree.pack_sequence_as(model.input, flat), training=training)
-        by_name = dict(zip((spec.name for spec in names.outputs), keras.tree.flatten(outputs), strict=True))
+        outputs = model(
+            flat[0] if sequential else keras.tree.pack_sequence_as(model.input, flat),
+            training=training,
+        )
+        by_name = dict(
+            zip((spec.name for spec in names.outputs), keras.tree.flatten(outputs), strict=True)
+        )
         return {spec.name: by_name[spec.name] for spec in io.outputs}
 
     return call
@@ -201,7 +232,10 @@ def _output_names(model: Any) -> list[str]:
         return ["/".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(model.output)]
     names = [tensor._keras_history.operation.name for tensor in model.outputs]
     # Both outputs of a layer with two outputs or two calls have the same name.
-    return [name if names.count(name) == 1 else f"{name}_{names[:i].count(name)}" for i, name in enumerate(names)]
+    return [
+        name if names.count(name) == 1 else f"{name}_{names[:i].count(name)}"
+        for i, name in enumerate(names)
+    ]
 
 
 def _spec(name: str, tensor: Any) -> TensorSpec:
@@ -222,14 +256,21 @@ def graph_of(operation: Any) -> Any:
     """
     import keras
 
-    if not isinstance(operation, keras.Model) or not type(operation).call.__module__.startswith("keras.src.models"):
+    if not isinstance(operation, keras.Model) or not type(operation).call.__module__.startswith(
+        "keras.src.models"
+    ):
         return None
-    inner = getattr(operation, "_functional", None) if isinstance(operation, keras.Sequential) else operation
+    inner = (
+        getattr(operation, "_functional", None)
+        if isinstance(operation, keras.Sequential)
+        else operation
+    )
     return inner if hasattr(inner, "operations") else None
 
 
 def layer_paths(model: Any) -> dict[int, str]:
-    """Return the stable path of each operation by its ``id``, including operations in nested models.
+    """Return the stable path of each operation by its ``id``, including operations in nested
+    models.
 
     An operation shared by several nested models has its path in the first.
     """
@@ -247,7 +288,9 @@ def layer_paths(model: Any) -> dict[int, str]:
 
 
 def named_weights(model: Any) -> dict[str, Any]:
-    """Return the weights of a model (Keras variables) by stable name: the layer's path and the name in the layer."""
+    """Return the weights of a model (Keras variables) by stable name: the layer's path and the
+    name in the layer.
+    """
     paths = layer_paths(model)
     found: dict[str, Any] = {}
     seen: set[int] = set()
@@ -271,7 +314,9 @@ def named_weights(model: Any) -> dict[str, Any]:
 
 
 def names_inside(operation: Any) -> dict[str, str]:
-    """Return the stable names of the layers that a layer creates inside, by their names in Keras."""
+    """Return the stable names of the layers that a layer creates inside, by their names in
+    Keras.
+    """
     layers = getattr(operation, "_flatten_layers", None)
     return {} if layers is None else _counted(layers(include_self=False))
 
@@ -289,7 +334,9 @@ def _own_weights(operation: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _counted(operations: Iterable[Any]) -> dict[str, str]:
-    """Return new names for these operations: automatic names are numbered from the start, given names stay."""
+    """Return new names for these operations: automatic names are numbered from the start, given
+    names stay.
+    """
     automatic: dict[str, str] = {}
     names: dict[str, str] = {}
     for operation in operations:

@@ -67,13 +67,17 @@ def _set_present(file: Any, model: Any) -> None:
 
     given = dict(datasets(file))
     with temporary_folder() as folder:
-        # The model's own file shows which weights it has and under which paths Keras looks for them.
+        # The model's own file shows which weights it has and under which paths Keras looks for
+        # them.
         path = folder / "expected.weights.h5"
         with copying_variables():
             model.save_weights(path)
         with h5py.File(path, "r+") as expected:
             wanted = dict(datasets(expected))
-            _compare({name: d.shape for name, d in wanted.items()}, {name: d.shape for name, d in given.items()})
+            _compare(
+                {name: d.shape for name, d in wanted.items()},
+                {name: d.shape for name, d in given.items()},
+            )
             for name, target in wanted.items():
                 target[...] = array(given[name])
         with copying_variables():
@@ -82,7 +86,9 @@ def _set_present(file: Any, model: Any) -> None:
 
 def _set_old(group: Any, model: Any) -> None:
     layers = [layer for layer in model.layers if layer.weights]
-    found = {name: names(child(group, name), "weight_names") for name in names(group, "layer_names")}
+    found = {
+        name: names(child(group, name), "weight_names") for name in names(group, "layer_names")
+    }
     found = {name: weights for name, weights in found.items() if weights}
     if found.keys() == {layer.name for layer in layers}:
         pairs = [(layer, layer.name) for layer in layers]
@@ -95,17 +101,23 @@ def _set_old(group: Any, model: Any) -> None:
         held = [dataset(group, f"{name}/{weight}") for weight in found[name]]
         variables = _in_order(layer, found[name])
         if len(variables) != len(held):
-            raise WeightsMismatch(f"layer {name} holds {len(held)} weights, the model has {len(variables)}")
+            raise WeightsMismatch(
+                f"layer {name} holds {len(held)} weights, the model has {len(variables)}"
+            )
         for variable, weight, item in zip(variables, found[name], held, strict=True):
             if tuple(item.shape) != tuple(variable.shape):
-                raise WeightsMismatch(f"{weight} has shape {tuple(item.shape)}, the model's is {tuple(variable.shape)}")
+                raise WeightsMismatch(
+                    f"{weight} has shape {tuple(item.shape)}, the model's is "
+                    f"{tuple(variable.shape)}"
+                )
             values.append((variable, array(item)))
     for variable, value in values:
         variable.assign(value)
 
 
 def _in_order(layer: Any, given: list[str]) -> list[Any]:
-    """Return a layer's weights in the order of the ``given`` names, or in the older order if no names match.
+    """Return a layer's weights in the order of the ``given`` names, or in the older order if no
+    names match.
 
     The weights of a nested model have another order if it is frozen.
     """
@@ -119,22 +131,35 @@ def _in_order(layer: Any, given: list[str]) -> list[Any]:
 def _compare(wanted: dict[str, tuple[int, ...]], given: dict[str, tuple[int, ...]]) -> None:
     for name, shape in wanted.items():
         if name not in given:
-            raise WeightsMismatch(f"{name} is missing ({len(given)} weights, the model has {len(wanted)})")
+            raise WeightsMismatch(
+                f"{name} is missing ({len(given)} weights, the model has {len(wanted)})"
+            )
         if tuple(given[name]) != tuple(shape):
-            raise WeightsMismatch(f"{name} has shape {tuple(given[name])}, the model's is {tuple(shape)}")
+            raise WeightsMismatch(
+                f"{name} has shape {tuple(given[name])}, the model's is {tuple(shape)}"
+            )
     for name in given:
         if name not in wanted:
-            raise WeightsMismatch(f"{name} is not in the model ({len(given)} weights, the model has {len(wanted)})")
+            raise WeightsMismatch(
+                f"{name} is not in the model ({len(given)} weights, the model has {len(wanted)})"
+            )
 
 
 HARD_SIGMOID_2 = "hard_sigmoid_keras2"
-"""The ``hard_sigmoid`` of Keras 1 and 2, clip(0.2 x + 0.5, 0, 1); that of Keras 3 is clip(x / 6 + 0.5, 0, 1)."""
+"""The ``hard_sigmoid`` of Keras 1 and 2, clip(0.2 x + 0.5, 0, 1); that of Keras 3 is clip(x / 6
++ 0.5, 0, 1).
+"""
 _PACKAGE = "nnpipe"
 
 
 def described(name: str) -> dict[str, Any]:
     """Return the configuration of one of these functions, as Keras 3 writes it."""
-    return {"module": "builtins", "class_name": "function", "config": name, "registered_name": f"{_PACKAGE}>{name}"}
+    return {
+        "module": "builtins",
+        "class_name": "function",
+        "config": name,
+        "registered_name": f"{_PACKAGE}>{name}",
+    }
 
 
 @cache
@@ -147,7 +172,10 @@ def register() -> None:
         return keras.ops.clip(0.2 * x + 0.5, 0.0, 1.0)
 
 
-_FOREIGN = re.compile(r"Could not locate (?:class|function) '([^']+)'|Unknown (?:layer|object|\w+ function): '([^']+)'")
+_FOREIGN = re.compile(
+    r"Could not locate (?:class|function) '([^']+)'|Unknown (?:layer|object|\w+ function): "
+    r"'([^']+)'"
+)
 _CODE = {
     "Lambda": "a Lambda layer",
     "__lambda__": "a Python lambda",
@@ -167,7 +195,8 @@ class KerasRefusal(ArtifactError):
 
 
 def load_model(path: str | Path) -> Any:
-    """Return the model of a ``.keras`` archive, or of an ``.h5`` file with a structure, with its weights.
+    """Return the model of a ``.keras`` archive, or of an ``.h5`` file with a structure, with its
+    weights.
 
     Raises
     ------
@@ -183,19 +212,26 @@ def load_model(path: str | Path) -> Any:
     structure = structure_in(path)
     if structure is None:
         raise ArtifactError(
-            f"{path}: holds weights and no structure; save the whole model, or name the class that builds it"
+            f"{path}: holds weights and no structure; save the whole model, or name the class that "
+            f"builds it"
         )
     config = checked_structure(path, structure)
     with open_weights(path) as weights:
         try:
-            model = build_bounded(path, config, _built_as_of_old if kind_of(path) == "hdf5" else _built)
+            model = build_bounded(
+                path, config, _built_as_of_old if kind_of(path) == "hdf5" else _built
+            )
             if not hasattr(model, "inputs"):
                 raise ValueError(f"{type(model).__name__} is no functional or sequential model")
             if not model.inputs:
-                raise ValueError("its layers do not say what they take; give the first one an input_shape")
+                raise ValueError(
+                    "its layers do not say what they take; give the first one an input_shape"
+                )
             set_weights_from(weights, model)
         except WeightsMismatch as error:
-            raise ArtifactError(f"{path}: its structure and its weights do not belong together: {error}") from None
+            raise ArtifactError(
+                f"{path}: its structure and its weights do not belong together: {error}"
+            ) from None
         except Exception as error:  # a damaged description can fail anywhere in Keras
             cause = _cause(error) + _age(weights)
             raise KerasRefusal(
@@ -204,13 +240,17 @@ def load_model(path: str | Path) -> Any:
     return model
 
 
-def build_bounded(path: Path, config: dict[str, Any], build: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Return the model of a configuration, unless its weights would be larger than the file can hold.
+def build_bounded(
+    path: Path, config: dict[str, Any], build: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
+    """Return the model of a configuration, unless its weights would be larger than the file can
+    hold.
 
     Raises
     ------
     Exception
-        Any exception of Keras if it cannot build the model, and ValueError if the weights would be too large.
+        Any exception of Keras if it cannot build the model, and ValueError if the weights would be
+        too large.
     """
     import keras
 
@@ -233,17 +273,22 @@ def _built_as_of_old(config: dict[str, Any]) -> Any:
     from keras.src.saving import serialization_lib
 
     given = {key: value for key, value in config.items() if key != "compile_config"}
-    with saving_options.keras_option_scope(use_legacy_config=True), serialization_lib.SafeModeScope(True):
+    with (
+        saving_options.keras_option_scope(use_legacy_config=True),
+        serialization_lib.SafeModeScope(True),
+    ):
         return saving_utils.model_from_config(given)
 
 
 def read_weights(path: str | Path, model: Any, owner: str) -> None:
-    """Set the weights of ``model`` from a ``.keras``, ``.weights.h5`` or ``.h5`` file: all of them, or none.
+    """Set the weights of ``model`` from a ``.keras``, ``.weights.h5`` or ``.h5`` file: all of them,
+    or none.
 
     Raises
     ------
     ArtifactError
-        If the file is missing, damaged, of another format, or belongs to another model than ``owner``.
+        If the file is missing, damaged, of another format, or belongs to another model than
+        ``owner``.
     """
     path = Path(path)
     import_keras()
@@ -251,13 +296,17 @@ def read_weights(path: str | Path, model: Any, owner: str) -> None:
         try:
             set_weights_from(weights, model)
         except WeightsMismatch as error:
-            raise ArtifactError(f"{path}: holds the weights of another model than {owner}: {error}") from None
+            raise ArtifactError(
+                f"{path}: holds the weights of another model than {owner}: {error}"
+            ) from None
         except Exception as error:  # h5py raises any exception for damaged content
             raise ArtifactError(f"{path}: the weights cannot be read: {one_line(error)}") from None
 
 
 def _cause(error: BaseException) -> str:
-    """Return the cause in an error of Keras, without its advice and the model's whole configuration."""
+    """Return the cause in an error of Keras, without its advice and the model's whole
+    configuration.
+    """
     import keras
 
     text = str(error)
@@ -266,8 +315,10 @@ def _cause(error: BaseException) -> str:
         if hasattr(keras.layers, name):
             return f"it does not find its own {name}"
         return (
-            f"{name!r} is no layer of Keras 3: of another version, or somebody's own; name its class by "
-            "own_layers (--own-layers), or export the model as ONNX or TensorFlow Lite where its code is"
+            f"{name!r} is no layer of Keras 3: of another version, or somebody's own; name its "
+            f"class by "
+            "own_layers (--own-layers), or export the model as ONNX or TensorFlow Lite where its "
+            "code is"
         )
     for wrapping in ("Exception encountered:", "Error encountered during deserialization:"):
         text = text.rpartition(wrapping)[2]
@@ -275,7 +326,9 @@ def _cause(error: BaseException) -> str:
 
 
 def _age(file: Any) -> str:
-    """Return a remark if an HDF5 file is older than Keras 3, which explains unknown arguments; otherwise empty."""
+    """Return a remark if an HDF5 file is older than Keras 3, which explains unknown arguments;
+    otherwise empty.
+    """
     said = file.attrs.get("keras_version", b"")
     version = said.decode("ascii", "replace") if isinstance(said, bytes) else str(said)
     if not re.fullmatch(r"[12]\.[\w.-]{1,20}", version):
@@ -299,8 +352,12 @@ def checked_structure(path: Path, text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path}: its {CONFIG} is damaged ({one_line(error)})") from None
     if code:
-        raise ArtifactError(f"{path}: holds {code}, which would run code from the file; express it with other layers")
-    # The configuration of the training does not matter here, and may name objects that do not exist here.
+        raise ArtifactError(
+            f"{path}: holds {code}, which would run code from the file; express it with other "
+            f"layers"
+        )
+    # The configuration of the training does not matter here, and may name objects that do not exist
+    # here.
     return config | {"compile_config": None}
 
 
@@ -317,12 +374,17 @@ def _code_in(found: Any) -> str:
     return next((code for item in found if (code := _code_in(item))), "")
 
 
-def _check_size(keras: Any, build: Callable[[dict[str, Any]], Any], config: dict[str, Any], limit: int) -> None:
-    """Build the model without its weights; raise ``ValueError`` if the weights would be larger than ``limit``."""
+def _check_size(
+    keras: Any, build: Callable[[dict[str, Any]], Any], config: dict[str, Any], limit: int
+) -> None:
+    """Build the model without its weights; raise ``ValueError`` if the weights would be larger
+    than ``limit``.
+    """
     import tensorflow
     from keras.src.backend.common import global_state
 
-    # Keras lists the variables created in this scope to initialise them later; these must never be initialised.
+    # Keras lists the variables created in this scope to initialise them later; these must never be
+    # initialised.
     pending = "uninitialized_variables"
     before = global_state.get_global_attribute(pending)
     made: list[Any] = []
@@ -332,6 +394,8 @@ def _check_size(keras: Any, build: Callable[[dict[str, Any]], Any], config: dict
             build(copy.deepcopy(config))  # building modifies the configuration
     finally:
         global_state.set_global_attribute(pending, before)
-    claimed = sum(math.prod(variable.shape) * tensorflow.as_dtype(variable.dtype).size for variable in made)
+    claimed = sum(
+        math.prod(variable.shape) * tensorflow.as_dtype(variable.dtype).size for variable in made
+    )
     if claimed > limit:
         raise ValueError(f"it claims {claimed:,} bytes of weights, far more than the file can hold")

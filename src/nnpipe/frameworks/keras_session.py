@@ -41,30 +41,43 @@ class KerasSession(InferenceSession):
     io
         Its inputs and outputs by name.
     freeze
-        Whether the present weights become constants of the graph, so that TensorFlow can fold computations on them.
-        A graph that cannot be frozen is run unchanged.
+        Whether the present weights become constants of the graph, so that TensorFlow can fold
+        computations on them. A graph that cannot be frozen is run unchanged.
     batch
-        Fixed batch size of the graph; ``None`` leaves it free, so that the graph computes shapes in every run.
+        Fixed batch size of the graph; ``None`` leaves it free, so that the graph computes shapes in
+        every run.
     recording
         Whether TensorFlow's profiler is to see the operations.
     """
 
     def __init__(
-        self, model: Any, io: IOSpec, freeze: bool = False, batch: int | None = None, recording: bool = False
+        self,
+        model: Any,
+        io: IOSpec,
+        freeze: bool = False,
+        batch: int | None = None,
+        recording: bool = False,
     ) -> None:
         tensorflow, _ = import_keras()
         self._tensorflow = tensorflow
         self._synchronises = bool(tensorflow.config.list_logical_devices("GPU"))
         fixed = with_batch(io, batch)
         function = inference_function(model, fixed)
-        self.io = io if batch is None else narrowed(io, IOSpec(fixed.inputs, _outputs_of(function, io)))
+        self.io = (
+            io if batch is None else narrowed(io, IOSpec(fixed.inputs, _outputs_of(function, io)))
+        )
         self._traced = function
         # Stateful layers and others that assign to variables.
-        changing = [each for each in function.variables if not each.trainable] if _assigns(function) else []
+        changing = (
+            [each for each in function.variables if not each.trainable]
+            if _assigns(function)
+            else []
+        )
         self._held = [(each, each.numpy()) for each in changing]
         self.keeps_state = bool(self._held)
         ready = _frozen(function) if freeze and not self.keeps_state else function
-        names = sorted(spec.name for spec in io.outputs)  # dictionaries are flattened in the order of their keys
+        # dictionaries are flattened in the order of their keys
+        names = sorted(spec.name for spec in io.outputs)
         if recording:
             self._function = executed(ready, names)
         else:
@@ -75,7 +88,9 @@ class KerasSession(InferenceSession):
         self._outputs: dict[str, Any] = {}
 
     def _put(self, batch: Batch) -> None:
-        self._inputs = [self._tensorflow.convert_to_tensor(batch[spec.name]) for spec in self.io.inputs]
+        self._inputs = [
+            self._tensorflow.convert_to_tensor(batch[spec.name]) for spec in self.io.inputs
+        ]
 
     def _run(self) -> None:
         try:
@@ -94,13 +109,17 @@ class KerasSession(InferenceSession):
         return {spec.name: np.array(self._outputs[spec.name].numpy()) for spec in self.io.outputs}
 
     def stats(self) -> Mapping[str, Any]:
-        """Return the number of threads per operation, which TensorFlow's first computation in the process fixes."""
+        """Return the number of threads per operation, which TensorFlow's first computation in
+        the process fixes.
+        """
         return {"num_threads": threads_in_use()}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
 
         if self._synchronises:
-            raise NotSupported("times of operations are taken on the processor alone: hide the GPU from TensorFlow")
+            raise NotSupported(
+                "times of operations are taken on the processor alone: hide the GPU from TensorFlow"
+            )
         with self._again() as session:
             session.put(batch)
             timed_runs(session, WARMUP_RUNS)
@@ -116,8 +135,8 @@ class KerasSession(InferenceSession):
 def _cannot_run(error: Exception) -> NNPipeError:
     if _CHANNELS_LAST_ONLY in str(error):
         return NotSupported(
-            "the model has convolutions with channels first, which TensorFlow computes on this processor only with "
-            "oneDNN: set the environment variable TF_ENABLE_ONEDNN_OPTS to 1"
+            "the model has convolutions with channels first, which TensorFlow computes on this "
+            "processor only with oneDNN: set the environment variable TF_ENABLE_ONEDNN_OPTS to 1"
         )
     return ArtifactError(f"TensorFlow cannot run the model: {one_line(error)}")
 
@@ -139,7 +158,9 @@ def _outputs_of(function: Any, io: IOSpec) -> tuple[TensorSpec, ...]:
 
 
 def _frozen(function: Any) -> Any:
-    """Return a concrete function with its variables as constants, or the function itself if this fails."""
+    """Return a concrete function with its variables as constants, or the function itself if this
+    fails.
+    """
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     try:
@@ -150,14 +171,21 @@ def _frozen(function: Any) -> Any:
 
 
 def _called(frozen: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
-    """Return a call of a function without variables; ``names`` are those of its outputs, in order."""
+    """Return a call of a function without variables; ``names`` are those of its outputs, in
+    order.
+    """
     tensorflow, _ = import_keras()
     types = [tensor.dtype for tensor in frozen.outputs]
     stateful = any(operation.op_def.is_stateful for operation in frozen.graph.get_operations())
-    run = tensorflow.raw_ops.StatefulPartitionedCall if stateful else tensorflow.raw_ops.PartitionedCall
+    run = (
+        tensorflow.raw_ops.StatefulPartitionedCall
+        if stateful
+        else tensorflow.raw_ops.PartitionedCall
+    )
 
     def call(*tensors: Any) -> dict[str, Any]:
-        # Bypasses the packing of arguments and results in Python, which takes 0.1 ms (0.8 ms for a frozen function).
+        # Bypasses the packing of arguments and results in Python, which takes 0.1 ms (0.8 ms for a
+        # frozen function).
         found = run(args=tensors, Tout=types, f=frozen)
         return dict(zip(names, found, strict=True))
 
@@ -174,10 +202,15 @@ def inference_function(model: Any, io: IOSpec) -> Any:
     call = named_call(model, io)
 
     def infer(*tensors: Any) -> dict[str, Any]:
-        outputs = call({spec.name: tensor for spec, tensor in zip(io.inputs, tensors, strict=True)}, training=False)
+        outputs = call(
+            {spec.name: tensor for spec, tensor in zip(io.inputs, tensors, strict=True)},
+            training=False,
+        )
         return {name: tensorflow.identity(tensor, name=name) for name, tensor in outputs.items()}
 
-    signature = [tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in io.inputs]
+    signature = [
+        tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in io.inputs
+    ]
     return tensorflow.function(infer, autograph=False).get_concrete_function(*signature)
 
 
@@ -188,8 +221,9 @@ class TraceEvent:
     Parameters
     ----------
     name, kind
-        What the profiler writes before and behind the last colon: an operation of a graph, and the kernel that ran,
-        which may be that of a faster replacement.  Without a colon, the whole is the kind.
+        What the profiler writes before and behind the last colon: an operation of a graph, and the
+        kernel that ran, which may be that of a faster replacement.  Without a colon, the whole is
+        the kind.
     start, length
         In picoseconds.
     thread
@@ -226,7 +260,9 @@ def recorded_events() -> Iterator[list[TraceEvent]]:
         try:
             profiler.start(str(folder))
         except tensorflow.errors.AlreadyExistsError:
-            raise ConfigError("TensorFlow's profiler is in use already in this process; stop it first") from None
+            raise ConfigError(
+                "TensorFlow's profiler is in use already in this process; stop it first"
+            ) from None
         try:
             yield found
         finally:
@@ -238,7 +274,9 @@ def _events(folder: Path) -> Iterator[TraceEvent]:
     try:
         from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
     except ImportError:
-        raise NotSupported("this TensorFlow does not let its profiles be read; use version 2.19 to 2.21") from None
+        raise NotSupported(
+            "this TensorFlow does not let its profiles be read; use version 2.19 to 2.21"
+        ) from None
     for path in folder.rglob("*.xplane.pb"):
         space = XSpace()
         space.ParseFromString(path.read_bytes())
@@ -251,7 +289,9 @@ def _events(folder: Path) -> Iterator[TraceEvent]:
 
 
 def outermost(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
-    """Yield the events that are not inside another event of the same thread: a loop contains its body."""
+    """Yield the events that are not inside another event of the same thread: a loop contains its
+    body.
+    """
     ends: dict[int, int] = {}
     for event in sorted(events, key=lambda event: (event.start, -event.length)):
         if event.start >= ends.get(event.thread, 0):
@@ -272,8 +312,8 @@ def recorded_operations(session: Any, runs: int, traced: Any, model: Any) -> Ope
     Parameters
     ----------
     session
-        A session that has run, in which TensorFlow's ordinary executor carries out the graph (:func:`executed`): the
-        one for small graphs records nothing.
+        A session that has run, in which TensorFlow's ordinary executor carries out the graph
+        (:func:`executed`): the one for small graphs records nothing.
     runs
         The number of runs.
     traced
@@ -286,8 +326,8 @@ def recorded_operations(session: Any, runs: int, traced: Any, model: Any) -> Ope
     ConfigError
         If TensorFlow's profiler is in use already.
     NotSupported
-        If nothing was recorded, because the model computes nothing, or if this TensorFlow does not let its profiles be
-        read.
+        If nothing was recorded, because the model computes nothing, or if this TensorFlow does not
+        let its profiles be read.
     """
     tensorflow, _ = import_keras()
     trace = tensorflow.profiler.experimental.Trace
@@ -296,7 +336,9 @@ def recorded_operations(session: Any, runs: int, traced: Any, model: Any) -> Ope
         for number in range(runs):
             with trace(_MARK):
                 walls[number] = timed_runs(session, 1)[0]
-    marks = sorted((event for event in events if event.kind == _MARK), key=lambda event: event.start)
+    marks = sorted(
+        (event for event in events if event.kind == _MARK), key=lambda event: event.start
+    )
     layers, types = _layers(traced.graph, model), _types(traced.graph)
     steps: dict[tuple[str, str], np.ndarray] = {}
     for number, (mark, inside) in enumerate(zip(marks, _by_run(events, marks), strict=True)):
@@ -307,11 +349,12 @@ def recorded_operations(session: Any, runs: int, traced: Any, model: Any) -> Ope
         raise NotSupported("TensorFlow recorded no operation: the model only passes its inputs on")
     return OperationTimes(
         tuple(_step(name, kind, ns, layers, types) for (name, kind), ns in steps.items()), walls
-    )  # fmt: skip
+    )
 
 
 def executed(function: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
-    """Return a call of a concrete function on TensorFlow's ordinary executor, without the packing of arguments.
+    """Return a call of a concrete function on TensorFlow's ordinary executor, without the packing
+    of arguments.
 
     Parameters
     ----------
@@ -322,7 +365,11 @@ def executed(function: Any, names: Sequence[str]) -> Callable[..., dict[str, Any
     """
     tensorflow, _ = import_keras()
     stateful = any(operation.op_def.is_stateful for operation in function.graph.get_operations())
-    run = tensorflow.raw_ops.StatefulPartitionedCall if stateful else tensorflow.raw_ops.PartitionedCall
+    run = (
+        tensorflow.raw_ops.StatefulPartitionedCall
+        if stateful
+        else tensorflow.raw_ops.PartitionedCall
+    )
     types = [tensor.dtype for tensor in function.outputs]
     held = list(function.captured_inputs)
 
@@ -333,7 +380,9 @@ def executed(function: Any, names: Sequence[str]) -> Callable[..., dict[str, Any
     return call
 
 
-def _by_run(events: Sequence[TraceEvent], marks: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:
+def _by_run(
+    events: Sequence[TraceEvent], marks: Sequence[TraceEvent]
+) -> Iterator[list[TraceEvent]]:
     """Yield the outermost operations inside each mark, in the order of their starts."""
     operations = list(outermost(filter(_is_operation, events)))
     for mark in marks:
@@ -341,13 +390,23 @@ def _by_run(events: Sequence[TraceEvent], marks: Sequence[TraceEvent]) -> Iterat
 
 
 def _is_operation(event: TraceEvent) -> bool:
-    """Return whether it is an operation of a graph, and not a call of TensorFlow's own (``ExecutorState::Process``)."""
+    """Return whether it is an operation of a graph, and not a call of TensorFlow's own
+    (``ExecutorState::Process``).
+    """
     return _NAME.fullmatch(event.name) is not None and _KIND.fullmatch(event.kind) is not None
 
 
 def _shared(events: Sequence[TraceEvent], mark: TraceEvent) -> Iterator[tuple[TraceEvent, float]]:
-    """Yield each event with its part of the mark's time; what runs at the same time has equal parts of it."""
-    edges = sorted({mark.start, mark.end, *(min(edge, mark.end) for each in events for edge in (each.start, each.end))})
+    """Yield each event with its part of the mark's time; what runs at the same time has equal
+    parts of it.
+    """
+    edges = sorted(
+        {
+            mark.start,
+            mark.end,
+            *(min(edge, mark.end) for each in events for edge in (each.start, each.end)),
+        }
+    )
     parts = dict.fromkeys(range(len(events)), 0.0)
     waiting, running = 0, set[int]()
     for edge, after in pairwise(edges):
@@ -363,30 +422,39 @@ def _shared(events: Sequence[TraceEvent], mark: TraceEvent) -> Iterator[tuple[Tr
 
 def _step(
     name: str, kind: str, ns: np.ndarray, layers: Mapping[str, str], types: Mapping[str, str]
-) -> KernelTime:  # fmt: skip
+) -> KernelTime:
     parts = name.split("/")
     prefixes = ("/".join(parts[:end]) for end in range(len(parts), 0, -1))
     layer = next((layers[each] for each in prefixes if each in layers), "")
     return KernelTime(
-        f"{name}:{kind}", kind, ns, kind, types.get(name, ""), (layer,) if layer else (),
+        f"{name}:{kind}",
+        kind,
+        ns,
+        kind,
+        types.get(name, ""),
+        (layer,) if layer else (),
         computes="" if layer else computed_by(kind),
-    )  # fmt: skip
+    )
 
 
 def _types(graph: Any) -> dict[str, str]:
     """Return the type of the numbers that each operation of a traced graph reads, or else gives."""
     found = {}
     for operation in graph.get_operations():
-        names = [tensor.dtype.name for side in (operation.inputs, operation.outputs) for tensor in side]
-        found[operation.name] = next((each for each in names if each not in ("resource", "bool", "variant")), "")
+        names = [
+            tensor.dtype.name for side in (operation.inputs, operation.outputs) for tensor in side
+        ]
+        found[operation.name] = next(
+            (each for each in names if each not in ("resource", "bool", "variant")), ""
+        )
     return found
 
 
 def _layers(graph: Any, model: Any) -> dict[str, str]:
     """Return the call of a layer, as graphs of the model name it, by the scope of its operations.
 
-    A scope has the names of the models and of the layer that are called, which TensorFlow numbers.  The second scope of
-    a layer is its second call.
+    A scope has the names of the models and of the layer that are called, which TensorFlow numbers.
+    The second scope of a layer is its second call.
     """
     paths = layer_paths(model)
     found: dict[str, str] = {}
@@ -405,7 +473,10 @@ def _layers(graph: Any, model: Any) -> dict[str, str]:
 
 def _place(parts: Sequence[str], model: Any) -> tuple[int, Any] | None:
     """Return how many parts of a name are the scope of a layer's call, and the layer."""
-    inner, start = graph_of(model), next((n for n, part in enumerate(parts) if _names(part, model.name)), None)
+    inner, start = (
+        graph_of(model),
+        next((n for n, part in enumerate(parts) if _names(part, model.name)), None),
+    )
     if start is None:
         return None
     for number, part in enumerate(parts[start + 1 : -1], start + 2):

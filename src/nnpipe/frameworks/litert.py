@@ -22,7 +22,11 @@ from nnpipe.frameworks.runtime_failures import runtime_failure
 
 Recorded = Callable[[Mapping[int, np.ndarray], int], OperationTimes]
 # Modules with the interpreter, in order of preference; TensorFlow's own is deprecated.
-_MODULES = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter", "tensorflow.lite.python.interpreter")
+_MODULES = (
+    "ai_edge_litert.interpreter",
+    "tflite_runtime.interpreter",
+    "tensorflow.lite.python.interpreter",
+)
 
 
 def open_interpreter(
@@ -71,7 +75,9 @@ def open_interpreter(
     arguments |= {"model_path": str(path)} if content is None else {"model_content": content}
     with native_output_held(), warnings.catch_warnings():
         # TensorFlow's interpreter warns that LiteRT's replaces it; LiteRT's was tried first.
-        warnings.filterwarnings("ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated")
+        warnings.filterwarnings(
+            "ignore", message=r"\s*Warning: tf\.lite\.Interpreter is deprecated"
+        )
         try:
             interpreter = module.Interpreter(**arguments)
             interpreter.allocate_tensors()
@@ -84,10 +90,13 @@ def check_tensors(io: IOSpec, path: Path) -> None:
     """Raise :class:`ArtifactError` for a tensor that cannot be put or got; the message names it."""
     for spec in io:
         if spec.dtype in ("string", "bfloat16"):
-            raise ArtifactError(f"{path}: tensor {spec.name!r} is {spec.dtype}; LiteRT can neither put nor get such")
+            raise ArtifactError(
+                f"{path}: tensor {spec.name!r} is {spec.dtype}; LiteRT can neither put nor get such"
+            )
         if spec.axis is not None:  # XNNPACK would abort the process
             raise ArtifactError(
-                f"{path}: tensor {spec.name!r} is quantised per channel, which LiteRT supports for weights only; "
+                f"{path}: tensor {spec.name!r} is quantised per channel, which LiteRT supports for "
+                f"weights only; "
                 "quantise inputs and outputs per tensor"
             )
 
@@ -95,9 +104,10 @@ def check_tensors(io: IOSpec, path: Path) -> None:
 class LiteRTSession(InferenceSession):
     """Runs an interpreter with a loaded model; tensors are bound by their numbers in the file.
 
-    ``recorded`` runs arrays, by the numbers of their tensors, repeatedly in another model and returns the times of
-    operators; without it, there are none.  ``again`` opens the interpreter anew; it is needed for a file whose model
-    keeps values in resources, which LiteRT does not reset.
+    ``recorded`` runs arrays, by the numbers of their tensors, repeatedly in another model and
+    returns the times of operators; without it, there are none.  ``again`` opens the interpreter
+    anew; it is needed for a file whose model keeps values in resources, which LiteRT does not
+    reset.
     """
 
     def __init__(
@@ -119,14 +129,18 @@ class LiteRTSession(InferenceSession):
         self._path = path
         self._inputs = [(spec.name, file.inputs[spec.name]) for spec in io.inputs]
         self._outputs = [(spec.name, file.outputs[spec.name]) for spec in io.outputs]
-        self._shapes = {d["index"]: tuple(map(int, d["shape"])) for d in interpreter.get_input_details()}
+        self._shapes = {
+            d["index"]: tuple(map(int, d["shape"])) for d in interpreter.get_input_details()
+        }
 
     def _put(self, batch: Batch) -> None:
         shapes = {number: batch[name].shape for name, number in self._inputs}
         if shapes != self._shapes:
             self._resize(shapes)
         for name, number in self._inputs:
-            self._interpreter.set_tensor(number, np.ascontiguousarray(batch[name]).reshape(batch[name].shape))
+            self._interpreter.set_tensor(
+                number, np.ascontiguousarray(batch[name]).reshape(batch[name].shape)
+            )
         if self._again is not None:
             self._batch = batch
 
@@ -146,8 +160,13 @@ class LiteRTSession(InferenceSession):
                 self._interpreter.allocate_tensors()
             except (ValueError, RuntimeError) as error:
                 wanted = ", ".join(map(str, shapes.values()))
-                advice = "compile it with --fixed-batch, or give inputs of the shapes that it was made for"
-                failure = runtime_failure(self._path, "LiteRT", f"run it with inputs of {wanted}", error, advice)
+                advice = (
+                    "compile it with --fixed-batch, or give inputs of the shapes that it was made "
+                    "for"
+                )
+                failure = runtime_failure(
+                    self._path, "LiteRT", f"run it with inputs of {wanted}", error, advice
+                )
                 raise failure from None
         self._shapes = shapes
 
@@ -164,11 +183,16 @@ class LiteRTSession(InferenceSession):
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
         if self._state_tensors:  # its profiler does not load them
             raise NotSupported(
-                f"{self._path}: LiteRT gives no times of operations for models that keep state in tensors"
+                f"{self._path}: LiteRT gives no times of operations for models that keep state in "
+                f"tensors"
             )
         if self._recorded is None:
-            raise NotSupported(f"{self._path}: LiteRT gives times of operations for its own kernels only")
-        return self._recorded({number: np.asarray(batch[name]) for name, number in self._inputs}, runs)
+            raise NotSupported(
+                f"{self._path}: LiteRT gives times of operations for its own kernels only"
+            )
+        return self._recorded(
+            {number: np.asarray(batch[name]) for name, number in self._inputs}, runs
+        )
 
     def _close(self) -> None:
         self._batch = {}
@@ -183,14 +207,19 @@ def interpreter_module() -> Any:
             return importlib.import_module(name)
         except ImportError as error:  # missing, or built for another numpy or Python
             causes.append(f"{name}: {error}")
-    raise MissingDependency(f"no TensorFlow Lite interpreter can be imported ({one_line('; '.join(causes), 500)})")
+    raise MissingDependency(
+        f"no TensorFlow Lite interpreter can be imported ({one_line('; '.join(causes), 500)})"
+    )
 
 
 def _delegate(module: Any, library: Path) -> Any:
     try:
-        # Loaded with ctypes first, because a delegate that fails to load raises again when it is collected.
+        # Loaded with ctypes first, because a delegate that fails to load raises again when it is
+        # collected.
         if not hasattr(ctypes.CDLL(str(library)), "tflite_plugin_create_delegate"):
             raise ValueError("it is a library, but not a delegate")
         return module.load_delegate(str(library))
     except (ValueError, OSError, RuntimeError) as error:
-        raise ConfigError(f"the delegate {library} cannot be loaded: {one_line(error, 500)}") from None
+        raise ConfigError(
+            f"the delegate {library} cannot be loaded: {one_line(error, 500)}"
+        ) from None

@@ -1,7 +1,7 @@
 """Times of the operators of a TensorFlow Lite model, from the profiler in LiteRT's library.
 
-The interpreter of the Python package has no profiler.  The library beside it has one, behind a C interface
-(``litert_compiled_model.h``, ``litert_profiler.h``), and runs the same kernels.
+The interpreter of the Python package has no profiler.  The library beside it has one, behind a C
+interface (``litert_compiled_model.h``, ``litert_profiler.h``), and runs the same kernels.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from nnpipe.frameworks.recorded_calls import xnnpack_operator
 _KNOWN = "2.3."  # versions whose structures are those below
 _CPU = 1
 _WRITE = 1
-_OPERATOR, _DELEGATED = 2, 8  # types of events: an operator of the interpreter, one of a delegate (XNNPACK)
+# types of events: an operator of the interpreter, one of a delegate (XNNPACK)
+_OPERATOR, _DELEGATED = 2, 8
 _INVOKE = b"Invoke", 1  # the interpreter's run
 _RANK_MASK = 0x7F  # the layout's first word holds the rank and a flag
 
 
 class _TensorType(ctypes.Structure):
     _fields_ = [
-        ("element", ctypes.c_int), ("rank", ctypes.c_uint), ("lengths", ctypes.c_int * 8),
+        ("element", ctypes.c_int),
+        ("rank", ctypes.c_uint),
+        ("lengths", ctypes.c_int * 8),
         ("strides", ctypes.c_uint * 8),
-    ]  # fmt: skip
+    ]
 
     def shape(self) -> tuple[int, ...]:
         return tuple(self.lengths[: self.rank & _RANK_MASK])
@@ -40,10 +43,15 @@ class _TensorType(ctypes.Structure):
 
 class _Event(ctypes.Structure):
     _fields_ = [
-        ("tag", ctypes.c_char_p), ("kind", ctypes.c_int), ("start_us", ctypes.c_uint64), ("us", ctypes.c_uint64),
-        ("memory", ctypes.c_int64 * 6), ("number", ctypes.c_uint64), ("more", ctypes.c_uint64),
+        ("tag", ctypes.c_char_p),
+        ("kind", ctypes.c_int),
+        ("start_us", ctypes.c_uint64),
+        ("us", ctypes.c_uint64),
+        ("memory", ctypes.c_int64 * 6),
+        ("number", ctypes.c_uint64),
+        ("more", ctypes.c_uint64),
         ("source", ctypes.c_int),
-    ]  # fmt: skip
+    ]
 
 
 def record(
@@ -79,13 +87,21 @@ def record(
         model.put(arrays)
         rows = [model.run() for _ in range(WARMUP_RUNS + runs)][WARMUP_RUNS:]
     # The clock has whole microseconds, and the shortest runs take less than one.
-    walls = np.array([1000.0 * max(1, *(us for tag, kind, _, us in row if (tag, kind) == _INVOKE)) for row in rows])
+    walls = np.array(
+        [
+            1000.0 * max(1, *(us for tag, kind, _, us in row if (tag, kind) == _INVOKE))
+            for row in rows
+        ]
+    )
     steps = [[each for each in row if each[1] in (_OPERATOR, _DELEGATED)] for row in rows]
     if len({tuple(each[:3] for each in row) for row in steps}) != 1:
-        raise ArtifactError(f"{path}: LiteRT runs other operators each time, so their times cannot be compared")
+        raise ArtifactError(
+            f"{path}: LiteRT runs other operators each time, so their times cannot be compared"
+        )
     return OperationTimes(
         tuple(
-            _kernel(place, *step[:3], [1000.0 * row[place][3] for row in steps]) for place, step in enumerate(steps[0])
+            _kernel(place, *step[:3], [1000.0 * row[place][3] for row in steps])
+            for place, step in enumerate(steps[0])
         ),
         walls,
     )
@@ -110,13 +126,17 @@ def _kernel(place: int, tag: bytes, kind: int, number: int, times: list[float]) 
 class _Model:
     """A loaded model with its buffers; everything is released with the stack."""
 
-    def __init__(self, library: ctypes.CDLL, path: Path, data: bytes, num_threads: int, stack: ExitStack) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, path: Path, data: bytes, num_threads: int, stack: ExitStack
+    ) -> None:
         self._library, self._path = library, path
         self._data = ctypes.create_string_buffer(data, len(data))
         environment = ctypes.c_void_p()
         self._call("LiteRtCreateEnvironment", ctypes.c_int(0), None, ctypes.byref(environment))
         stack.callback(self._destroy, "LiteRtDestroyEnvironment", environment)
-        model = self._made("LiteRtCreateModelFromBuffer", environment, self._data, ctypes.c_size_t(len(data)))
+        model = self._made(
+            "LiteRtCreateModelFromBuffer", environment, self._data, ctypes.c_size_t(len(data))
+        )
         stack.callback(self._destroy, "LiteRtDestroyModel", model)
         options = self._options(num_threads)
         stack.callback(self._destroy, "LiteRtDestroyOptions", options)
@@ -135,9 +155,13 @@ class _Model:
             rank = arrays[number].ndim
             lengths = (ctypes.c_int * rank)(*arrays[number].shape)
             self._call(
-                "LiteRtCompiledModelResizeInputTensorNonStrict", self._compiled, ctypes.c_size_t(0),
-                ctypes.c_size_t(place), lengths, ctypes.c_size_t(rank),
-            )  # fmt: skip
+                "LiteRtCompiledModelResizeInputTensorNonStrict",
+                self._compiled,
+                ctypes.c_size_t(0),
+                ctypes.c_size_t(place),
+                lengths,
+                ctypes.c_size_t(rank),
+            )
         for place, (number, described) in enumerate(tensors):
             array = np.ascontiguousarray(arrays[number])
             described.lengths[: array.ndim] = array.shape
@@ -151,9 +175,13 @@ class _Model:
         # A layout is what a tensor's type holds behind the type of its elements.
         layouts = (ctypes.c_uint * (17 * len(tensors)))()
         self._call(
-            "LiteRtGetCompiledModelOutputTensorLayouts", self._compiled, ctypes.c_size_t(0),
-            ctypes.c_size_t(len(tensors)), layouts, ctypes.c_bool(True),
-        )  # fmt: skip
+            "LiteRtGetCompiledModelOutputTensorLayouts",
+            self._compiled,
+            ctypes.c_size_t(0),
+            ctypes.c_size_t(len(tensors)),
+            layouts,
+            ctypes.c_bool(True),
+        )
         for place, (_, described) in enumerate(tensors):
             rank = layouts[17 * place] & _RANK_MASK
             described.lengths[:rank] = layouts[17 * place + 1 : 17 * place + 1 + rank]
@@ -165,15 +193,22 @@ class _Model:
         self._call("LiteRtStartProfiler", self._profiler)
         sides = [(ctypes.c_void_p * len(side))(*side) for side in (self._inputs, self._outputs)]
         self._call(
-            "LiteRtRunCompiledModel", self._compiled, ctypes.c_size_t(0), ctypes.c_size_t(len(self._inputs)), sides[0],
-            ctypes.c_size_t(len(self._outputs)), sides[1],
-        )  # fmt: skip
+            "LiteRtRunCompiledModel",
+            self._compiled,
+            ctypes.c_size_t(0),
+            ctypes.c_size_t(len(self._inputs)),
+            sides[0],
+            ctypes.c_size_t(len(self._outputs)),
+            sides[1],
+        )
         self._call("LiteRtStopProfiler", self._profiler)
         count = ctypes.c_int()
         self._call("LiteRtGetNumProfilerEvents", self._profiler, ctypes.byref(count))
         events = (_Event * max(count.value, 1))()
         self._call("LiteRtGetProfilerEvents", self._profiler, count, events)
-        return [(each.tag or b"", each.kind, each.number, each.us) for each in events[: count.value]]
+        return [
+            (each.tag or b"", each.kind, each.number, each.us) for each in events[: count.value]
+        ]
 
     def _options(self, num_threads: int) -> ctypes.c_void_p:
         options = self._made("LiteRtCreateOptions")
@@ -184,9 +219,13 @@ class _Model:
         system = ctypes.CDLL(None)
         system.strdup.restype, system.strdup.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
         for name, text in told.items():
-            copied = ctypes.c_void_p(system.strdup(text.encode()))  # the options release it with free()
+            # the options release it with free()
+            copied = ctypes.c_void_p(system.strdup(text.encode()))
             made = self._made(
-                "LiteRtCreateOpaqueOptions", name.encode(), copied, ctypes.cast(system.free, ctypes.c_void_p)
+                "LiteRtCreateOpaqueOptions",
+                name.encode(),
+                copied,
+                ctypes.cast(system.free, ctypes.c_void_p),
             )
             self._call("LiteRtAddOpaqueOptions", options, made)
         return options
@@ -197,7 +236,9 @@ class _Model:
         self._call(f"LiteRtGetNumSignature{side}s", self._signature, ctypes.byref(count))
         found = []
         for place in range(count.value):
-            tensor = self._made(f"LiteRtGetSignature{side}TensorByIndex", self._signature, ctypes.c_size_t(place))
+            tensor = self._made(
+                f"LiteRtGetSignature{side}TensorByIndex", self._signature, ctypes.c_size_t(place)
+            )
             number, described = ctypes.c_uint32(), _TensorType()
             self._call("LiteRtGetTensorIndex", tensor, ctypes.byref(number))
             self._call("LiteRtGetRankedTensorType", tensor, ctypes.byref(described))
@@ -212,7 +253,10 @@ class _Model:
             ctypes.c_size_t(place),
         )
         buffer = self._made(
-            "LiteRtCreateManagedTensorBufferFromRequirements", self._environment, ctypes.byref(described), needs
+            "LiteRtCreateManagedTensorBufferFromRequirements",
+            self._environment,
+            ctypes.byref(described),
+            needs,
         )
         self._stack.callback(self._destroy, "LiteRtDestroyTensorBuffer", buffer)
         return buffer
@@ -227,7 +271,9 @@ class _Model:
         function.restype = ctypes.c_int
         status = function(*arguments)
         if status:
-            raise ArtifactError(f"{self._path}: LiteRT's profiler cannot run it: {name} fails with status {status}")
+            raise ArtifactError(
+                f"{self._path}: LiteRT's profiler cannot run it: {name} fails with status {status}"
+            )
 
     def _destroy(self, name: str, handle: ctypes.c_void_p) -> None:
         function = getattr(self._library, name)
@@ -243,7 +289,11 @@ def _library() -> ctypes.CDLL:
 
         found = version("ai-edge-litert")
     except (ImportError, PackageNotFoundError):
-        raise NotSupported("times of operations come from LiteRT's own package: pip install ai-edge-litert") from None
+        raise NotSupported(
+            "times of operations come from LiteRT's own package: pip install ai-edge-litert"
+        ) from None
     if not found.startswith(_KNOWN):
-        raise NotSupported(f"times of operations are read from ai-edge-litert {_KNOWN}*; here is {found}")
+        raise NotSupported(
+            f"times of operations are read from ai-edge-litert {_KNOWN}*; here is {found}"
+        )
     return ctypes.CDLL(str(Path(ai_edge_litert.__path__[0], "libLiteRt.so")))

@@ -1,4 +1,6 @@
-"""The values of a graph of any framework in an ONNX graph: names, shapes, the order of axes, and stored numbers."""
+"""The values of a graph of any framework in an ONNX graph: names, shapes, the order of axes, and
+stored numbers.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +52,26 @@ class ONNXBuilder:
         return name
 
     def weights(self, *shape: int, mean: float = 0.0) -> str:
-        """Add random numbers, small enough that values neither grow nor vanish from layer to layer."""
+        """Add random numbers, small enough that values neither grow nor vanish from layer to
+        layer.
+        """
         spread = 1.0 / max(1.0, float(np.sqrt(np.prod(shape[1:]))))
-        drawn = self.random.standard_normal(shape, np.float32) * np.float32(spread) + np.float32(mean)
+        drawn = self.random.standard_normal(shape, np.float32) * np.float32(spread) + np.float32(
+            mean
+        )
         return self.constant(drawn.astype(np.float32))
 
     def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node of a kind; of several outputs the first is returned, ``name_1`` is the second, and so on."""
+        """Add a node of a kind; of several outputs the first is returned, ``name_1`` is the
+        second, and so on.
+        """
         from onnx import helper
 
         number = len(self._nodes)
         results = [f"value_{number}"] + [f"value_{number}_{place}" for place in range(1, outputs)]
-        self._nodes.append(helper.make_node(kind, list(inputs), results, f"node_{number}", **attributes))
+        self._nodes.append(
+            helper.make_node(kind, list(inputs), results, f"node_{number}", **attributes)
+        )
         return results[0]
 
     def model(self, *outputs: str) -> bytes:
@@ -70,7 +80,9 @@ class ONNXBuilder:
 
         given = [ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph(self._nodes, "network", self._inputs, given, self._constants)
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="nnpipe")
+        made = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="nnpipe"
+        )
         made.ir_version = _IR_VERSION
         content: bytes = shape_inference.infer_shapes(made).SerializeToString()
         return content
@@ -82,7 +94,8 @@ _MOST_AXES = 6  # more have too many orders to try
 
 
 def reshaped(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths) -> str:
-    """Return the same values with another shape, which costs nothing; one axis of ``out`` may be -1.
+    """Return the same values with another shape, which costs nothing; one axis of ``out`` may be
+    -1.
 
     Raises
     ------
@@ -114,7 +127,8 @@ def copied(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths, turned: b
     out
         The shape of the result.
     turned
-        Whether it is an order of axes if there are as many values; otherwise they are moved in some other way.
+        Whether it is an order of axes if there are as many values; otherwise they are moved in some
+        other way.
     """
     size, wanted = math.prod(shape), math.prod(out)
     if size == wanted:
@@ -126,11 +140,15 @@ def copied(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths, turned: b
     if len(shape) == len(out):
         pairs = list(zip(shape, out, strict=True))
         if all(after <= before for before, after in pairs):
-            return builder.add("Slice", x, *(builder.constant(np.array(each)) for each in ([0] * len(out), out)))
+            return builder.add(
+                "Slice", x, *(builder.constant(np.array(each)) for each in ([0] * len(out), out))
+            )
         if all(before in (1, after) for before, after in pairs):
             return builder.add("Expand", x, builder.constant(np.array(out, np.int64)))
         if all(after >= before for before, after in pairs):
-            return builder.add("Pad", x, builder.constant(np.array(sides([b - a for a, b in pairs]), np.int64)))
+            return builder.add(
+                "Pad", x, builder.constant(np.array(sides([b - a for a, b in pairs]), np.int64))
+            )
     flat = reshaped(builder, x, shape, (size,))
     return reshaped(builder, copied(builder, flat, (size,), (wanted,)), (wanted,), out)
 
@@ -142,7 +160,9 @@ def sides(totals: Sequence[int]) -> list[int]:
 
 
 def _order(shape: Lengths, out: Lengths) -> Lengths | None:
-    """Return an order of axes that gives a shape, not the present one if there is another; ``None`` without any."""
+    """Return an order of axes that gives a shape, not the present one if there is another;
+    ``None`` without any.
+    """
     if len(shape) != len(out) or len(shape) > _MOST_AXES:
         return None
     orders = itertools.permutations(range(len(shape)))
@@ -172,8 +192,12 @@ class GraphValues(ONNXBuilder):
     def __init__(self, graph: Graph, random: np.random.Generator) -> None:
         super().__init__(random)
         self.graph = graph
-        self._made = {tensor for each in graph.operations for tensor in each.outputs} | set(graph.inputs)
-        self._read = {tensor for each in graph.operations for tensor in each.inputs} | set(graph.outputs)
+        self._made = {tensor for each in graph.operations for tensor in each.outputs} | set(
+            graph.inputs
+        )
+        self._read = {tensor for each in graph.operations for tensor in each.inputs} | set(
+            graph.outputs
+        )
         self._moved = _ranks_with_channels_last(graph)
         self._values: dict[str, str] = {}
         self._reals: dict[str, str] = {}
@@ -189,7 +213,11 @@ class GraphValues(ONNXBuilder):
     def shape(self, name: str) -> Lengths:
         """Return the shape of a tensor in the ONNX graph."""
         shape = tuple(int(length or 1) for length in self.graph.tensors[name].shape)
-        return self._channels_first(shape) if len(shape) in self._moved and name in self._made else shape
+        return (
+            self._channels_first(shape)
+            if len(shape) in self._moved and name in self._made
+            else shape
+        )
 
     def computed(self, operation: Operation) -> list[str]:
         """Return the inputs of an operation that are not constants."""
@@ -208,12 +236,16 @@ class GraphValues(ONNXBuilder):
         self._values[name] = value
 
     def put_anything(self, operation: Operation) -> None:
-        """Make the results of an operation that cannot be written inputs, so that those behind it can be looked at."""
+        """Make the results of an operation that cannot be written inputs, so that those behind
+        it can be looked at.
+        """
         for name in operation.outputs:
             self._values[name] = self.input(self.shape(name), self.dtype(name))
 
     def value(self, name: str, rank: int = 0) -> str:
-        """Return a tensor's value; constants of lower rank are fitted to values of ``rank`` axes."""
+        """Return a tensor's value; constants of lower rank are fitted to values of ``rank``
+        axes.
+        """
         if name in self._values:
             return self._values[name]
         shape, dtype = self.shape(name), np.dtype(self.dtype(name))
@@ -221,7 +253,9 @@ class GraphValues(ONNXBuilder):
             shape = self._channels_first((1,) * (rank - len(shape)) + shape)
         self._count(shape, dtype.itemsize)
         if dtype.kind in "iub":
-            array = self.random.integers(dtype.kind != "b", 2, shape, endpoint=dtype.kind != "b").astype(dtype)
+            array = self.random.integers(
+                dtype.kind != "b", 2, shape, endpoint=dtype.kind != "b"
+            ).astype(dtype)
         else:  # near 1 like those above, so that quotients and powers stay finite
             array = (1 + 0.1 * self.random.standard_normal(shape)).astype(dtype)
         made = self.constant(array)
@@ -253,12 +287,15 @@ class GraphValues(ONNXBuilder):
     def put_rounded(self, name: str, x: str, positive: bool = False) -> None:
         """Record that a tensor of 8 bits is the real numbers ``x``.
 
-        If these cannot be negative, the least integer stands for 0; then runtimes know that the activation before it
-        changes nothing, and fuse it.
+        If these cannot be negative, the least integer stands for 0; then runtimes know that the
+        activation before it changes nothing, and fuse it.
         """
         if positive and self.dtype(name) == "int8":
             self._zeros[name] = _LEAST
-        scale, zero = self._scalar(_SCALE, "float32"), self._scalar(self._zeros.get(name, 0), self.dtype(name))
+        scale, zero = (
+            self._scalar(_SCALE, "float32"),
+            self._scalar(self._zeros.get(name, 0), self.dtype(name)),
+        )
         self._values[name] = self.add("QuantizeLinear", x, scale, zero)
 
     def _real(self, x: str, name: str) -> str:
@@ -273,10 +310,14 @@ class GraphValues(ONNXBuilder):
         low = 0 if dtype == "uint8" else -8
         drawn = self.constant(self.random.integers(low, 8, shape).astype(np.dtype(dtype)))
         scale = _SCALE**2 if dtype == "int32" else _SCALE  # as biases have it
-        return self.add("DequantizeLinear", drawn, self._scalar(scale, "float32"), self._scalar(0, dtype))
+        return self.add(
+            "DequantizeLinear", drawn, self._scalar(scale, "float32"), self._scalar(0, dtype)
+        )
 
     def weights(self, *shape: int, mean: float = 0.0) -> str:
-        """Add random numbers, small enough that values neither grow nor vanish from layer to layer."""
+        """Add random numbers, small enough that values neither grow nor vanish from layer to
+        layer.
+        """
         self._count(shape, 4)
         return super().weights(*shape, mean=mean)
 
@@ -286,14 +327,18 @@ class GraphValues(ONNXBuilder):
     def _count(self, shape: Lengths, each: int) -> None:
         self._bytes += math.prod(shape) * each
         if self._bytes > _MOST_BYTES:
-            raise ConversionError("a network of the same cost cannot be made: its weights would be larger than 2 GB")
+            raise ConversionError(
+                "a network of the same cost cannot be made: its weights would be larger than 2 GB"
+            )
 
     def _channels_first(self, shape: Lengths) -> Lengths:
         return (shape[0], shape[-1], *shape[1:-1])
 
 
 def _ranks_with_channels_last(graph: Graph) -> frozenset[int]:
-    """Return the numbers of axes of values whose channels are last, as the convolutions of the graph tell."""
+    """Return the numbers of axes of values whose channels are last, as the convolutions of the
+    graph tell.
+    """
     votes: Counter[tuple[int, bool]] = Counter()
     for operation in graph.operations:
         first = operation.primitives[0] if operation.primitives else None

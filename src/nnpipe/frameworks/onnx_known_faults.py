@@ -78,7 +78,9 @@ def _antialias(node: ONNXNode) -> bool:
 
 
 def _keeps_ratio(node: ONNXNode) -> bool:
-    return node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and bool(node.takes(3))
+    return node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and bool(
+        node.takes(3)
+    )
 
 
 def _weighted_mean(node: ONNXNode) -> bool:

@@ -1,9 +1,9 @@
 """An ONNX network with random weights that computes as much as a graph of any framework.
 
-Of the graph only what is computed and the shapes of tensors are used: neither names nor numbers of it are in the
-result.  Attributes follow from shapes, such as the axis along which values are joined.  Where layouts differ, channels
-come first, as ONNX has them.  Numbers of 8 bits are computed with as in quantised ONNX files: between conversions that
-runtimes fuse.
+Of the graph only what is computed and the shapes of tensors are used: neither names nor numbers of
+it are in the result.  Attributes follow from shapes, such as the axis along which values are
+joined.  Where layouts differ, channels come first, as ONNX has them.  Numbers of 8 bits are
+computed with as in quantised ONNX files: between conversions that runtimes fuse.
 """
 
 from __future__ import annotations
@@ -27,20 +27,44 @@ from nnpipe.core.primitives import (
     Primitive,
     RecurrentPrimitive,
 )
-from nnpipe.frameworks.onnx_graph_values import GraphValues, Lengths, copied, flipped, reshaped, sides
+from nnpipe.frameworks.onnx_graph_values import (
+    GraphValues,
+    Lengths,
+    copied,
+    flipped,
+    reshaped,
+    sides,
+)
 
 _ELEMENTWISE = (
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Clip Cos Cosh "
-    "Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less "
-    "LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh "
-    "Softplus Softsign Sqrt Sub Sum Tan Tanh Where Xor"
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil "
+    "Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid "
+    "HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or "
+    "PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Tan "
+    "Tanh Where Xor"
 )
 _OPERATORS = {name.lower(): name for name in _ELEMENTWISE.split()} | {
-    "relu6": "Clip", "hardtanh": "Clip", "relu_n1_to_1": "Clip", "logistic": "Sigmoid", "hard_swish": "HardSwish",
-    "leaky_relu": "LeakyRelu", "hard_sigmoid": "HardSigmoid", "truediv": "Div", "floor_div": "Div", "multiply": "Mul",
-    "subtract": "Sub", "rsqrt": "Reciprocal", "squared_difference": "Sub", "maximum": "Max", "minimum": "Min",
-    "square": "Abs", "dropout": "Identity", "quickgelu": "Gelu", "fastgelu": "Gelu", "biasgelu": "Gelu",
-}  # fmt: skip
+    "relu6": "Clip",
+    "hardtanh": "Clip",
+    "relu_n1_to_1": "Clip",
+    "logistic": "Sigmoid",
+    "hard_swish": "HardSwish",
+    "leaky_relu": "LeakyRelu",
+    "hard_sigmoid": "HardSigmoid",
+    "truediv": "Div",
+    "floor_div": "Div",
+    "multiply": "Mul",
+    "subtract": "Sub",
+    "rsqrt": "Reciprocal",
+    "squared_difference": "Sub",
+    "maximum": "Max",
+    "minimum": "Min",
+    "square": "Abs",
+    "dropout": "Identity",
+    "quickgelu": "Gelu",
+    "fastgelu": "Gelu",
+    "biasgelu": "Gelu",
+}
 _ONE_INPUT = {"Clip", "Gelu"}  # further inputs are bounds and biases
 _REDUCTIONS = {"max": "ReduceMax", "min": "ReduceMin", "sum": "ReduceSum", "prod": "ReduceProd"}
 _SWISH = ("swish", "silu")
@@ -49,7 +73,12 @@ _TURNS = ("transpose", "permute")
 
 
 def plain(
-    values: GraphValues, what: PlainPrimitive, operation: Operation, x: str, shape: Lengths, out: Lengths
+    values: GraphValues,
+    what: PlainPrimitive,
+    operation: Operation,
+    x: str,
+    shape: Lengths,
+    out: Lengths,
 ) -> tuple[str, Lengths]:
     """Add the nodes of an operation, and return the result with its shape.
 
@@ -75,19 +104,27 @@ def plain(
     if not x:
         raise NotSupported(operation.kind)
     if what.plain == "elementwise":
-        rank = max(len(values.shape(name)) for name in (*values.computed(operation), operation.outputs[0]))
-        return _elementwise(values, function, [values.operand(name, rank) for name in operation.inputs]), out
+        rank = max(
+            len(values.shape(name)) for name in (*values.computed(operation), operation.outputs[0])
+        )
+        return _elementwise(
+            values, function, [values.operand(name, rank) for name in operation.inputs]
+        ), out
     if what.plain == "reduction":
         x, shape = _reduction(values, function, x, shape, out)
         dtype = values.dtype(operation.outputs[0])
-        return (_cast(values, x, dtype) if function.startswith("arg") and dtype != "int64" else x), shape
+        return (
+            _cast(values, x, dtype) if function.startswith("arg") and dtype != "int64" else x
+        ), shape
     if what.plain == "normalisation":
         return _normalisation(values, function, x, shape), shape
     if what.plain == "softmax":
         return _softmax(values, function, x), shape
     if what.plain == "resize" and len(shape) == len(out):
         mode = function if function in ("linear", "cubic") else "nearest"
-        return values.add("Resize", x, "", "", values.constant(np.array(out, np.int64)), mode=mode), out
+        return values.add(
+            "Resize", x, "", "", values.constant(np.array(out, np.int64)), mode=mode
+        ), out
     if what.plain == "gather":
         return _gather(values, operation, out), out
     if what.plain == "view":
@@ -125,18 +162,24 @@ def _elementwise(values: GraphValues, function: str, given: Sequence[str]) -> st
     if kind is None:
         raise NotSupported(function)
     if kind == "Clip":
-        return values.add("Clip", given[0], *(values.constant(np.array(bound, np.float32)) for bound in (0, 6)))
+        return values.add(
+            "Clip", given[0], *(values.constant(np.array(bound, np.float32)) for bound in (0, 6))
+        )
     return values.add(kind, *(given[:1] if kind in _ONE_INPUT else given))
 
 
-def _reduction(values: GraphValues, function: str, x: str, shape: Lengths, out: Lengths) -> tuple[str, Lengths]:
+def _reduction(
+    values: GraphValues, function: str, x: str, shape: Lengths, out: Lengths
+) -> tuple[str, Lengths]:
     if math.prod(out) == math.prod(shape):
         return x, shape
     axes = _reduced(shape, out)
     if axes is None or function == "topk":
         raise NotSupported(function)
     if function.startswith("arg"):
-        return values.add("ArgMax", x, axis=axes[0], keepdims=0), tuple(np.delete(shape, axes[0]).tolist())
+        return values.add("ArgMax", x, axis=axes[0], keepdims=0), tuple(
+            np.delete(shape, axes[0]).tolist()
+        )
     word = next((full for part, full in _REDUCTIONS.items() if part in function), "ReduceMean")
     kept = tuple(1 if axis in axes else length for axis, length in enumerate(shape))
     return values.add(word, x, values.constant(np.array(axes, np.int64)), keepdims=1), kept
@@ -145,7 +188,9 @@ def _reduction(values: GraphValues, function: str, x: str, shape: Lengths, out: 
 def _normalisation(values: GraphValues, function: str, x: str, shape: Lengths) -> str:
     if function in ("layer", "rms"):  # ONNX has had the second one since opset 23
         last = shape[-1]
-        return values.add("LayerNormalization", x, values.weights(last, mean=1), values.weights(last), axis=-1)
+        return values.add(
+            "LayerNormalization", x, values.weights(last, mean=1), values.weights(last), axis=-1
+        )
     if function == "local response":
         return values.add("LRN", x, size=5)
     channels = shape[1] if len(shape) > 1 else 1
@@ -154,7 +199,9 @@ def _normalisation(values: GraphValues, function: str, x: str, shape: Lengths) -
         ones = values.constant(np.ones(channels, np.float32))
         return values.add("BatchNormalization", x, near_one, zeros, means, ones)
     if function == "instance":
-        return values.add("InstanceNormalization", x, values.weights(channels, mean=1), values.weights(channels))
+        return values.add(
+            "InstanceNormalization", x, values.weights(channels, mean=1), values.weights(channels)
+        )
     raise NotSupported(function)
 
 
@@ -167,7 +214,11 @@ def _quantisation(values: GraphValues, operation: Operation, x: str, shape: Leng
         x = values.value(first)
     scales = [name for name in operation.inputs[1:] if values.dtype(name) == "float32"]
     each = values.shape(scales[0]) if scales else ()
-    integer = values.dtype(first) if values.dtype(first).startswith(("int", "uint")) else values.dtype(result)
+    integer = (
+        values.dtype(first)
+        if values.dtype(first).startswith(("int", "uint"))
+        else values.dtype(result)
+    )
     scale = values.constant(np.full(each, 0.02, np.float32))
     zero = values.constant(np.zeros(each, np.dtype(integer)))
     kind = "DequantizeLinear" if integer == values.dtype(first) else "QuantizeLinear"
@@ -196,7 +247,9 @@ def _movement(
             parts = [(reshaped(values, y, its, (1, *its)), (1, *its)) for y, its in parts]
             joined = values.add("Concat", *(y for y, _ in parts), axis=0)
             return copied(values, joined, (len(parts), *shape), out), out
-        along = [axis for axis in range(len(out)) if sum(its[axis] for _, its in parts) == out[axis]]
+        along = [
+            axis for axis in range(len(out)) if sum(its[axis] for _, its in parts) == out[axis]
+        ]
         differing = [axis for axis in along if any(its[axis] != out[axis] for _, its in parts)]
         return values.add("Concat", *(y for y, _ in parts), axis=(differing or [0])[0]), out
     if function == "cast":
@@ -211,9 +264,13 @@ def _cast(values: GraphValues, x: str, dtype: str) -> str:
 
 
 def _reduced(shape: Lengths, out: Lengths) -> list[int] | None:
-    """Return the axes that a reduction removes or leaves with the length 1; ``None`` if none fit."""
+    """Return the axes that a reduction removes or leaves with the length 1; ``None`` if none
+    fit.
+    """
     if len(shape) == len(out):
-        return [axis for axis, pair in enumerate(zip(shape, out, strict=True)) if pair[0] != pair[1]]
+        return [
+            axis for axis, pair in enumerate(zip(shape, out, strict=True)) if pair[0] != pair[1]
+        ]
     for axes in itertools.combinations(range(len(shape)), max(len(shape) - len(out), 0)):
         if tuple(length for axis, length in enumerate(shape) if axis not in axes) == out:
             return list(axes)
@@ -221,11 +278,14 @@ def _reduced(shape: Lengths, out: Lengths) -> list[int] | None:
 
 
 _MOST_NAMED = 8
-_POSITIVE = ("relu", "relu6", "clip")  # functions that runtimes fuse with a quantisation behind them
+# functions that runtimes fuse with a quantisation behind them
+_POSITIVE = ("relu", "relu6", "clip")
 _COPIED = ("quantisation", "gather", "movement", "view")
 
 
-def onnx_of_graph(graph: Graph, random: np.random.Generator, folded: frozenset[str] = frozenset()) -> bytes:
+def onnx_of_graph(
+    graph: Graph, random: np.random.Generator, folded: frozenset[str] = frozenset()
+) -> bytes:
     """Return the content of an ONNX file with a network of the same operations and shapes.
 
     Parameters
@@ -247,16 +307,21 @@ def onnx_of_graph(graph: Graph, random: np.random.Generator, folded: frozenset[s
     values = GraphValues(graph, random)
     refused: Counter[str] = Counter()
     for operation in graph.operations:
-        if operation.name in folded and not any(each.kind == "quantisation" for each in operation.primitives):
+        if operation.name in folded and not any(
+            each.kind == "quantisation" for each in operation.primitives
+        ):
             continue
         try:
             _write(values, operation)
-        except (NotSupported, ValueError, IndexError):  # the last two for shapes that contradict the operation
+        # the last two for shapes that contradict the operation
+        except (NotSupported, ValueError, IndexError):
             refused[operation.kind] += 1
             values.put_anything(operation)
     if refused:
         named = ", ".join(f"{number} {kind}" for kind, number in refused.most_common(_MOST_NAMED))
-        raise NotSupported(f"a network of the same cost cannot be made: it has operations without a rule: {named}")
+        raise NotSupported(
+            f"a network of the same cost cannot be made: it has operations without a rule: {named}"
+        )
     return values.model(*(values.value(name) for name in graph.outputs))
 
 
@@ -276,7 +341,10 @@ def _write(values: GraphValues, operation: Operation) -> None:
     computes = first.kind not in _COPIED or (first.kind == "quantisation" and rescaled)
     x, shape = "", Lengths()
     if given:
-        x, shape = values.operand(given[0]) if computes else values.value(given[0]), values.shape(given[0])
+        x, shape = (
+            values.operand(given[0]) if computes else values.value(given[0]),
+            values.shape(given[0]),
+        )
     x, shape = _first(values, first, operation, x, shape, out)
     for each in operation.primitives[1:]:  # fused behind it: activations
         x = activation(values, each, x)
@@ -291,7 +359,10 @@ def _write(values: GraphValues, operation: Operation) -> None:
         elif values.is_read(name):
             if not isinstance(first, PlainPrimitive) or not given:
                 raise NotSupported(operation.kind)
-            values.put(name, copied(values, values.value(given[0]), values.shape(given[0]), values.shape(name)))
+            values.put(
+                name,
+                copied(values, values.value(given[0]), values.shape(given[0]), values.shape(name)),
+            )
 
 
 def _is_positive(what: Primitive) -> bool:
@@ -301,7 +372,9 @@ def _is_positive(what: Primitive) -> bool:
 def _first(
     values: GraphValues, what: Primitive, operation: Operation, x: str, shape: Lengths, out: Lengths
 ) -> tuple[str, Lengths]:
-    """Add the nodes of the first primitive of an operation, and return the result with its shape."""
+    """Add the nodes of the first primitive of an operation, and return the result with its
+    shape.
+    """
     if isinstance(what, PlainPrimitive):
         return plain(values, what, operation, x, shape, out)
     if isinstance(what, ConvolutionPrimitive):
@@ -318,7 +391,12 @@ def _first(
 
 
 def _convolution(
-    values: GraphValues, what: ConvolutionPrimitive, operation: Operation, x: str, shape: Lengths, out: Lengths
+    values: GraphValues,
+    what: ConvolutionPrimitive,
+    operation: Operation,
+    x: str,
+    shape: Lengths,
+    out: Lengths,
 ) -> tuple[str, Lengths]:
     if len(shape) != len(what.kernel) + 2:
         raise NotSupported(operation.kind)
@@ -330,13 +408,18 @@ def _convolution(
     if bias := _bias(values, operation, what.out_channels):
         given.append(bias)
     attributes: dict[str, Any] = {
-        "kernel_shape": list(what.kernel), "strides": list(what.strides), "dilations": list(what.dilations),
+        "kernel_shape": list(what.kernel),
+        "strides": list(what.strides),
+        "dilations": list(what.dilations),
         "group": what.groups,
-    }  # fmt: skip
+    }
     ends = (out, shape) if what.transposed else (shape, out)
     # By how much the windows reach beyond the values; less than nothing if they leave some out.
     windows = zip(ends[0][2:], ends[1][2:], what.kernel, what.strides, what.dilations, strict=True)
-    over = [(times - 1) * step + (kernel - 1) * dilation + 1 - long for long, times, kernel, step, dilation in windows]
+    over = [
+        (times - 1) * step + (kernel - 1) * dilation + 1 - long
+        for long, times, kernel, step, dilation in windows
+    ]
     pads = sides([max(each, 0) for each in over])
     if what.transposed:
         missing = [max(-each, 0) for each in over]
@@ -349,8 +432,13 @@ def _convolution(
 def _stored_type(values: GraphValues, operation: Operation) -> str:
     """Return the element type of the weights of a product or convolution."""
     constants = values.constants(operation)
-    small = bool(constants) and values.is_small(operation.inputs[0])  # otherwise real numbers would be rounded
-    return next((values.dtype(name) for name in constants if values.is_small(name)), "float32") if small else "float32"
+    # otherwise real numbers would be rounded
+    small = bool(constants) and values.is_small(operation.inputs[0])
+    return (
+        next((values.dtype(name) for name in constants if values.is_small(name)), "float32")
+        if small
+        else "float32"
+    )
 
 
 def _bias(values: GraphValues, operation: Operation, length: int) -> str:
@@ -360,7 +448,9 @@ def _bias(values: GraphValues, operation: Operation, length: int) -> str:
     return values.stored("int32" if "int32" in kind else "float32", length) if kind else ""
 
 
-def _product(values: GraphValues, what: MatrixProduct, operation: Operation, out: Lengths) -> tuple[str, Lengths]:
+def _product(
+    values: GraphValues, what: MatrixProduct, operation: Operation, out: Lengths
+) -> tuple[str, Lengths]:
     rows, depth, columns = (int(length or 1) for length in (what.rows, what.depth, what.columns))
     given = values.computed(operation)
     if len(given) == 1:
@@ -371,8 +461,14 @@ def _product(values: GraphValues, what: MatrixProduct, operation: Operation, out
             x, shape = reshaped(values, x, shape, (-1, depth)), (rows, depth)
         if len(shape) == 2 and (bias or operation.kind == "Gemm"):
             more = [bias] if bias else []
-            return values.add("Gemm", x, values.stored(stored, columns, depth), *more, transB=1), (shape[0], columns)
-        y, result = values.add("MatMul", x, values.stored(stored, depth, columns)), (*shape[:-1], columns)
+            return values.add("Gemm", x, values.stored(stored, columns, depth), *more, transB=1), (
+                shape[0],
+                columns,
+            )
+        y, result = (
+            values.add("MatMul", x, values.stored(stored, depth, columns)),
+            (*shape[:-1], columns),
+        )
         return (values.add("Add", y, bias) if bias else y), result
     (x, shape), (y, other) = ((values.operand(name), values.shape(name)) for name in given[:2])
     if shape[-1] != depth and len(shape) > 1 and shape[-2] == depth:
@@ -385,39 +481,57 @@ def _product(values: GraphValues, what: MatrixProduct, operation: Operation, out
 
 
 def _attention(values: GraphValues, operation: Operation, out: Lengths) -> tuple[str, Lengths]:
-    """Add two products with a softmax between them, of queries, keys and values with heads of their own."""
+    """Add two products with a softmax between them, of queries, keys and values with heads of
+    their own.
+    """
     given = values.computed(operation)
     if len(given) < 3 or any(len(values.shape(name)) != 4 for name in given[:3]):
         raise NotSupported(operation.kind)
-    (queries, _), (keys, shape), (contents, _) = ((values.operand(name), values.shape(name)) for name in given[:3])
+    (queries, _), (keys, shape), (contents, _) = (
+        (values.operand(name), values.shape(name)) for name in given[:3]
+    )
     scale = values.constant(np.array(1 / math.sqrt(shape[-1]), np.float32))
-    scores = values.add("Mul", values.add("MatMul", queries, flipped(values, keys, shape)[0]), scale)
+    scores = values.add(
+        "Mul", values.add("MatMul", queries, flipped(values, keys, shape)[0]), scale
+    )
     return values.add("MatMul", values.add("Softmax", scores, axis=-1), contents), out
 
 
-def _pooling(values: GraphValues, what: PoolingPrimitive, x: str, shape: Lengths, out: Lengths) -> tuple[str, Lengths]:
+def _pooling(
+    values: GraphValues, what: PoolingPrimitive, x: str, shape: Lengths, out: Lengths
+) -> tuple[str, Lengths]:
     word = "Max" if what.function == "max" else "Average"
     if not what.kernel:
         return values.add(f"Global{word}Pool", x), (*shape[:2], *(1,) * (len(shape) - 2))
     strides = what.strides or what.kernel
     windows = zip(shape[2:], out[2:], what.kernel, strides, strict=True)
-    pads = sides([max((times - 1) * step + kernel - long, 0) for long, times, kernel, step in windows])
-    found = values.add(f"{word}Pool", x, kernel_shape=list(what.kernel), strides=list(strides), pads=pads)
+    pads = sides(
+        [max((times - 1) * step + kernel - long, 0) for long, times, kernel, step in windows]
+    )
+    found = values.add(
+        f"{word}Pool", x, kernel_shape=list(what.kernel), strides=list(strides), pads=pads
+    )
     return found, (*shape[:2], *out[2:])
 
 
 def _recurrent(
     values: GraphValues, what: RecurrentPrimitive, x: str, shape: Lengths, out: Lengths
 ) -> tuple[str, Lengths]:
-    batch, steps, width, units = (int(length or 1) for length in (what.batch, what.steps, what.inputs, what.units))
+    batch, steps, width, units = (
+        int(length or 1) for length in (what.batch, what.steps, what.inputs, what.units)
+    )
     kind, gates = {"lstm": ("LSTM", 4), "gru": ("GRU", 3), "rnn": ("RNN", 1)}[what.cell]
     many = what.directions
     y = values.add(
-        kind, reshaped(values, x, shape, (steps, batch, width)), values.weights(many, gates * units, width),
-        values.weights(many, gates * units, units), values.weights(many, 2 * gates * units),
-        outputs=3 if kind == "LSTM" else 2, hidden_size=units,
+        kind,
+        reshaped(values, x, shape, (steps, batch, width)),
+        values.weights(many, gates * units, width),
+        values.weights(many, gates * units, units),
+        values.weights(many, 2 * gates * units),
+        outputs=3 if kind == "LSTM" else 2,
+        hidden_size=units,
         direction="forward" if many == 1 else "bidirectional",
-    )  # fmt: skip
+    )
     full = (steps, many, batch, units)
     if math.prod(out) == math.prod(full):
         return y, full

@@ -38,10 +38,12 @@ _LEVELS = {
     "all": "ORT_ENABLE_ALL",
 }
 _EXACT = "session.x64quantprecision"
-_BLOCKS = "session.qdq_matmulnbits_accuracy_level"  # by default, products with 4-bit weights round activations to int8
+# by default, products with 4-bit weights round activations to int8
+_BLOCKS = "session.qdq_matmulnbits_accuracy_level"
 _FLOAT = "1"
 _REPLACED = "replace the existing tensor"  # how that option fails where a weight is used twice
-_LARGEST = 1 << 30  # bytes of a model whose optimised graph is written out, with all weights, for a recording
+# bytes of a model whose optimised graph is written out, with all weights, for a recording
+_LARGEST = 1 << 30
 _FATAL = 4  # log severity: errors are raised, so there is nothing to print
 
 
@@ -68,12 +70,13 @@ def open_model(
     optimisation
         Level of graph optimisation: ``"none"``, ``"basic"``, ``"extended"`` or ``"all"``.
     exact_integers
-        Whether to avoid overflow in products of 8-bit numbers on processors without VNNI, and 8-bit activations in
-        products with 4-bit weights.
+        Whether to avoid overflow in products of 8-bit numbers on processors without VNNI, and 8-bit
+        activations in products with 4-bit weights.
     content
         A changed model to load instead of the file.
     recording
-        A folder to which the times of operations and the optimised graph are written; ``None`` to record nothing.
+        A folder to which the times of operations and the optimised graph are written; ``None`` to
+        record nothing.
     batch
         Fixed batch size; ``None`` leaves it as in the model.
 
@@ -90,7 +93,9 @@ def open_model(
     if device == "cuda":
         providers.insert(0, "CUDAExecutionProvider")
         if providers[0] not in onnxruntime.get_available_providers():
-            raise ConfigError("the ONNX Runtime installed here cannot use a GPU: pip install onnxruntime-gpu")
+            raise ConfigError(
+                "the ONNX Runtime installed here cannot use a GPU: pip install onnxruntime-gpu"
+            )
     file.check_external()
     # Elsewhere, the option gains nothing, and models with attention do not load with it.
     exact = exact_integers and adds_bytes_in_16_bits()
@@ -99,8 +104,11 @@ def open_model(
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
         options.intra_op_num_threads = num_threads
-        options.inter_op_num_threads = 1  # the default execution mode is sequential, so further threads would be idle
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation])
+        # the default execution mode is sequential, so further threads would be idle
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = getattr(
+            onnxruntime.GraphOptimizationLevel, _LEVELS[optimisation]
+        )
         options.add_session_config_entry(_EXACT, "1" if exact else "0")
         if exact_integers:
             options.add_session_config_entry(_BLOCKS, _FLOAT)
@@ -126,25 +134,34 @@ def open_model(
         if not exact or _REPLACED not in str(error):
             raise runtime_failure(file.path, "ONNX Runtime", "load it", error) from None
         log.warning(
-            "%s: ONNX Runtime cannot load it with exact integers: sums of 8-bit products may overflow on this "
-            "processor; weights of 7 bits (--reduce-range) avoid that", file.path,
-        )  # fmt: skip
+            "%s: ONNX Runtime cannot load it with exact integers: sums of 8-bit products may "
+            "overflow on this processor; weights of 7 bits (--reduce-range) avoid that",
+            file.path,
+        )
         try:
             native = opened(False)
         except Exception as again:
             raise runtime_failure(file.path, "ONNX Runtime", "load it", again) from None
     native.disable_fallback()
     if native.get_providers()[0] != providers[0]:
-        raise ConfigError("ONNX Runtime found no usable GPU (CUDA or cuDNN do not load); use --device cpu")
+        raise ConfigError(
+            "ONNX Runtime found no usable GPU (CUDA or cuDNN do not load); use --device cpu"
+        )
     return native
 
 
 def session_of(
-    native: Any, io: IOSpec, path: Path, recorded: Recorded, device: str = "cpu", io_binding: bool = False
+    native: Any,
+    io: IOSpec,
+    path: Path,
+    recorded: Recorded,
+    device: str = "cpu",
+    io_binding: bool = False,
 ) -> InferenceSession:
     """Return the session that runs a loaded model; ``io`` must match the model.
 
-    ``recorded`` loads it again in the same way, and writes the times of operations to a folder; see :func:`open_model`.
+    ``recorded`` loads it again in the same way, and writes the times of operations to a folder; see
+    :func:`open_model`.
     """
     text = any(spec.dtype == "string" for spec in io)  # text cannot be bound
     if (io_binding or device != "cpu") and not text:
@@ -171,13 +188,19 @@ class _ONNXSession(InferenceSession):
         """Return whether sums of 8-bit products may saturate; nothing if they may not."""
         exact = self._native.get_session_options().get_session_config_entry(_EXACT) == "1"
         on_cpu = self._native.get_providers()[0] == "CPUExecutionProvider"
-        return {"saturating_integers": True} if on_cpu and adds_bytes_in_16_bits() and not exact else {}
+        return (
+            {"saturating_integers": True}
+            if on_cpu and adds_bytes_in_16_bits() and not exact
+            else {}
+        )
 
 
 class BoundSession(_ONNXSession):
     """Runs with I/O binding, whose overhead for a tiny model is half of that of ``run``."""
 
-    def __init__(self, native: Any, io: IOSpec, path: Path, recorded: Recorded, device: str) -> None:
+    def __init__(
+        self, native: Any, io: IOSpec, path: Path, recorded: Recorded, device: str
+    ) -> None:
         self.io = io
         self._native = native
         self._path = path
@@ -271,8 +294,13 @@ def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
 
     def spec(value: Any) -> TensorSpec:
         if value.type not in _DTYPES:
-            raise ArtifactError(f"{file.path}: {value.name!r} is a {value.type}; only plain tensors can be put and got")
-        shape = tuple(length if isinstance(length, int) and length >= 0 else None for length in value.shape)
+            raise ArtifactError(
+                f"{file.path}: {value.name!r} is a {value.type}; only plain tensors can be put and "
+                f"got"
+            )
+        shape = tuple(
+            length if isinstance(length, int) and length >= 0 else None for length in value.shape
+        )
         return file.quantised(TensorSpec(value.name, shape, _DTYPES[value.type]))
 
     return IOSpec(tuple(map(spec, native.get_inputs())), tuple(map(spec, native.get_outputs())))
@@ -280,7 +308,9 @@ def io_of_model(native: Any, file: ONNXFile) -> IOSpec:
 
 def _outputs_follow_inputs(native: Any) -> bool:
     """Return whether the outputs' shapes depend on the inputs' shapes alone."""
-    free = {length for value in native.get_inputs() for length in value.shape if isinstance(length, str)}
+    free = {
+        length for value in native.get_inputs() for length in value.shape if isinstance(length, str)
+    }
     # An empty shape means a scalar, or an output of unknown shape.
     return all(
         value.shape and all(isinstance(length, int) or length in free for length in value.shape)

@@ -22,23 +22,29 @@ OPTIMISED = "optimised.onnx"
 """The file, in the folder of a recording, with the graph that ONNX Runtime made of the model."""
 
 _KERNEL, _RUN = "_kernel_time", "model_run"
-_LAYOUT = "_nchwc"  # suffix of names of convolutions in blocks of channels; the rest is the name of their result
+# suffix of names of convolutions in blocks of channels; the rest is the name of their result
+_LAYOUT = "_nchwc"
 _CUT_OFF = 0.5  # microseconds that a time lacks on average, since only whole ones are written
 _OUTER = {"If", "Loop", "Scan"}  # their times include those of the nodes inside
 _TYPES = {"float": "float32", "double": "float64"}
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
-_IN_INTEGERS = ("QLinear", "DynamicQuantize")  # beginnings of kinds; the latter take floats and round them
+# beginnings of kinds; the latter take floats and round them
+_IN_INTEGERS = ("QLinear", "DynamicQuantize")
 
 
 def record(
-    recorded: Callable[[Path], Any], session_of: Callable[[Any], InferenceSession], batches: Sequence[Batch]
+    recorded: Callable[[Path], Any],
+    session_of: Callable[[Any], InferenceSession],
+    batches: Sequence[Batch],
 ) -> OperationTimes:
-    """Return the times of the steps of one run of each batch, in a session that is opened and closed here.
+    """Return the times of the steps of one run of each batch, in a session that is opened and
+    closed here.
 
     Parameters
     ----------
     recorded
-        Returns an ``onnxruntime.InferenceSession`` that writes its times and its optimised graph to a folder.
+        Returns an ``onnxruntime.InferenceSession`` that writes its times and its optimised graph to
+        a folder.
     session_of
         Returns the session that runs it.
     batches
@@ -72,11 +78,17 @@ class _Step:
 
 
 def _steps(events: Sequence[Mapping[str, Any]], runs: int) -> list[_Step]:
-    """Return the nodes that ran, with their times in the last runs, in the order in which they ended."""
+    """Return the nodes that ran, with their times in the last runs, in the order in which they
+    ended.
+    """
     starts = sorted(event["ts"] for event in events if event["name"] == _RUN)[WARMUP_RUNS:][:runs]
     limits = np.array(starts, np.int64)
-    nodes = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(_KERNEL)]
-    outer = [(e["tid"], e["ts"], e["ts"] + e["dur"]) for e in nodes if e["args"].get("op_name") in _OUTER]
+    nodes = [
+        event for event in events if event.get("cat") == "Node" and event["name"].endswith(_KERNEL)
+    ]
+    outer = [
+        (e["tid"], e["ts"], e["ts"] + e["dur"]) for e in nodes if e["args"].get("op_name") in _OUTER
+    ]
     found: dict[tuple[str, str], _Step] = {}
     for event in nodes:
         run = int(np.searchsorted(limits, event["ts"], "right")) - 1
@@ -85,7 +97,9 @@ def _steps(events: Sequence[Mapping[str, Any]], runs: int) -> list[_Step]:
         if run < 0 or (outer and _is_inside(event, outer)):
             continue
         key = str(about.get("node_index", "")), event["name"]
-        step = found.setdefault(key, _Step(event["name"].removesuffix(_KERNEL), kind, about, np.zeros(len(limits))))
+        step = found.setdefault(
+            key, _Step(event["name"].removesuffix(_KERNEL), kind, about, np.zeros(len(limits)))
+        )
         step.ns[run] += 1000.0 * (event["dur"] + _CUT_OFF)
     return list(found.values())
 
@@ -104,28 +118,50 @@ def _kernels(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[KernelTi
     found = _nodes_of(steps, nodes)
     names = _unique([step.name for step in steps])
     maker = {
-        tensor: name for name, node in zip(names, found, strict=True) if node is not None for tensor in node.outputs
+        tensor: name
+        for name, node in zip(names, found, strict=True)
+        if node is not None
+        for tensor in node.outputs
     }
     kernels = []
     for step, name, node in zip(steps, names, found, strict=True):
         outputs = () if node is None else tuple(filter(None, node.outputs))
-        after = () if node is None else tuple(dict.fromkeys(maker[i] for i in node.inputs if i in maker))
+        after = (
+            ()
+            if node is None
+            else tuple(dict.fromkeys(maker[i] for i in node.inputs if i in maker))
+        )
         fused = step.name.rstrip("/").removesuffix("Fusion")
-        origin = fused.rpartition("/")[0] if fused != step.name.rstrip("/") else ""  # "conv1/MatMulAddFusion"
+        # "conv1/MatMulAddFusion"
+        origin = fused.rpartition("/")[0] if fused != step.name.rstrip("/") else ""
         plain = step.name.removesuffix(_LAYOUT)
         sources = (step.name, plain, plain.removesuffix("_bn"), *filter(None, (origin,)), *outputs)
         kernels.append(
-            KernelTime(name, step.kind, step.ns, _kernel(step), _precision(step), tuple(dict.fromkeys(sources)), after)
+            KernelTime(
+                name,
+                step.kind,
+                step.ns,
+                _kernel(step),
+                _precision(step),
+                tuple(dict.fromkeys(sources)),
+                after,
+            )
         )
     return kernels
 
 
 def _nodes_of(steps: Sequence[_Step], nodes: Sequence[ONNXNode]) -> list[ONNXNode | None]:
-    """Return the node of each step: by its name, or else the next one of its kind, as both are in the same order."""
+    """Return the node of each step: by its name, or else the next one of its kind, as both are
+    in the same order.
+    """
     by_name: dict[str, list[ONNXNode]] = {}
     unnamed: dict[str, list[ONNXNode]] = {}
     for node in nodes:
-        (by_name.setdefault(node.name, []) if node.name else unnamed.setdefault(_short(node.kind), [])).append(node)
+        (
+            by_name.setdefault(node.name, [])
+            if node.name
+            else unnamed.setdefault(_short(node.kind), [])
+        ).append(node)
     found: list[ONNXNode | None] = []
     waiting = {kind: chain(members, repeat(None)) for kind, members in unnamed.items()}
     for step in steps:
@@ -151,7 +187,12 @@ def _unique(names: Sequence[str]) -> list[str]:
 def _kernel(step: _Step) -> str:
     """Return the layout, if it is not the usual one, and the device."""
     device = str(step.about.get("provider", "")).removesuffix("ExecutionProvider")
-    return " ".join(filter(None, (step.kind, "in blocks of channels" if step.name.endswith(_LAYOUT) else "", device)))
+    return " ".join(
+        filter(
+            None,
+            (step.kind, "in blocks of channels" if step.name.endswith(_LAYOUT) else "", device),
+        )
+    )
 
 
 def _precision(step: _Step) -> str:

@@ -19,14 +19,26 @@ from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
 from nnpipe.frameworks.runtime_failures import runtime_failure
 
-__all__ = ["OpenVINOModel", "OpenVINOSession", "compile_model", "kernels_of", "read_model", "undone"]
+__all__ = [
+    "OpenVINOModel",
+    "OpenVINOSession",
+    "compile_model",
+    "kernels_of",
+    "read_model",
+    "undone",
+]
 
 _MICROSECOND = timedelta(microseconds=1)
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 def compile_model(
-    model: OpenVINOModel, path: Path, device: str, num_threads: int, precision: str, counting: bool = False
+    model: OpenVINOModel,
+    path: Path,
+    device: str,
+    num_threads: int,
+    precision: str,
+    counting: bool = False,
 ) -> Any:
     """Return a model compiled for a device, an ``openvino.CompiledModel``.
 
@@ -74,7 +86,9 @@ def compile_model(
     try:
         return core.compile_model(model.native, device.upper(), settings)
     except Exception as error:  # its errors share no base but Exception
-        raise runtime_failure(path, "OpenVINO", f"compile it for the {device}", openvino_message(error)) from None
+        raise runtime_failure(
+            path, "OpenVINO", f"compile it for the {device}", openvino_message(error)
+        ) from None
 
 
 class OpenVINOSession(InferenceSession):
@@ -94,7 +108,14 @@ class OpenVINOSession(InferenceSession):
         Compiles the model again in the same way, but so that it counts the time of each step.
     """
 
-    def __init__(self, compiled: Any, io: IOSpec, model: OpenVINOModel, path: Path, counted: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        compiled: Any,
+        io: IOSpec,
+        model: OpenVINOModel,
+        path: Path,
+        counted: Callable[[], Any],
+    ) -> None:
         from openvino import Tensor
         from openvino._pyopenvino import InferRequest
 
@@ -129,13 +150,17 @@ class OpenVINOSession(InferenceSession):
         try:
             self._native_call(self._request, {}, share_outputs=True, decode_strings=False)
         except Exception as error:  # its errors share no base but Exception
-            raise runtime_failure(self._path, "OpenVINO", "run it", openvino_message(error)) from None
+            raise runtime_failure(
+                self._path, "OpenVINO", "run it", openvino_message(error)
+            ) from None
 
     def _reset(self) -> None:
         self._request.reset_state()
 
     def _get(self) -> dict[str, np.ndarray]:
-        outputs = {name: self._request.get_output_tensor(place).data.copy() for name, place in self._picks}
+        outputs = {
+            name: self._request.get_output_tensor(place).data.copy() for name, place in self._picks
+        }
         for name in self._doubles & outputs.keys():
             if (np.abs(outputs[name]) >= _LARGEST).any():
                 raise self._saturated(name)
@@ -155,16 +180,21 @@ class OpenVINOSession(InferenceSession):
                     walls[number] = wall[0]
         times = undone(np.array(averages, np.int64).T)[:, WARMUP_RUNS:]
         names, kernels = [each.node_name for each in found], [each.exec_type for each in found]
-        return OperationTimes(kernels_of(compiled, self._model.native, names, kernels, times), walls)
+        return OperationTimes(
+            kernels_of(compiled, self._model.native, names, kernels, times), walls
+        )
 
     def _saturated(self, name: str) -> NotSupported:
         return NotSupported(
-            f"{self._path}: OpenVINO computes float64 in float32, and {name!r} holds infinite numbers or larger ones "
+            f"{self._path}: OpenVINO computes float64 in float32, and {name!r} holds infinite "
+            f"numbers or larger ones "
             "than that has; it would take the largest in their place"
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return the precision, the device, the number of threads, and whether sums of 8-bit products may saturate."""
+        """Return the precision, the device, the number of threads, and whether sums of 8-bit
+        products may saturate.
+        """
         found = {
             "inference_precision": _property(self._compiled, "INFERENCE_PRECISION_HINT"),
             "num_threads": _property(self._compiled, "INFERENCE_NUM_THREADS"),
@@ -190,22 +220,41 @@ def _property(compiled: Any, name: str) -> Any:
 
 
 _FAMILIES = {
-    "Convolution": "convolution", "GroupConvolution": "convolution", "Deconvolution": "convolution",
-    "FullyConnected": "matrix product", "MatMul": "matrix product", "Pooling": "pooling", "AdaptivePooling": "pooling",
-    "Softmax": "softmax", "Reduce": "reduction", "MVN": "normalisation", "Interpolate": "resize",
-    "LSTMSequence": "lstm", "LSTMCell": "lstm", "GRUSequence": "gru", "GRUCell": "gru",
+    "Convolution": "convolution",
+    "GroupConvolution": "convolution",
+    "Deconvolution": "convolution",
+    "FullyConnected": "matrix product",
+    "MatMul": "matrix product",
+    "Pooling": "pooling",
+    "AdaptivePooling": "pooling",
+    "Softmax": "softmax",
+    "Reduce": "reduction",
+    "MVN": "normalisation",
+    "Interpolate": "resize",
+    "LSTMSequence": "lstm",
+    "LSTMCell": "lstm",
+    "GRUSequence": "gru",
+    "GRUCell": "gru",
     "ScaledDotProductAttention": "attention",
-}  # fmt: skip
-_PRECISIONS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "u8": "uint8", "i32": "int32"}
+}
+_PRECISIONS = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i8": "int8",
+    "u8": "uint8",
+    "i32": "int32",
+}
 _CONSTANT = ("Const", "Input", "Output", "Parameter", "Result")
 
 
 def undone(averages: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return the time of each run, given the average over it and all runs before, ``(steps, runs)`` microseconds.
+    """Return the time of each run, given the average over it and all runs before, ``(steps, runs)``
+    microseconds.
 
-    OpenVINO keeps sums of whole microseconds, and returns them divided by the number of runs, rounded down.  So a sum
-    is known up to that number.  Of the sums that are possible, the one is taken whose last run is closest to the
-    average of all runs.
+    OpenVINO keeps sums of whole microseconds, and returns them divided by the number of runs,
+    rounded down.  So a sum is known up to that number.  Of the sums that are possible, the one is
+    taken whose last run is closest to the average of all runs.
     """
     counts = np.arange(1, averages.shape[1] + 1)
     least = averages * counts
@@ -227,7 +276,11 @@ class _Node:
 
 
 def kernels_of(
-    compiled: Any, source: Any, names: Sequence[str], kernels: Sequence[str], times: npt.NDArray[np.float64]
+    compiled: Any,
+    source: Any,
+    names: Sequence[str],
+    kernels: Sequence[str],
+    times: npt.NDArray[np.float64],
 ) -> tuple[KernelTime, ...]:
     """Return the steps that took time, or all of them if none took a whole microsecond.
 
@@ -244,7 +297,9 @@ def kernels_of(
     """
     nodes = _nodes(compiled)
     tensors = {
-        each.get_friendly_name(): tuple(name for output in each.outputs() for name in output.get_names())
+        each.get_friendly_name(): tuple(
+            name for output in each.outputs() for name in output.get_names()
+        )
         for each in source.get_ordered_ops()
     }
     found = []
@@ -254,7 +309,9 @@ def kernels_of(
         if name not in ran:
             continue
         node = nodes.get(name, _Node("", "", (), ()))
-        sources = dict.fromkeys(each for origin in node.origins for each in (*tensors.get(origin, ()), origin))
+        sources = dict.fromkeys(
+            each for origin in node.origins for each in (*tensors.get(origin, ()), origin)
+        )
         found.append(
             KernelTime(
                 name,
@@ -276,10 +333,18 @@ def _nodes(compiled: Any) -> dict[str, _Node]:
     for node in compiled.get_runtime_model().get_ordered_ops():
         told: Mapping[str, Any] = node.get_rt_info()
         kind = _text(told, "layerType")
-        origins = () if kind in _CONSTANT else tuple(filter(None, _text(told, "originalLayersNames").split(",")))
-        after = tuple(each.get_source_output().get_node().get_friendly_name() for each in node.inputs())
+        origins = (
+            ()
+            if kind in _CONSTANT
+            else tuple(filter(None, _text(told, "originalLayersNames").split(",")))
+        )
+        after = tuple(
+            each.get_source_output().get_node().get_friendly_name() for each in node.inputs()
+        )
         precision = _text(told, "runtimePrecision")
-        found[node.get_friendly_name()] = _Node(kind, _PRECISIONS.get(precision, precision), origins, after)
+        found[node.get_friendly_name()] = _Node(
+            kind, _PRECISIONS.get(precision, precision), origins, after
+        )
     return found
 
 

@@ -1,4 +1,6 @@
-"""Reading of models of several formats with OpenVINO; models that it would compute wrongly are rejected."""
+"""Reading of models of several formats with OpenVINO; models that it would compute wrongly are
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -79,14 +81,18 @@ def read_openvino(path: Path) -> OpenVINOFile:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
             if sorted(info.filename for info in infos) != sorted([_XML, _BIN, _IO]):
-                raise ArtifactError(f"{path}: an archive, but not of an OpenVINO model; compile it with nnpipe")
+                raise ArtifactError(
+                    f"{path}: an archive, but not of an OpenVINO model; compile it with nnpipe"
+                )
             check_stored(path, archive, "OpenVINO models")
             said = parse_json(archive.read(_IO))
             io, taken = IOSpec.from_json(said), tuple(map(str, said["taken"]))
             return OpenVINOFile(archive.read(_XML), archive.read(_BIN), io, taken)
     except (*ZIP_ERRORS, KeyError, TypeError) as error:
         if isinstance(error, (SpecMismatch, KeyError, TypeError)):
-            raise ArtifactError(f"{path}: its description of inputs and outputs is damaged: {error}") from None
+            raise ArtifactError(
+                f"{path}: its description of inputs and outputs is damaged: {error}"
+            ) from None
         cause = error or type(error).__name__
         raise ArtifactError(f"{path}: damaged, or no OpenVINO model: {cause}") from None
 
@@ -96,7 +102,11 @@ _DTYPES = {
     "f16": "float16",
     "f32": "float32",
     "f64": "float64",
-    **{f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
+    **{
+        f"{short}{bits}": f"{long}{bits}"
+        for short, long in (("i", "int"), ("u", "uint"))
+        for bits in (8, 16, 32, 64)
+    },
 }
 
 
@@ -140,13 +150,16 @@ class OpenVINOModel:
             self.native.reshape(shapes)
         except Exception as error:  # its errors share no base but Exception
             raise ArtifactError(
-                f"{path}: OpenVINO cannot make it for {batch} samples in a call: {openvino_message(error)}; "
+                f"{path}: OpenVINO cannot make it for {batch} samples in a call: "
+                f"{openvino_message(error)}; "
                 "--fixed-batch 0 leaves the number free"
             ) from None
         ports = dict(zip((spec.name for spec in self.io.outputs), self.native.outputs, strict=True))
         ports |= dict(zip(self.taken, self.native.inputs, strict=True))
         found = [
-            replace(spec, shape=_shape(path, ports[spec.name], spec.shape)) if spec.name in ports else spec
+            replace(spec, shape=_shape(path, ports[spec.name], spec.shape))
+            if spec.name in ports
+            else spec
             for spec in self.io
         ]
         count = len(self.io.inputs)
@@ -191,9 +204,13 @@ def _read_onnx(path: Path) -> OpenVINOModel:
     inputs = []
     for name, (dtype, shape) in file.inputs.items():
         if name in ports:
-            inputs.append(TensorSpec(name, _shape(path, ports[name], shape), _dtype(path, ports[name], name)))
+            inputs.append(
+                TensorSpec(name, _shape(path, ports[name], shape), _dtype(path, ports[name], name))
+            )
         elif dtype is None or shape is None:
-            raise ArtifactError(f"{path}: it does not say what {name!r} is, and OpenVINO makes no use of it")
+            raise ArtifactError(
+                f"{path}: it does not say what {name!r} is, and OpenVINO makes no use of it"
+            )
         else:
             inputs.append(TensorSpec(name, shape, dtype))
     outputs = [
@@ -205,7 +222,9 @@ def _read_onnx(path: Path) -> OpenVINOModel:
 
 
 def _refuse_wrong_windows(path: Path, native: Any) -> None:
-    """Reject pooling and transposed convolutions whose windows OpenVINO places or counts wrongly."""
+    """Reject pooling and transposed convolutions whose windows OpenVINO places or counts
+    wrongly.
+    """
     for operation in native.get_ordered_ops():
         kind = operation.get_type_name()
         if kind in ("MaxPool", "AvgPool"):
@@ -215,11 +234,15 @@ def _refuse_wrong_windows(path: Path, native: Any) -> None:
         else:
             continue
         if fault:
-            raise NotSupported(f"{path}: OpenVINO computes {kind} {operation.friendly_name!r} wrongly: {fault}")
+            raise NotSupported(
+                f"{path}: OpenVINO computes {kind} {operation.friendly_name!r} wrongly: {fault}"
+            )
 
 
 def _pooling_fault(operation: Any) -> str:
-    """Return what is wrong with pooling that rounds up: ONNX has no window that lies wholly beyond the input."""
+    """Return what is wrong with pooling that rounds up: ONNX has no window that lies wholly
+    beyond the input.
+    """
     said = operation.get_attributes()
     given, made = operation.input(0).get_partial_shape(), operation.output(0).get_partial_shape()
     if not said["rounding_type"].startswith("ceil") or given.rank.is_dynamic:
@@ -233,28 +256,41 @@ def _pooling_fault(operation: Any) -> str:
         length, last = given[axis].get_length(), (made[axis].get_length() - 1) * stride
         if last >= length + before:
             return "ceil_mode adds a window that lies wholly beyond the input"
-        if said.get("exclude-pad") is False and before + behind and last + kernel > length + before + behind:
+        if (
+            said.get("exclude-pad") is False
+            and before + behind
+            and last + kernel > length + before + behind
+        ):
             return "with ceil_mode, count_include_pad does not count the padding of the last window"
     return ""
 
 
 def _transposed_fault(operation: Any) -> str:
-    """Return what is wrong with padding to the same length: with a free axis, such as the batch, it is left out."""
+    """Return what is wrong with padding to the same length: with a free axis, such as the batch,
+    it is left out.
+    """
     said, given = operation.get_attributes(), operation.input(0).get_partial_shape()
     if not said["auto_pad"].startswith("same") or given.is_static:
         return ""
     kernel = list(operation.input(1).get_partial_shape())[-len(said["strides"]) :]
     for length, stride, dilation in zip(kernel, said["strides"], said["dilations"], strict=True):
         if length.is_dynamic or (length.get_length() - 1) * dilation + 1 != stride:
-            return "auto_pad is left out where the batch or another axis is free; export it with fixed lengths"
+            return (
+                "auto_pad is left out where the batch or another axis is free; export it with "
+                "fixed lengths"
+            )
     return ""
 
 
 def _taken(path: Path, native: Any, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which inputs of an ONNX file the model has; one that is also an output may have lost its name."""
+    """Return which inputs of an ONNX file the model has; one that is also an output may have
+    lost its name.
+    """
     if len(native.inputs) == len(names):
         return names  # OpenVINO keeps their order
-    return tuple(_name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs)
+    return tuple(
+        _name(path, {port.node.friendly_name}, dict.fromkeys(names)) for port in native.inputs
+    )
 
 
 def _read_tflite(path: Path) -> OpenVINOModel:
@@ -262,7 +298,8 @@ def _read_tflite(path: Path) -> OpenVINOModel:
     for spec in file.io:
         if spec.dtype not in _DTYPES.values():
             raise ArtifactError(
-                f"{path}: tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got from OpenVINO here"
+                f"{path}: tensor {spec.name!r} is {spec.dtype}, which cannot be put into or got "
+                f"from OpenVINO here"
             )
     native = _read(path, model=str(path))
     # Both list tensors in the order of the graph, and only the file has the names of the signature.
@@ -279,7 +316,9 @@ def _read(path: Path, **arguments: Any) -> Any:
 
 
 def _what_of_it(error: Exception) -> str:
-    """Return the operation on which OpenVINO failed; the missing tensor in its message would not help users."""
+    """Return the operation on which OpenVINO failed; the missing tensor in its message would not
+    help users.
+    """
     found = re.search(r"while working with operation of type (\w+)", str(error))
     if found is None:
         return f"it: {openvino_message(error)}"
@@ -294,10 +333,16 @@ def _in_order(path: Path, native: Any, io: IOSpec, taken: tuple[str, ...]) -> Op
             f"the file says {len(taken)} and {len(io.outputs)}"
         )
     if len(set(taken)) != len(taken) or not set(taken) <= {spec.name for spec in io.inputs}:
-        raise ArtifactError(f"{path}: damaged: it takes {', '.join(taken)}, which are not its inputs")
+        raise ArtifactError(
+            f"{path}: damaged: it takes {', '.join(taken)}, which are not its inputs"
+        )
     ports = dict(zip(taken, native.inputs, strict=True))
-    inputs = tuple(_spec(path, ports[spec.name], spec) if spec.name in ports else spec for spec in io.inputs)
-    outputs = tuple(_spec(path, port, spec) for port, spec in zip(native.outputs, io.outputs, strict=True))
+    inputs = tuple(
+        _spec(path, ports[spec.name], spec) if spec.name in ports else spec for spec in io.inputs
+    )
+    outputs = tuple(
+        _spec(path, port, spec) for port, spec in zip(native.outputs, io.outputs, strict=True)
+    )
     return OpenVINOModel(native, IOSpec(inputs, outputs), taken)
 
 
@@ -311,7 +356,9 @@ def _spec(path: Path, port: Any, known: TensorSpec) -> TensorSpec:
 def _name(path: Path, names: Collection[str], known: Mapping[str, object]) -> str:
     found = next((name for name in known if name in names), None)
     if found is None:
-        raise ArtifactError(f"{path}: OpenVINO sees a tensor {sorted(names)} that the file does not name")
+        raise ArtifactError(
+            f"{path}: OpenVINO sees a tensor {sorted(names)} that the file does not name"
+        )
     return found
 
 
@@ -329,7 +376,9 @@ def _dtype(path: Path, port: Any, name: str) -> str:
     kind = port.element_type.get_type_name()
     if kind not in _DTYPES:
         told = "bfloat16" if kind == "bf16" else kind
-        raise ArtifactError(f"{path}: tensor {name!r} is {told}, which cannot be put into or got from OpenVINO here")
+        raise ArtifactError(
+            f"{path}: tensor {name!r} is {told}, which cannot be put into or got from OpenVINO here"
+        )
     return _DTYPES[kind]
 
 

@@ -1,4 +1,6 @@
-"""The processor that a file of machine code was compiled for, and the check that this one can run it."""
+"""The processor that a file of machine code was compiled for, and the check that this one can
+run it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.formats.sealed import SealedFile
 
 MACHINE, FEATURES = "machine", "features"
-"""Keys of the notes in a file that state the processor architecture and the instruction sets it was compiled for."""
+"""Keys of the notes in a file that state the processor architecture and the instruction sets it
+was compiled for.
+"""
 
 
 def machine(triple: str = "") -> str:
@@ -25,14 +29,17 @@ def made_for_this(target: str) -> bool:
     Parameters
     ----------
     target
-        ``"cpu"``, ``"native"`` or ``"generic"``, which are any or this one; a triple, whose architecture is compared;
-        or the name of an accelerator.
+        ``"cpu"``, ``"native"`` or ``"generic"``, which are any or this one; a triple, whose
+        architecture is compared; or the name of an accelerator.
     """
     return target in ("cpu", "native", "generic") or machine(target) == machine()
 
 
-def check_processor(file: SealedFile, path: Path, features_here: Callable[[], Iterable[str]]) -> None:
-    """Check that this processor can run the code; running code for another one would crash the process.
+def check_processor(
+    file: SealedFile, path: Path, features_here: Callable[[], Iterable[str]]
+) -> None:
+    """Check that this processor can run the code; running code for another one would crash the
+    process.
 
     Parameters
     ----------
@@ -48,11 +55,14 @@ def check_processor(file: SealedFile, path: Path, features_here: Callable[[], It
     """
     wanted = file.notes.get(MACHINE)
     if wanted != machine():
-        raise ArtifactError(f"{path}: compiled for {wanted} processors, this one is {machine()}; compile it anew")
+        raise ArtifactError(
+            f"{path}: compiled for {wanted} processors, this one is {machine()}; compile it anew"
+        )
     needed = set(file.notes.get(FEATURES) or ())
     here = set(features_here()) if needed else set()
     if here and not needed <= here:
         raise ArtifactError(
-            f"{path}: compiled for a processor with {', '.join(sorted(needed - here)[:5])}, which this one lacks; "
+            f"{path}: compiled for a processor with {', '.join(sorted(needed - here)[:5])}, which "
+            f"this one lacks; "
             "compile it here or with --target generic"
         )

@@ -10,7 +10,8 @@ import numpy as np
 
 from nnpipe.core.operation_times import KernelTime, Nanoseconds, OperationTimes
 
-# The first whose pattern occurs in a name tells what it computes: fused functions are named after all their parts.
+# The first whose pattern occurs in a name tells what it computes: fused functions are named after
+# all their parts.
 _WORDS = (
     ("depthwise", "convolution"), ("conv(?!ert)", "convolution"), ("attention", "attention"), ("matmul", "product"),
     ("dense", "product"), ("(?<!quantize_)linear", "product"), ("addmm", "product"), ("gemm", "product"),
@@ -22,7 +23,9 @@ _WORDS = (
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One call in a run: its name, the operator, its time in nanoseconds, and the rest of a step if it is known."""
+    """One call in a run: its name, the operator, its time in nanoseconds, and the rest of a step
+    if it is known.
+    """
 
     name: str
     operator: str
@@ -51,18 +54,23 @@ def times_of_calls(runs: Sequence[Sequence[RecordedCall]], walls: Nanoseconds) -
     return OperationTimes(
         tuple(
             KernelTime(
-                name if not place else f"{name} ({place + 1})", call.operator, ns, call.operator, call.precision,
+                name if not place else f"{name} ({place + 1})",
+                call.operator,
+                ns,
+                call.operator,
+                call.precision,
                 call.sources,
                 computes="" if call.sources else computed_by(call.operator),
             )
             for (name, place), (call, ns) in steps.items()
         ),
         walls,
-    )  # fmt: skip
+    )
 
 
 def computed_by(name: str) -> str:
-    """Return what a function computes by its name, as :attr:`~nnpipe.core.operation_times.KernelTime.computes`.
+    """Return what a function computes by its name, as
+    :attr:`~nnpipe.core.operation_times.KernelTime.computes`.
 
     Examples
     --------
@@ -81,7 +89,14 @@ _COMPUTED = (
     ("concatenate", "concatenation"), ("constant pad", "pad"), ("transpose", "transpose"),
     ("static reshape", "reshape"), ("convert", "quantisation"), ("sigmoid", "logistic"), ("tanh", "tanh"),
 )  # fmt: skip
-_PRECISIONS = {"F32": "float32", "F16": "float16", "QU8": "uint8", "QS8": "int8", "QC8": "int8", "QD8": "int8"}
+_PRECISIONS = {
+    "F32": "float32",
+    "F16": "float16",
+    "QU8": "uint8",
+    "QS8": "int8",
+    "QC8": "int8",
+    "QD8": "int8",
+}
 _TYPE = re.compile(r"[FQ][A-Z]*\d+")
 
 

@@ -17,7 +17,9 @@ from nnpipe.formats.onnx_network import read_nodes
 REDUCE = "nnpipe reduce finds the part of the model on which it fails"
 
 
-def runtime_failure(path: Path, library: str, action: str, error: object, advice: str = REDUCE) -> ArtifactError:
+def runtime_failure(
+    path: Path, library: str, action: str, error: object, advice: str = REDUCE
+) -> ArtifactError:
     """Return the error of a runtime that cannot carry out a model.
 
     Parameters
@@ -33,11 +35,15 @@ def runtime_failure(path: Path, library: str, action: str, error: object, advice
     advice
         What to try.
     """
-    return ArtifactError(f"{path}: {library_failure(library, error, kinds_of_nodes(path), advice, action)}")
+    return ArtifactError(
+        f"{path}: {library_failure(library, error, kinds_of_nodes(path), advice, action)}"
+    )
 
 
 def kinds_of_nodes(path: Path) -> dict[str, str]:
-    """Return the kinds of an ONNX file's nodes by their names and those of what they compute; of others, none."""
+    """Return the kinds of an ONNX file's nodes by their names and those of what they compute; of
+    others, none.
+    """
     found: dict[str, str] = {}
     if path.suffix.lower() == ".onnx":
         with contextlib.suppress(ArtifactError):
@@ -48,7 +54,8 @@ def kinds_of_nodes(path: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[None]:
-    """Suppress output, log messages and warnings of Python and native code inside the block; exceptions pass.
+    """Suppress output, log messages and warnings of Python and native code inside the block;
+    exceptions pass.
 
     This affects the whole process, including other threads, so the block should
     be one call into a framework.
@@ -58,7 +65,10 @@ def hushed() -> Iterator[None]:
         before = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
         try:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
                 yield
         finally:
             logging.disable(before)

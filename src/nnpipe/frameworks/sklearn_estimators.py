@@ -1,4 +1,6 @@
-"""Estimators of scikit-learn: reading them from skops files, running them, and writing them as ONNX."""
+"""Estimators of scikit-learn: reading them from skops files, running them, and writing them as
+ONNX.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,11 @@ class EstimatorSession(InferenceSession):
         try:
             found = np.asarray(self._predict(self._features))
         except Exception as error:  # estimators may raise any exception
-            raise ArtifactError(f"{self._path}: scikit-learn cannot run it: {one_line(error)}") from None
-        if self._shape == (2,) and found.ndim == 1:  # decision function of a classifier of two classes
+            raise ArtifactError(
+                f"{self._path}: scikit-learn cannot run it: {one_line(error)}"
+            ) from None
+        # decision function of a classifier of two classes
+        if self._shape == (2,) and found.ndim == 1:
             found = np.stack([-found, found], axis=1)
         self._output = found.astype(self._dtype)
 
@@ -71,7 +76,9 @@ def read_estimator(path: Path, trusted: tuple[str, ...]) -> Any:
         with zipfile.ZipFile(path) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
         if size > path.stat().st_size * _EXPANSION_LIMIT + _SLACK:
-            raise ArtifactError(f"{path}: would unpack to {size:,} bytes, far more than the file can hold")
+            raise ArtifactError(
+                f"{path}: would unpack to {size:,} bytes, far more than the file can hold"
+            )
         strange = [name for name in map(str, get_untrusted_types(file=path)) if name not in trusted]
         if strange:
             raise ArtifactError(
@@ -83,21 +90,30 @@ def read_estimator(path: Path, trusted: tuple[str, ...]) -> Any:
         raise
     except Exception as error:  # damaged files fail in every way there is
         raise ArtifactError(
-            f"{path}: damaged, or not a skops file: {one_line(error)}{file_type_hint(path, 'SklearnModel')}"
+            f"{path}: damaged, or not a skops file: "
+            f"{one_line(error)}{file_type_hint(path, 'SklearnModel')}"
         ) from None
     if not hasattr(estimator, "predict") or not hasattr(estimator, "n_features_in_"):
-        raise ArtifactError(f"{path}: holds a {type(estimator).__name__}, not an estimator that has been fitted")
+        raise ArtifactError(
+            f"{path}: holds a {type(estimator).__name__}, not an estimator that has been fitted"
+        )
     return estimator
 
 
 def _method(estimator: Any) -> str:
     if not hasattr(estimator, "classes_"):
         return "predict"
-    return next(name for name in ("predict_proba", "decision_function", "predict") if hasattr(estimator, name))
+    return next(
+        name
+        for name in ("predict_proba", "decision_function", "predict")
+        if hasattr(estimator, name)
+    )
 
 
 def io_of_estimator(estimator: Any, path: Path) -> IOSpec:
-    """Return the inputs and outputs of an estimator, which is run for this; ``path`` is for messages."""
+    """Return the inputs and outputs of an estimator, which is run for this; ``path`` is for
+    messages.
+    """
     count = int(estimator.n_features_in_)
     method = _method(estimator)
     try:
@@ -108,7 +124,9 @@ def io_of_estimator(estimator: Any, path: Path) -> IOSpec:
     shape: tuple[int | None, ...] = (None, *probe.shape[1:])
     if method == "predict":
         if probe.dtype.kind not in "iuf":
-            raise ArtifactError(f"{path}: gives {probe.dtype}, not numbers; fit it on numbers of classes")
+            raise ArtifactError(
+                f"{path}: gives {probe.dtype}, not numbers; fit it on numbers of classes"
+            )
         dtype = "int64" if probe.dtype.kind in "iu" else "float32"
         return IOSpec((features,), (TensorSpec("value", shape, dtype),))
     classes = len(estimator.classes_)
@@ -130,7 +148,8 @@ def estimator_as_onnx(estimator: Any, io: IOSpec, name: str) -> bytes:
         from skl2onnx.common.data_types import FloatTensorType
     except ImportError as error:
         raise MissingDependency(
-            f"exporting {name} as onnx needs {error.name}, which is not installed: pip install 'nnpipe[sklearn]'"
+            f"exporting {name} as onnx needs {error.name}, which is not installed: pip install "
+            f"'nnpipe[sklearn]'"
         ) from None
     taken, given = io.inputs[0], io.outputs[0]
     try:
@@ -150,7 +169,9 @@ def estimator_as_onnx(estimator: Any, io: IOSpec, name: str) -> bytes:
     if given.shape[1:]:
         node = onnx.helper.make_node("Identity", [last], [given.name])
     else:  # skl2onnx gives values as a column
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1], np.int64), "flat_shape"))
+        model.graph.initializer.append(
+            onnx.numpy_helper.from_array(np.array([-1], np.int64), "flat_shape")
+        )
         node = onnx.helper.make_node("Reshape", [last, "flat_shape"], [given.name])
     model.graph.node.append(node)
     del model.graph.output[:]
@@ -169,11 +190,16 @@ def _converted(estimator: Any, initial_types: list[Any]) -> Any:
     from skl2onnx import convert_sklearn
 
     raw = {"raw_scores": True} if _method(estimator) == "decision_function" else {}
-    asked: list[dict[str, bool]] = [{"zipmap": False, **raw}, raw, {}] if hasattr(estimator, "classes_") else [{}]
+    asked: list[dict[str, bool]] = (
+        [{"zipmap": False, **raw}, raw, {}] if hasattr(estimator, "classes_") else [{}]
+    )
     for options in asked:
         try:
             return convert_sklearn(
-                estimator, initial_types=initial_types, options={id(estimator): options}, target_opset=18
+                estimator,
+                initial_types=initial_types,
+                options={id(estimator): options},
+                target_opset=18,
             )
         except NameError as error:
             if not str(error).startswith("Option "):

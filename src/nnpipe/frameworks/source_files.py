@@ -9,7 +9,9 @@ from nnpipe.core.component import Component
 
 
 def sources_of(*components: Component) -> list[Path]:
-    """Return the source files of the components' classes, each once; none for classes defined without a file."""
+    """Return the source files of the components' classes, each once; none for classes defined
+    without a file.
+    """
     found = []
     for component in components:
         try:

@@ -48,7 +48,9 @@ class TextTokenizer:
 
     @classmethod
     def read(cls, path: Path) -> TextTokenizer:
-        """Read ``tokenizer.json``; raise :class:`ArtifactError` if it is missing, too large or damaged."""
+        """Read ``tokenizer.json``; raise :class:`ArtifactError` if it is missing, too large or
+        damaged.
+        """
         return cls(tokenizer_content(path), str(path))
 
     @property
@@ -56,7 +58,9 @@ class TextTokenizer:
         """The number of different tokens, those that were added included."""
         return int(self._native.get_vocab_size(with_added_tokens=True))
 
-    def encode(self, text: str, special: bool = True, most: int | None = None) -> npt.NDArray[np.int64]:
+    def encode(
+        self, text: str, special: bool = True, most: int | None = None
+    ) -> npt.NDArray[np.int64]:
         """Return the ids of a text's tokens, ``(n,)``.
 
         Parameters
@@ -74,7 +78,10 @@ class TextTokenizer:
             If the text is too long.
         """
         if len(text) > LONGEST_TEXT:
-            raise ConfigError(f"a text of {len(text):,} characters is longer than {LONGEST_TEXT:,}, and not tokenised")
+            raise ConfigError(
+                f"a text of {len(text):,} characters is longer than {LONGEST_TEXT:,}, and not "
+                f"tokenised"
+            )
         if most is None:
             self._native.no_truncation()
         else:
@@ -84,15 +91,26 @@ class TextTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of tokens, without special ones."""
-        return str(_guarded(self._where, self._native.decode, [int(each) for each in ids], skip_special_tokens=True))
+        return str(
+            _guarded(
+                self._where,
+                self._native.decode,
+                [int(each) for each in ids],
+                skip_special_tokens=True,
+            )
+        )
 
 
 def tokenizer_content(path: Path) -> str:
-    """Return the content of ``tokenizer.json``; raise :class:`ArtifactError` if it is missing or too large."""
+    """Return the content of ``tokenizer.json``; raise :class:`ArtifactError` if it is missing or
+    too large.
+    """
     try:
         size = path.stat().st_size
         if size > LARGEST:
-            raise ArtifactError(f"{path}: {size:,} bytes are too large for a tokenizer, {LARGEST:,} may be")
+            raise ArtifactError(
+                f"{path}: {size:,} bytes are too large for a tokenizer, {LARGEST:,} may be"
+            )
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"{path}: cannot be read as a tokenizer: {one_line(error)}") from None
@@ -100,7 +118,9 @@ def tokenizer_content(path: Path) -> str:
 
 def _check(content: str, where: str) -> None:
     if len(content) > LARGEST:
-        raise ArtifactError(f"{where}: {len(content):,} characters are too many for a tokenizer, {LARGEST:,} may be")
+        raise ArtifactError(
+            f"{where}: {len(content):,} characters are too many for a tokenizer, {LARGEST:,} may be"
+        )
     try:
         found = parse_json(content, any_text=True)
     except (ValueError, RecursionError) as error:
@@ -109,8 +129,11 @@ def _check(content: str, where: str) -> None:
         raise ArtifactError(f"{where}: no tokenizer of the library tokenizers")
     rules = {name: found.get(name) for name in _RULES}
     if sum(len(json.dumps(each)) for each in rules.values()) > _MOST_OF_RULES:
-        raise ArtifactError(f"{where}: its rules for text are longer than {_MOST_OF_RULES:,} characters")
-    # Replacements one after the other multiply: thirty that double every letter would fill any memory.
+        raise ArtifactError(
+            f"{where}: its rules for text are longer than {_MOST_OF_RULES:,} characters"
+        )
+    # Replacements one after the other multiply: thirty that double every letter would fill any
+    # memory.
     growth = 1
     for name in ("normalizer", "decoder"):
         steps = [rules[name], *(value for _, value in entries(rules[name]))]
@@ -118,12 +141,16 @@ def _check(content: str, where: str) -> None:
             if isinstance(step, Mapping) and step.get("type") in ("Replace", "Prepend", "Append"):
                 growth *= max(1, _added(step))
         if growth > _MOST_GROWTH:
-            raise ArtifactError(f"{where}: its {name} makes texts more than {_MOST_GROWTH} times as long")
+            raise ArtifactError(
+                f"{where}: its {name} makes texts more than {_MOST_GROWTH} times as long"
+            )
 
 
 def _added(step: Mapping[str, Any]) -> int:
     """Return by how much a step may lengthen a text of one character."""
-    texts = [text for text in map(step.get, ("content", "prepend", "append")) if isinstance(text, str)]
+    texts = [
+        text for text in map(step.get, ("content", "prepend", "append")) if isinstance(text, str)
+    ]
     added = max(map(len, texts), default=0)
     return added if step["type"] == "Replace" else 1 + added
 

@@ -14,9 +14,10 @@ from nnpipe.frameworks.torch_session import tensor_of
 Lengths = Mapping[str, Mapping[int, Any]]
 """For each input, the axes after the first that are free, with their ``torch.export.Dim``."""
 
-_EXAMPLE_BATCH = 2  # torch.export treats lengths 0 and 1 specially; any other is suitable for an example
-# PyTorch chooses a convolution algorithm by whether the batch size is 16 or more. If it is, only lengths from 16 on
-# remain valid, so that with a maximum of 16 the length would be fixed.
+# torch.export treats lengths 0 and 1 specially; any other is suitable for an example
+_EXAMPLE_BATCH = 2
+# PyTorch chooses a convolution algorithm by whether the batch size is 16 or more. If it is, only
+# lengths from 16 on remain valid, so that with a maximum of 16 the length would be fixed.
 _SPLIT = 16
 _UNBOUNDED = 1 << 62
 
@@ -39,7 +40,8 @@ def positional_module(program: LoadedProgram) -> Any:
 
 
 def bounded_lengths(program: LoadedProgram, longest: int | None) -> Lengths:
-    """Return the free axes after the first, such as the length of texts, each with a greatest length.
+    """Return the free axes after the first, such as the length of texts, each with a greatest
+    length.
 
     Parameters
     ----------
@@ -51,7 +53,8 @@ def bounded_lengths(program: LoadedProgram, longest: int | None) -> Lengths:
     Raises
     ------
     CompileError
-        If an axis has no greatest length, if the one asked for is too short, or if a length depends on another.
+        If an axis has no greatest length, if the one asked for is too short, or if a length depends
+        on another.
     """
     from torch.export import Dim
 
@@ -70,10 +73,13 @@ def bounded_lengths(program: LoadedProgram, longest: int | None) -> Lengths:
             most = min((each for each in (stated, longest) if each is not None), default=None)
             if most is None:
                 raise CompileError(
-                    f"{where} without a greatest length, for which memory has to be planned; --max-length sets one"
+                    f"{where} without a greatest length, for which memory has to be planned; "
+                    f"--max-length sets one"
                 )
             if most <= length.min:
-                raise CompileError(f"{where} from length {length.min} on, so that --max-length {most} is too short")
+                raise CompileError(
+                    f"{where} from length {length.min} on, so that --max-length {most} is too short"
+                )
             key = length.__name__
             found[name][axis] = known.setdefault(key, Dim(key, min=length.min, max=most))
     return found
@@ -84,7 +90,9 @@ def with_longest(io: IOSpec, lengths: Lengths) -> IOSpec:
 
     def fixed(spec: TensorSpec) -> TensorSpec:
         axes = lengths.get(spec.name, {})
-        return replace(spec, shape=tuple(axes[i].max if i in axes else n for i, n in enumerate(spec.shape)))
+        return replace(
+            spec, shape=tuple(axes[i].max if i in axes else n for i, n in enumerate(spec.shape))
+        )
 
     return IOSpec(tuple(map(fixed, io.inputs)), io.outputs)
 
@@ -117,14 +125,20 @@ def exported_anew(module: Any, io: IOSpec, most: int | None, lengths: Lengths | 
     for spec in longest.inputs:
         free = [axis for axis, length in enumerate(spec.shape) if length is None and axis]
         if free:
-            raise CompileError(f"axis {free[0]} of {spec.name!r} is free, and only the first axis of a tensor may be")
+            raise CompileError(
+                f"axis {free[0]} of {spec.name!r} is free, and only the first axis of a tensor may "
+                f"be"
+            )
     if most == _SPLIT:
         most += 1
-    # Conditions on lengths are evaluated for the example, and lengths with another result become invalid. Only if the
-    # example has the greatest length, the bound stays valid.
+    # Conditions on lengths are evaluated for the example, and lengths with another result become
+    # invalid. Only if the example has the greatest length, the bound stays valid.
     example = tensors_in_order(io, random_batch(longest, most or _EXAMPLE_BATCH))
     samples = {} if most == 1 else {0: Dim("samples", min=1, max=most)}
-    axes = tuple({**(samples if spec.shape[:1] == (None,) else {}), **lengths.get(spec.name, {})} for spec in io.inputs)
+    axes = tuple(
+        {**(samples if spec.shape[:1] == (None,) else {}), **lengths.get(spec.name, {})}
+        for spec in io.inputs
+    )
     with torch.no_grad():
         return torch.export.export(
             _taking_tensors(module), tuple(example), dynamic_shapes=(axes,) if any(axes) else None
@@ -159,7 +173,9 @@ def _specs(tensors: Sequence[Any], named: tuple[TensorSpec, ...]) -> tuple[Tenso
 
 
 def _taking_tensors(module: Any) -> Any:
-    """Return a module with the only parameter ``*tensors``, so that free axes have a single form."""
+    """Return a module with the only parameter ``*tensors``, so that free axes have a single
+    form.
+    """
     import torch
 
     class Wrapped(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking

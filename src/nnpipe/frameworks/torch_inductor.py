@@ -22,10 +22,13 @@ from nnpipe.frameworks.torch_state import TorchState, state_buffers, state_of_pr
 FORMAT = "aoti"
 _TORCH, _MACHINE, _VECTORS = "torch", "machine", "vectors"
 INTEGERS = "integer kernels"
-"""Key of the note in a file of a quantised program that states whether it computes with integers, or why not."""
+"""Key of the note in a file of a quantised program that states whether it computes with
+integers, or why not.
+"""
 _USED = "used"
 _SIZES = (1, 3)  # batch sizes to test, if the batch size is free
-_MOST_OFF = 0.02  # relative error; rounding gives far less, saturation and wrong strides give 0.1 and more
+# relative error; rounding gives far less, saturation and wrong strides give 0.1 and more
+_MOST_OFF = 0.02
 
 
 def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = None) -> SealedFile:
@@ -44,14 +47,15 @@ def compiled_package(loaded: LoadedProgram, tuned: bool, batch: int | None = Non
     module = loaded.module()
     if is_quantised(module) and state_buffers(loaded.native):
         raise CompileError(
-            "it keeps values from one run to the next, which machine code of a quantised program does not forget; "
-            "compile the program before it is quantised"
+            "it keeps values from one run to the next, which machine code of a quantised program "
+            "does not forget; compile the program before it is quantised"
         )
     notes = {_TORCH: release(), _MACHINE: platform.machine(), _VECTORS: vectors()}
     taken = loaded.io
     if batch is not None:
         taken = _with_shapes(
-            loaded.io, io_of_program(exported_anew(loaded, module, named=False, batch=batch), loaded.io)
+            loaded.io,
+            io_of_program(exported_anew(loaded, module, named=False, batch=batch), loaded.io),
         )
 
     def made(freezing: bool) -> bytes:
@@ -73,22 +77,27 @@ def _compiled(program: Any, tuned: bool, freezing: bool) -> bytes:
 
     options: dict[str, Any] = with_compiler() | {
         "compile_threads": 1,  # no subprocesses that outlive the compilation
-        "cpp.dynamic_threads": True,  # the number of threads is set at run time, not at compile time
+        # the number of threads is set at run time, not at compile time
+        "cpp.dynamic_threads": True,
         "max_autotune": tuned,
-        # Constant weights are arranged and folded ahead of time. With them, integer kernels replace quantised
-        # operators; these are correct for some shapes only (docs/reports/inductor-int8.md).
+        # Constant weights are arranged and folded ahead of time. With them, integer kernels replace
+        # quantised operators; these are correct for some shapes only
+        # (docs/reports/inductor-int8.md).
         "freezing": freezing,
     }
     packed = io.BytesIO()
     with fresh_cache(), torch.no_grad():
-        torch._inductor.aoti_compile_and_package(program, package_path=packed, inductor_configs=options)
+        torch._inductor.aoti_compile_and_package(
+            program, package_path=packed, inductor_configs=options
+        )
     return packed.getvalue()
 
 
 def _checked_integers(
     made: Callable[[bool], bytes], module: Any, loaded: LoadedProgram, taken: IOSpec
 ) -> tuple[bytes, str]:
-    """Compile with PyTorch's integer kernels, and check their results against the quantised program.
+    """Compile with PyTorch's integer kernels, and check their results against the quantised
+    program.
 
     Returns
     -------
@@ -107,7 +116,9 @@ def _checked_integers(
             with torch.no_grad():
                 wanted = loaded.call(module, given)
             found = call([given[spec.name] for spec in loaded.io.inputs])
-            worst = max(worst, *(_distance(one, other) for one, other in zip(found, wanted, strict=True)))
+            worst = max(
+                worst, *(_distance(one, other) for one, other in zip(found, wanted, strict=True))
+            )
     except Exception as error:  # its errors share no base but Exception
         return b"", f"PyTorch's integer kernels cannot be used: {one_line(error)[:120]}"
     if not worst <= _MOST_OFF:
@@ -116,7 +127,9 @@ def _checked_integers(
 
 
 def _distance(found: Any, wanted: Any) -> float:
-    """Return the root mean square of the difference relative to that of ``wanted``; infinite if shapes differ."""
+    """Return the root mean square of the difference relative to that of ``wanted``; infinite if
+    shapes differ.
+    """
     if found.shape != wanted.shape:
         return float("inf")
     found, wanted = found.double(), wanted.double()
@@ -127,7 +140,9 @@ def _distance(found: Any, wanted: Any) -> float:
 def _with_shapes(io: IOSpec, found: IOSpec) -> IOSpec:
     """Return ``io`` with the shapes in ``found`` and its own quantisation."""
     sides = zip((io.inputs, io.outputs), (found.inputs, found.outputs), strict=True)
-    return IOSpec(*(tuple(replace(a, shape=b.shape) for a, b in zip(*side, strict=True)) for side in sides))
+    return IOSpec(
+        *(tuple(replace(a, shape=b.shape) for a, b in zip(*side, strict=True)) for side in sides)
+    )
 
 
 def floats_instead(file: SealedFile) -> str:
@@ -139,13 +154,14 @@ def floats_instead(file: SealedFile) -> str:
 def compile_call(
     loaded: LoadedProgram, bound: IOSpec, path: Path
 ) -> tuple[Callable[..., tuple[Any, ...]], TorchState | None]:
-    """Return a program that ``torch.compile`` compiles in its first call, and again for another batch size.
+    """Return a program that ``torch.compile`` compiles in its first call, and again for another
+    batch size.
 
     Returns
     -------
     tuple
-        A function of the inputs of ``bound`` that returns its outputs, both in order; and the values that its calls may
-        change.
+        A function of the inputs of ``bound`` that returns its outputs, both in order; and the
+        values that its calls may change.
     """
     import torch
 
@@ -166,7 +182,8 @@ def compile_call(
             if shapes in seen:
                 found = compiled(*given)
             else:
-                # Whether weights are constants is read from the settings when the program is first traced.
+                # Whether weights are constants is read from the settings when the program is first
+                # traced.
                 with hushed(), torch._inductor.config.patch(freezing=frozen):
                     found = compiled(*given)
         except Exception as error:  # its errors share no base but Exception
@@ -178,7 +195,8 @@ def compile_call(
 
 
 def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., tuple[Any, ...]]:
-    """Load machine code, and return a function of the inputs of ``bound`` that returns its outputs, both in order.
+    """Load machine code, and return a function of the inputs of ``bound`` that returns its outputs,
+    both in order.
 
     Raises
     ------
@@ -206,22 +224,33 @@ def load_package(file: SealedFile, bound: IOSpec, path: Path) -> Callable[..., t
 
 
 def _places(io: IOSpec, bound: IOSpec) -> tuple[list[int], list[int]]:
-    """Return the indices in ``bound`` of the inputs of ``io``, and in ``io`` of the outputs of ``bound``."""
+    """Return the indices in ``bound`` of the inputs of ``io``, and in ``io`` of the outputs of
+    ``bound``.
+    """
     given, found = [spec.name for spec in bound.inputs], [spec.name for spec in io.outputs]
-    return [given.index(spec.name) for spec in io.inputs], [found.index(spec.name) for spec in bound.outputs]
+    return [given.index(spec.name) for spec in io.inputs], [
+        found.index(spec.name) for spec in bound.outputs
+    ]
 
 
 def check_fits(file: SealedFile, path: Path) -> None:
-    """Raise :class:`ArtifactError` unless machine code is for this processor and this version of PyTorch."""
+    """Raise :class:`ArtifactError` unless machine code is for this processor and this version of
+    PyTorch.
+    """
     notes = file.notes
     if notes.get(_TORCH) != release():
         raise ArtifactError(
             f"{path}: made by PyTorch {notes.get(_TORCH)}, which only that version can load, "
             f"and here is {release()}; compile it anew"
         )
-    if notes.get(_MACHINE) != platform.machine() or notes.get(_VECTORS) not in ("", *known_vectors()):
+    if notes.get(_MACHINE) != platform.machine() or notes.get(_VECTORS) not in (
+        "",
+        *known_vectors(),
+    ):
         made = f"{notes.get(_MACHINE)} with {notes.get(_VECTORS) or 'no vector instructions'}"
-        raise ArtifactError(f"{path}: made for {made}, which this processor is not; compile it anew")
+        raise ArtifactError(
+            f"{path}: made for {made}, which this processor is not; compile it anew"
+        )
 
 
 def with_compiler() -> dict[str, Any]:
@@ -245,7 +274,9 @@ def release() -> str:
 
 
 def vectors() -> str:
-    """Return the vector instruction set that PyTorch compiles for on this machine; empty if none."""
+    """Return the vector instruction set that PyTorch compiles for on this machine; empty if
+    none.
+    """
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     with hushed():

@@ -1,4 +1,6 @@
-"""Exporting PyTorch programs to ONNX, and writing them, with weights of more than 2 GB in a file of their own."""
+"""Exporting PyTorch programs to ONNX, and writing them, with weights of more than 2 GB in a file
+of their own.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,15 @@ _SMALL = 64 << 20  # bytes of weights of which copies in memory do no harm
 
 
 # Colours of terminals, and where PyTorch says in which of its own files something happened.
-_DECORATION = re.compile(r"\x1b\[[0-9;]*m|Original traceback:.*|Use tlparse.*|\(Refer to the full.*", re.DOTALL)
+_DECORATION = re.compile(
+    r"\x1b\[[0-9;]*m|Original traceback:.*|Use tlparse.*|\(Refer to the full.*", re.DOTALL
+)
 
 
 def cause_of(error: BaseException) -> str:
-    """Return in one line why an export failed: the first cause, since PyTorch's own message is mostly instructions."""
+    """Return in one line why an export failed: the first cause, since PyTorch's own message is
+    mostly instructions.
+    """
     while error.__cause__ is not None:
         error = error.__cause__
     return one_line(_DECORATION.sub("", str(error)) or type(error).__name__)
@@ -34,10 +40,12 @@ def cause_of(error: BaseException) -> str:
 
 @contextmanager
 def whole_pools(program: Any) -> Iterator[None]:
-    """Let ``torch.export.ExportedProgram`` say of average pools that they cover the whole image, during the block.
+    """Let ``torch.export.ExportedProgram`` say of average pools that they cover the whole image,
+    during the block.
 
-    Some networks, such as transformers' EfficientNet, pool with windows far larger than the image.  PyTorch takes the
-    mean of what is there; OpenVINO refuses such an ``AveragePool``, and quantised ONNX divides by the whole window.
+    Some networks, such as transformers' EfficientNet, pool with windows far larger than the image.
+    PyTorch takes the mean of what is there; OpenVINO refuses such an ``AveragePool``, and quantised
+    ONNX divides by the whole window.
     """
     import torch
 
@@ -56,7 +64,9 @@ def whole_pools(program: Any) -> Iterator[None]:
 
 
 def _covers(image: Any, window: Any, stride: Any = (), padding: Any = (), *rest: Any) -> bool:
-    """Return whether a pool's only window holds the whole image, and the mean is over the image alone."""
+    """Return whether a pool's only window holds the whole image, and the mean is over the image
+    alone.
+    """
     sides, divisor = image.meta["val"].shape[-2:], rest[2] if len(rest) > 2 else None
     if divisor is not None or any(padding) or not all(isinstance(side, int) for side in sides):
         return False
@@ -66,9 +76,9 @@ def _covers(image: Any, window: Any, stride: Any = (), padding: Any = (), *rest:
 def write_exported(found: Any, path: Path, largest: int) -> None:
     """Write an exported model.
 
-    Large weights are written one after another, so that no copy of all of them is made in memory.  Those that do not
-    fit into one file stand in ``NAME.0.weights`` beside it; the model is written last, so that it never exists without
-    them.
+    Large weights are written one after another, so that no copy of all of them is made in memory.
+    Those that do not fit into one file stand in ``NAME.0.weights`` beside it; the model is written
+    last, so that it never exists without them.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""Exported PyTorch programs for compilers: safe reading, changes, and writing with the same names of tensors."""
+"""Exported PyTorch programs for compilers: safe reading, changes, and writing with the same
+names of tensors.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from nnpipe.formats.pt2 import ExportedProgram, read_program
 from nnpipe.frameworks.torch_session import tensor_of
 
 QUANTISED = "quantized_decomposed"
-"""Prefix of the operators of quantised programs; PyTorch knows them only after their module is imported."""
+"""Prefix of the operators of quantised programs; PyTorch knows them only after their module is
+imported.
+"""
 
 # torch.export treats axes of length 0 and 1 specially; any other length is suitable for an example.
 _EXAMPLE_LENGTH = 2
@@ -65,7 +69,11 @@ class LoadedProgram:
         fixed = self._first_axes() if batch else set()
         for spec, value in zip(self.io.inputs, self._values(), strict=True):
             shape = [
-                length if isinstance(length, int) else batch if str(length.node.expr) in fixed else _hint(length)
+                length
+                if isinstance(length, int)
+                else batch
+                if str(length.node.expr) in fixed
+                else _hint(length)
                 for length in value.shape
             ]
             # Integers are 0, which is valid as a category or an index.
@@ -73,7 +81,8 @@ class LoadedProgram:
         return made
 
     def free_axes(self, batch: int | None = None) -> dict[str, dict[int, Any]]:
-        """Return the free axes of the inputs in the form of ``torch.export``; equal lengths stay equal.
+        """Return the free axes of the inputs in the form of ``torch.export``; equal lengths stay
+        equal.
 
         With ``batch``, axes that :meth:`example` gives that length are not free.
         """
@@ -139,7 +148,9 @@ def import_loader() -> None:
 
 
 def load_checked(program: ExportedProgram) -> Any:
-    """Return the program, loaded by PyTorch, of a file that :mod:`nnpipe.formats.pt2` has checked."""
+    """Return the program, loaded by PyTorch, of a file that :mod:`nnpipe.formats.pt2` has
+    checked.
+    """
     import torch
 
     with quiet():
@@ -150,7 +161,9 @@ def load_checked(program: ExportedProgram) -> Any:
 
 
 def program_bytes(native: Any) -> bytes:
-    """Return the archive of a ``torch.export.ExportedProgram``, without pickled parts and paths of this machine."""
+    """Return the archive of a ``torch.export.ExportedProgram``, without pickled parts and paths
+    of this machine.
+    """
     import torch
 
     native.example_inputs = None  # the only part that would be pickled
@@ -162,7 +175,9 @@ def program_bytes(native: Any) -> bytes:
     return buffer.getvalue()
 
 
-def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True, batch: int | None = None) -> Any:
+def exported_anew(
+    loaded: LoadedProgram, module: Any, named: bool = True, batch: int | None = None
+) -> Any:
     """Export a changed module of a program.
 
     Parameters
@@ -204,7 +219,9 @@ def exported_anew(loaded: LoadedProgram, module: Any, named: bool = True, batch:
     with torch.no_grad(), quiet():
         if named:
             return torch.export.export(Named(), (example,), dynamic_shapes=(axes,))
-        return torch.export.export(Ordered(), tuple(example.values()), dynamic_shapes=(tuple(axes.values()),))
+        return torch.export.export(
+            Ordered(), tuple(example.values()), dynamic_shapes=(tuple(axes.values()),)
+        )
 
 
 def is_quantised(module: Any) -> bool:
@@ -213,11 +230,16 @@ def is_quantised(module: Any) -> bool:
 
 
 def drop_unused(module: Any) -> None:
-    """Remove weights and buffers that the graph of a module no longer uses, so that they are not written."""
+    """Remove weights and buffers that the graph of a module no longer uses, so that they are not
+    written.
+    """
     module.graph.eliminate_dead_code()
     module.recompile()
     used = {node.target for node in module.graph.nodes if node.op == "get_attr"}
-    for table in (dict(module.named_parameters(remove_duplicate=False)), dict(module.named_buffers())):
+    for table in (
+        dict(module.named_parameters(remove_duplicate=False)),
+        dict(module.named_buffers()),
+    ):
         for name in table.keys() - used:
             owner, _, last = name.rpartition(".")
             delattr(module.get_submodule(owner), last)
@@ -229,12 +251,16 @@ def tensors_of(batch: Batch) -> dict[str, Any]:
 
 
 def replace_weights(native: Any, weights: Mapping[str, Any]) -> None:
-    """Replace weights of a ``torch.export.ExportedProgram`` by name; shapes and types must be equal."""
+    """Replace weights of a ``torch.export.ExportedProgram`` by name; shapes and types must be
+    equal.
+    """
     import torch
 
     for name, tensor in weights.items():
         kept = isinstance(native.state_dict[name], torch.nn.Parameter)
-        native.state_dict[name] = torch.nn.Parameter(tensor, requires_grad=False) if kept else tensor
+        native.state_dict[name] = (
+            torch.nn.Parameter(tensor, requires_grad=False) if kept else tensor
+        )
 
 
 def matrices(native: Any) -> list[str]:
@@ -256,37 +282,46 @@ def _hint(length: Any) -> int:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Suppress logs and warnings of PyTorch that users cannot act on; exceptions pass."""
-    with quiet_loggers("torch.export", "torch._export", "torch.utils._pytree"), warnings.catch_warnings():
+    with (
+        quiet_loggers("torch.export", "torch._export", "torch.utils._pytree"),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         yield
 
 
 def dynamic_shapes(module: Any, each: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the free axes of a module's arguments; those that ``forward`` takes as ``*rest`` form one tuple.
+    """Return the free axes of a module's arguments; those that ``forward`` takes as ``*rest`` form
+    one tuple.
 
     Parameters
     ----------
     module
         An ``nn.Module``.
     each
-        For each argument in order, its free axes, as a mapping from the axis to a ``torch.export.Dim``, or ``None``.
+        For each argument in order, its free axes, as a mapping from the axis to a
+        ``torch.export.Dim``, or ``None``.
     """
-    for place, parameter in zip(range(len(each)), inspect.signature(module.forward).parameters.values(), strict=False):
+    for place, parameter in zip(
+        range(len(each)), inspect.signature(module.forward).parameters.values(), strict=False
+    ):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             return (*each[:place], each[place:])
     return each
 
 
 def keep_integers(module: Any) -> None:
-    """Let sums and products of integer tensors with numbers stay integers when a module is quantised.
+    """Let sums and products of integer tensors with numbers stay integers when a module is
+    quantised.
 
-    XNNPACK's quantiser makes each number a tensor of floats (ExecuTorch 1.3), and what is computed with it can no
-    longer be an index; it leaves the operators for scalars alone.
+    XNNPACK's quantiser makes each number a tensor of floats (ExecuTorch 1.3), and what is computed
+    with it can no longer be an index; it leaves the operators for scalars alone.
 
     Parameters
     ----------
     module
-        A ``torch.fx.GraphModule`` as ``torch.export.ExportedProgram.module()`` returns it; it is changed.
+        A ``torch.fx.GraphModule`` as ``torch.export.ExportedProgram.module()`` returns it; it is
+        changed.
     """
     import torch
 
@@ -294,7 +329,11 @@ def keep_integers(module: Any) -> None:
     scalar = {aten.add.Tensor: aten.add.Scalar, aten.mul.Tensor: aten.mul.Scalar}
     for node in module.graph.nodes:
         value = node.meta.get("val")
-        if node.target not in scalar or not isinstance(value, torch.Tensor) or value.is_floating_point():
+        if (
+            node.target not in scalar
+            or not isinstance(value, torch.Tensor)
+            or value.is_floating_point()
+        ):
             continue
         tensors = [each for each in node.args if isinstance(each, torch.fx.Node)]
         numbers = [each for each in node.args if not isinstance(each, torch.fx.Node)]
@@ -304,14 +343,17 @@ def keep_integers(module: Any) -> None:
 
 
 def store_kernels(module: Any) -> None:
-    """Compute once the kernels of convolutions and linear layers that a program computes from constants alone.
+    """Compute once the kernels of convolutions and linear layers that a program computes from
+    constants alone.
 
-    A weight normalisation, for example, computes its kernel. Quantisers take such a kernel for an activation.
+    A weight normalisation, for example, computes its kernel. Quantisers take such a kernel for an
+    activation.
 
     Parameters
     ----------
     module
-        A ``torch.fx.GraphModule`` as ``torch.export.ExportedProgram.module()`` returns it; it is changed.
+        A ``torch.fx.GraphModule`` as ``torch.export.ExportedProgram.module()`` returns it; it is
+        changed.
     """
     import torch
     from torchao.quantization.pt2e.constant_fold import constant_fold
@@ -322,7 +364,8 @@ def store_kernels(module: Any) -> None:
     kernels = {
         node.args[1]
         for node in module.graph.nodes
-        if getattr(node.target, "overloadpacket", None) in taking and node.args[1].op == "call_function"
+        if getattr(node.target, "overloadpacket", None) in taking
+        and node.args[1].op == "call_function"
     }
     if kernels:
         constant_fold(module, kernels.__contains__)

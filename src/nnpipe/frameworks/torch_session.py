@@ -20,10 +20,21 @@ from nnpipe.frameworks.torch_state import TorchState
 _BFLOAT16 = "bfloat16"
 _MARK = "nnpipe run"
 _TYPES = {  # C++'s names
-    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
-    "signed char": "int8", "unsigned char": "uint8", "short": "int16", "int": "int32", "long": "int64",
-    "long int": "int64", "bool": "bool", "c10::qint8": "int8", "c10::quint8": "uint8", "c10::qint32": "int32",
-}  # fmt: skip
+    "float": "float32",
+    "double": "float64",
+    "c10::Half": "float16",
+    "c10::BFloat16": "bfloat16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "long int": "int64",
+    "bool": "bool",
+    "c10::qint8": "int8",
+    "c10::quint8": "uint8",
+    "c10::qint32": "int32",
+}
 
 
 class TorchSession(InferenceSession):
@@ -43,7 +54,8 @@ class TorchSession(InferenceSession):
         the whole process from the first ``put`` until ``close``, which restores
         the previous one.
     state
-        The values that the function may change from one call to the next; ``None`` if it changes none.
+        The values that the function may change from one call to the next; ``None`` if it changes
+        none.
     """
 
     def __init__(
@@ -81,7 +93,9 @@ class TorchSession(InferenceSession):
             self._first_run()
         else:
             with self._torch.inference_mode():
-                self._outputs = self._call(*(self._copies() if self._changes_inputs else self._inputs))
+                self._outputs = self._call(
+                    *(self._copies() if self._changes_inputs else self._inputs)
+                )
                 if self._leans_on_inputs:
                     self._outputs = tuple(output.clone() for output in self._outputs)
         self._synchronise()
@@ -99,9 +113,12 @@ class TorchSession(InferenceSession):
         self._changes_inputs = [tensor._version for tensor in inputs] != versions
         memory = {tensor.untyped_storage().data_ptr() for tensor in inputs}
         if self._held is not None:
-            self._outputs = tuple(output.clone() for output in self._outputs)  # they may be the state itself
+            # they may be the state itself
+            self._outputs = tuple(output.clone() for output in self._outputs)
             self.keeps_state = self._held.find(self._call_again)
-        self._leans_on_inputs = any(output.untyped_storage().data_ptr() in memory for output in self._outputs)
+        self._leans_on_inputs = any(
+            output.untyped_storage().data_ptr() in memory for output in self._outputs
+        )
 
     def _call_again(self) -> None:
         with self._torch.inference_mode():
@@ -116,10 +133,14 @@ class TorchSession(InferenceSession):
 
     def _get(self) -> dict[str, np.ndarray]:
         arrays = map(array_of, self._outputs)
-        return {spec.name: array.copy() for spec, array in zip(self.io.outputs, arrays, strict=True)}
+        return {
+            spec.name: array.copy() for spec, array in zip(self.io.outputs, arrays, strict=True)
+        }
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
-        with TorchSession(self.io, self._call, self._device, self._num_threads, self._held) as session:
+        with TorchSession(
+            self.io, self._call, self._device, self._num_threads, self._held
+        ) as session:
             session.put(batch)
             timed_runs(session, WARMUP_RUNS)
             # Recording the arguments takes time, so it has a run of its own.
@@ -128,7 +149,10 @@ class TorchSession(InferenceSession):
         names = [call.name for call in typed]
         if all([call.name for call in calls] == names for calls in recorded):
             recorded = [
-                [replace(call, precision=each.precision) for call, each in zip(calls, typed, strict=True)]
+                [
+                    replace(call, precision=each.precision)
+                    for call, each in zip(calls, typed, strict=True)
+                ]
                 for calls in recorded
             ]
         return times_of_calls(recorded, walls)
@@ -142,7 +166,8 @@ class TorchSession(InferenceSession):
         del self._call, self._held
 
     def _set_threads(self) -> None:
-        # Another session may have changed the number; setting an equal number would slow the next run down.
+        # Another session may have changed the number; setting an equal number would slow the next
+        # run down.
         if self._num_threads and self._torch.get_num_threads() != self._num_threads:
             self._torch.set_num_threads(self._num_threads)
 
@@ -151,12 +176,21 @@ class TorchSession(InferenceSession):
             self._torch.cuda.synchronize()
 
 
-def _recorded(session: TorchSession, runs: int, types: bool = False) -> tuple[list[list[RecordedCall]], Nanoseconds]:
-    """Return the operators of each run, with the types of their numbers if wanted, and the wall times, ``(runs,)``."""
+def _recorded(
+    session: TorchSession, runs: int, types: bool = False
+) -> tuple[list[list[RecordedCall]], Nanoseconds]:
+    """Return the operators of each run, with the types of their numbers if wanted, and the wall
+    times, ``(runs,)``.
+    """
     from torch.profiler import ProfilerActivity, profile, record_function
 
     walls = []
-    with hushed(), profile(activities=[ProfilerActivity.CPU], record_shapes=types, acc_events=True) as profiler:
+    with (
+        hushed(),
+        profile(
+            activities=[ProfilerActivity.CPU], record_shapes=types, acc_events=True
+        ) as profiler,
+    ):
         for _ in range(runs):
             with record_function(_MARK):
                 walls.append(timed_runs(session, 1))
@@ -164,7 +198,12 @@ def _recorded(session: TorchSession, runs: int, types: bool = False) -> tuple[li
     marks.sort(key=lambda event: event.time_range.start)
     calls = [
         [
-            RecordedCall(event.name, event.name, 1000.0 * event.time_range.elapsed_us(), precision=_type_of(event))
+            RecordedCall(
+                event.name,
+                event.name,
+                1000.0 * event.time_range.elapsed_us(),
+                precision=_type_of(event),
+            )
             for event in _operators(mark)
         ]
         for mark in marks
@@ -173,7 +212,9 @@ def _recorded(session: TorchSession, runs: int, types: bool = False) -> tuple[li
 
 
 def _type_of(event: Any) -> str:
-    """Return the type of an operator's first tensor; empty if it has none, or its arguments were not recorded."""
+    """Return the type of an operator's first tensor; empty if it has none, or its arguments were
+    not recorded.
+    """
     found = (_TYPES[each] for each in getattr(event, "input_dtypes", None) or () if each in _TYPES)
     return next(found, "")
 
@@ -237,5 +278,9 @@ def check_device(device: str) -> None:
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
-        build = "" if torch.version.cuda else f", and PyTorch {torch.__version__} here is built without CUDA"
+        build = (
+            ""
+            if torch.version.cuda
+            else f", and PyTorch {torch.__version__} here is built without CUDA"
+        )
         raise ConfigError(f"PyTorch finds no usable NVIDIA GPU{build}; use --device cpu")

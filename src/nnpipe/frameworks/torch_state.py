@@ -1,4 +1,6 @@
-"""What PyTorch modules and programs keep from one call to the next: found by the first call, and put back."""
+"""What PyTorch modules and programs keep from one call to the next: found by the first call, and
+put back.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from nnpipe.core.tensors import IOSpec
 # Modules of PyTorch itself keep nothing while they are not trained.
 _OWN_MODULES = "torch.nn.modules"
 _BUFFERS = "_buffers"
-_NOT_VALUES = frozenset({"training", "_parameters", "_modules", _BUFFERS, "_non_persistent_buffers_set"})
+_NOT_VALUES = frozenset(
+    {"training", "_parameters", "_modules", _BUFFERS, "_non_persistent_buffers_set"}
+)
 
 _Place = tuple[MutableMapping[str, Any], str]
 _Places = dict[tuple[int, str], tuple[_Place, Any, Any]]
@@ -25,9 +29,9 @@ _Places = dict[tuple[int, str], tuple[_Place, Any, Any]]
 class TorchState:
     """The values that calls may change, which a session puts back before each independent sample.
 
-    Two calls tell what is kept: a value that the first call sets and the second leaves as it is, such as a table of
-    positions, is kept to save time, and does not change results.  Values in objects of other classes than tensors,
-    numbers and their containers are not found.
+    Two calls tell what is kept: a value that the first call sets and the second leaves as it is,
+    such as a table of positions, is kept to save time, and does not change results.  Values in
+    objects of other classes than tensors, numbers and their containers are not found.
 
     Parameters
     ----------
@@ -42,7 +46,8 @@ class TorchState:
         self._made: list[_Place] = []
 
     def find(self, again: Callable[[], object]) -> bool:
-        """Return whether the call that has been made, and another one by ``again``, change what is kept; put it back.
+        """Return whether the call that has been made, and another one by ``again``, change what is
+        kept; put it back.
 
         ``again`` is called only if the first call has changed something.
         """
@@ -92,12 +97,16 @@ def state_of_module(module: Any) -> TorchState:
 
 
 def state_of_program(native: Any, held: Mapping[str, Any]) -> TorchState | None:
-    """Return the values among ``held`` that calls of an exported program may change; ``None`` if it changes none."""
+    """Return the values among ``held`` that calls of an exported program may change; ``None`` if
+    it changes none.
+    """
     import torch
 
     if not changes_values(native):
         return None
-    return TorchState([{name: value for name, value in held.items() if not isinstance(value, torch.nn.Parameter)}])
+    return TorchState(
+        [{name: value for name, value in held.items() if not isinstance(value, torch.nn.Parameter)}]
+    )
 
 
 def state_buffers(native: Any) -> list[str]:
@@ -109,12 +118,16 @@ def state_buffers(native: Any) -> list[str]:
 
 @contextmanager
 def buffers_put_back(native: Any, module: Any) -> Iterator[None]:
-    """Put back, after calls of a module of an exported program in the block, the buffers of the program."""
+    """Put back, after calls of a module of an exported program in the block, the buffers of the
+    program.
+    """
     import torch
 
     named = dict(module.named_buffers()) if changes_values(native) else {}
     before = {
-        name: buffer.clone() for name, buffer in named.items() if name in {**native.state_dict, **native.constants}
+        name: buffer.clone()
+        for name, buffer in named.items()
+        if name in {**native.state_dict, **native.constants}
     }
     try:
         yield
@@ -125,8 +138,15 @@ def buffers_put_back(native: Any, module: Any) -> Iterator[None]:
 
 
 def changes_values(native: Any) -> bool:
-    """Return whether an exported program has an operation that changes a tensor in its place, maybe a buffer."""
-    nodes = (node for part in native.graph_module.modules() if hasattr(part, "graph") for node in part.graph.nodes)
+    """Return whether an exported program has an operation that changes a tensor in its place,
+    maybe a buffer.
+    """
+    nodes = (
+        node
+        for part in native.graph_module.modules()
+        if hasattr(part, "graph")
+        for node in part.graph.nodes
+    )
     schemas = (getattr(node.target, "_schema", None) for node in nodes)
     return bool(native.graph_signature.buffers_to_mutate) or any(
         schema is not None and schema.is_mutable for schema in schemas
@@ -193,8 +213,9 @@ def program_call(
     path
         The file, for messages.
     channels_last
-        Whether to copy weights of convolutions with channels last, which makes convolutions on CPUs fast.  A program
-        that depends on the memory layout, to view a tensor in another shape, is run as it was exported.
+        Whether to copy weights of convolutions with channels last, which makes convolutions on CPUs
+        fast.  A program that depends on the memory layout, to view a tensor in another shape, is
+        run as it was exported.
     """
     from torch.export.graph_signature import InputKind, OutputKind
 
@@ -208,7 +229,11 @@ def program_call(
     templates = [template]
     if channels_last and (kernels := _kernels(native)):
         templates.insert(
-            0, [_laid_out(value, spec.arg.name in kernels) for value, spec in zip(template, specs, strict=True)]
+            0,
+            [
+                _laid_out(value, spec.arg.name in kernels)
+                for value, spec in zip(template, specs, strict=True)
+            ],
         )
     free = [position for position, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT]
     given = [
@@ -245,10 +270,16 @@ def _kernels(native: Any) -> set[str]:
     import torch
 
     convolutions = (
-        torch.ops.aten.conv2d.default, torch.ops.aten.conv2d.padding, torch.ops.aten.convolution.default,
-    )  # fmt: skip
+        torch.ops.aten.conv2d.default,
+        torch.ops.aten.conv2d.padding,
+        torch.ops.aten.convolution.default,
+    )
     weights = (node.args[1] for node in native.graph.nodes if node.target in convolutions)
-    return {weight.name for weight in weights if weight.op == "placeholder" and weight.meta["val"].dim() == 4}
+    return {
+        weight.name
+        for weight in weights
+        if weight.op == "placeholder" and weight.meta["val"].dim() == 4
+    }
 
 
 def _laid_out(value: Any, kernel: bool) -> Any:

@@ -55,7 +55,9 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
         files = {}
         for run in ("train", "validation"):
             # Two trainings may start within the same second.
-            files[run] = EventFile(logdir / run / f"events.out.tfevents.{int(time.time())}.{secrets.token_hex(4)}")
+            files[run] = EventFile(
+                logdir / run / f"events.out.tfevents.{int(time.time())}.{secrets.token_hex(4)}"
+            )
             stack.callback(files[run].close)
 
         def write(epoch: int, figures: Mapping[str, float]) -> None:
@@ -69,7 +71,8 @@ def curves(logdir: Path | None) -> Iterator[Callable[[int, Mapping[str, float]],
 
 
 def figures_of(row: Mapping[str, float]) -> dict[str, float]:
-    """Return the figures of an epoch by the names in :class:`~nnpipe.core.training.TrainingHistory`.
+    """Return the figures of an epoch by the names in
+    :class:`~nnpipe.core.training.TrainingHistory`.
 
     Figures of an output with its own name keep it: ``digit/accuracy``.
     """

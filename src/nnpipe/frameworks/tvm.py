@@ -22,7 +22,9 @@ from nnpipe.frameworks.runtime_failures import hushed, runtime_failure
 
 FORMAT = "tvm"
 SCHEDULES, TUNING = "schedules", "tuning"
-"""Keys of the notes in a file that state whether its schedules were tuned, and the time and trials of the search."""
+"""Keys of the notes in a file that state whether its schedules were tuned, and the time and
+trials of the search.
+"""
 UNTAKEN = ("string", "bfloat16")
 """Element types that cannot be put and got."""
 _BIG_CORES = 1
@@ -121,7 +123,9 @@ class TVMSession(InferenceSession):
     def _put(self, batch: Batch) -> None:
         _set_threads(self._num_threads)
         # TVM would add an axis to 0-dimensional arrays.
-        arrays = (np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name in self._names)
+        arrays = (
+            np.ascontiguousarray(batch[name]).reshape(batch[name].shape) for name in self._names
+        )
         try:
             self._native.set_input("main", *map(self._tensor, arrays))  # these are copies
         except Exception as error:  # its errors share no base but Exception
@@ -164,7 +168,9 @@ class TVMSession(InferenceSession):
 
         native = self._again()
         found, walls = [], []
-        with TVMSession(native, self.io, self._found, self._path, self._num_threads, self._again) as session:
+        with TVMSession(
+            native, self.io, self._found, self._path, self._num_threads, self._again
+        ) as session:
             session.put(batch)
             native.set_instrument(instrument)
             for _ in range(WARMUP_RUNS + runs):
@@ -182,7 +188,9 @@ class TVMSession(InferenceSession):
 
 def _type_of(arguments: Sequence[Any]) -> str:
     """Return the type of the first tensor among a function's arguments; empty if there is none."""
-    types = (str(each.dtype) for each in arguments if hasattr(each, "dtype") and hasattr(each, "shape"))
+    types = (
+        str(each.dtype) for each in arguments if hasattr(each, "dtype") and hasattr(each, "shape")
+    )
     return next(types, "")
 
 
@@ -195,7 +203,9 @@ def _kernels(calls: Sequence[tuple[str, int]], types: Mapping[str, str]) -> list
 
 
 def _set_threads(number: int) -> None:
-    """Set the number of threads in the calling thread's pool, and undo TVM's binding of the caller to one core."""
+    """Set the number of threads in the calling thread's pool, and undo TVM's binding of the
+    caller to one core.
+    """
     if not number:
         return
     import tvm
@@ -209,5 +219,7 @@ def _set_threads(number: int) -> None:
 def tvm_message(error: object) -> str:
     """Return TVM's message without its stack traces."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("File ", "Traceback", "[", "^"))]
+    told = [
+        line for line in lines if line and not line.startswith(("File ", "Traceback", "[", "^"))
+    ]
     return one_line(" ".join(told or lines) or type(error).__name__, 400)

@@ -1,1 +1,3 @@
-"""Jobs: trainings in separate processes, here or on other machines, that can be monitored, cancelled and resumed."""
+"""Jobs: trainings in separate processes, here or on other machines, that can be monitored,
+cancelled and resumed.
+"""

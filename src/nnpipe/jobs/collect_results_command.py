@@ -1,4 +1,5 @@
-"""The command ``python -m nnpipe.jobs.collect_results_command``, which a supervisor runs at the end of a job.
+"""The command ``python -m nnpipe.jobs.collect_results_command``, which a supervisor runs at the end
+of a job.
 
 For a job with a storage, it is also run from time to time during the job.
 """
@@ -15,7 +16,9 @@ from nnpipe.jobs.publishing import called, tell_storage
 
 
 def main() -> int:
-    """Record a job's state in the run database and the storage; errors are logged, and the next check tries again."""
+    """Record a job's state in the run database and the storage; errors are logged, and the next
+    check tries again.
+    """
     try:
         job, address, store = called(os.environ)
         with RunDatabase(address, store=store, create=False) as database:

@@ -22,20 +22,24 @@ SETTINGS = frozenset({".yaml", ".yml", ".json"})
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """A script, a pipeline file or an experiment file to run, with its arguments and expected outputs.
+    """A script, a pipeline file or an experiment file to run, with its arguments and expected
+    outputs.
 
     Parameters
     ----------
     file
         The script, or the file for ``nnpipe run`` or ``nnpipe experiment``.
     arguments
-        The arguments after the file on the command line: a script's arguments, a pipeline's ``KEY=VALUE``, ...
+        The arguments after the file on the command line: a script's arguments, a pipeline's
+        ``KEY=VALUE``, ...
     outputs
-        Files that the job must write, relative to the directory; without any, only its exit status is checked.
+        Files that the job must write, relative to the directory; without any, only its exit status
+        is checked.
     directory
         The working directory.
     environment
-        Further environment variables.  Their values may be secrets, and are not stored in the run database.
+        Further environment variables.  Their values may be secrets, and are not stored in the run
+        database.
     variables
         The names of the variables at submission; read from the run database, never given.
     python
@@ -69,13 +73,17 @@ class JobSpec:
 
     @property
     def is_pipeline(self) -> bool:
-        """Whether the file is a pipeline, which ends with a report, and not a script or an experiment."""
+        """Whether the file is a pipeline, which ends with a report, and not a script or an
+        experiment.
+        """
         return self.of_nnpipe and "experiment" not in read_settings(self.file)
 
     def check(self) -> None:
         """Raise :class:`ConfigError` if the job cannot run."""
         if not self.file.is_file():
-            raise ConfigError(f"{self.file}: no such file; a job is a Python script or a pipeline file")
+            raise ConfigError(
+                f"{self.file}: no such file; a job is a Python script or a pipeline file"
+            )
         if not self.directory.is_dir():
             raise ConfigError(f"{self.directory}: no such folder; a job runs in one")
         if not 0 <= self.grace <= 3600:
@@ -87,13 +95,20 @@ class JobSpec:
                 raise ConfigError("an output has no name")
             if (self.directory / name).is_dir():
                 raise ConfigError(f"output {name} is a folder; name the files in it")
-        for text in (*self.arguments, *self.environment, *reveal_variables(self.environment).values()):
+        for text in (
+            *self.arguments,
+            *self.environment,
+            *reveal_variables(self.environment).values(),
+        ):
             if "\0" in text:
                 raise ConfigError("an argument or a variable holds a NUL")
-        for number, (word, shown) in enumerate(zip(self.arguments, shown_command(self.arguments), strict=True), 1):
+        for number, (word, shown) in enumerate(
+            zip(self.arguments, shown_command(self.arguments), strict=True), 1
+        ):
             if word != shown:
                 raise ConfigError(
-                    f"argument {number} of {self.file.name} holds a password or a token, which every user of a machine "
+                    f"argument {number} of {self.file.name} holds a password or a token, which "
+                    f"every user of a machine "
                     "can read in its list of processes; give it in a variable, --env NAME=VALUE"
                 )
         if self.storage is not None:
@@ -104,14 +119,19 @@ class JobSpec:
             self._tree()
 
     def anywhere(self) -> JobSpec:
-        """Return the same job with absolute paths, so that it can be resumed from another folder."""
+        """Return the same job with absolute paths, so that it can be resumed from another
+        folder.
+        """
         storage = self.storage
         if storage is not None and "://" not in storage:
             storage = str(Path(storage).expanduser().absolute())
         return dataclasses.replace(
-            self, file=self.file.absolute(), directory=self.directory.absolute(), storage=storage,
+            self,
+            file=self.file.absolute(),
+            directory=self.directory.absolute(),
+            storage=storage,
             send=[path.absolute() for path in self.send],
-        )  # fmt: skip
+        )
 
     def command(self, file: str, progress: str | None = None, *, again: bool = False) -> list[str]:
         """Return the command line.
@@ -143,13 +163,21 @@ class JobSpec:
         return self.of_nnpipe or "--resume" in self._flags()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the job in its JSON form for the run database, with only the names of its variables."""
+        """Return the job in its JSON form for the run database, with only the names of its
+        variables.
+        """
         return {
-            "file": str(self.file), "arguments": list(self.arguments), "outputs": list(self.outputs),
-            "directory": str(self.directory), "variables": sorted({*self.environment, *self.variables}),
-            "python": self.python, "grace": self.grace, "send": [str(path) for path in self.send],
-            "storage": self.storage, "cpus": self.cpus,
-        }  # fmt: skip
+            "file": str(self.file),
+            "arguments": list(self.arguments),
+            "outputs": list(self.outputs),
+            "directory": str(self.directory),
+            "variables": sorted({*self.environment, *self.variables}),
+            "python": self.python,
+            "grace": self.grace,
+            "send": [str(path) for path in self.send],
+            "storage": self.storage,
+            "cpus": self.cpus,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> JobSpec:
@@ -158,12 +186,18 @@ class JobSpec:
         return cls(**{**value, **paths, "send": [Path(path) for path in value["send"]]})
 
     def _flags(self) -> set[str]:
-        """Return the options that a script declares with argparse; the script is parsed, not run."""
+        """Return the options that a script declares with argparse; the script is parsed, not
+        run.
+        """
         try:
             tree = self._tree()
         except (ConfigError, OSError):
             return set()
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+        calls = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        ]
         return {
             argument.value
             for call in calls
@@ -174,10 +208,14 @@ class JobSpec:
 
     def _tree(self) -> ast.Module:
         if self.file.stat().st_size > _LARGEST_SCRIPT:
-            raise ConfigError(f"{self.file}: larger than {_LARGEST_SCRIPT >> 20} MiB; is it a Python script?")
+            raise ConfigError(
+                f"{self.file}: larger than {_LARGEST_SCRIPT >> 20} MiB; is it a Python script?"
+            )
         try:
             return ast.parse(self.file.read_bytes(), str(self.file))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            where = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+            where = (
+                f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+            )
             told = error.msg if isinstance(error, SyntaxError) else str(error)
             raise ConfigError(f"{self.file}{where}: no Python script: {told}") from None

@@ -32,7 +32,9 @@ from nnpipe.jobs.place_address import place_at
 from nnpipe.jobs.publishing import call, collect_results, publish_script
 
 
-def submit(database: RunDatabase, work: JobSpec, place: Place, *, name: str | None = None) -> JobRecord:
+def submit(
+    database: RunDatabase, work: JobSpec, place: Place, *, name: str | None = None
+) -> JobRecord:
     """Start a job and record it.
 
     Parameters
@@ -49,15 +51,20 @@ def submit(database: RunDatabase, work: JobSpec, place: Place, *, name: str | No
     Raises
     ------
     NNPipeError
-        If it cannot be started.  Then it is recorded as failed, unless its specification is invalid.
+        If it cannot be started.  Then it is recorded as failed, unless its specification is
+        invalid.
     """
     work.check()
     work = work.anywhere()
     settings = {"job": {key: value for key, value in work.to_json().items() if key != "variables"}}
     run = database.jobs.create(
-        name or work.file.name, Configuration(settings), place=place.address, environment=environment()
+        name or work.file.name,
+        Configuration(settings),
+        place=place.address,
+        environment=environment(),
     )
-    # Recorded first, so that its place is known while it is being started, and if that is interrupted.
+    # Recorded first, so that its place is known while it is being started, and if that is
+    # interrupted.
     record = database.jobs.get(run)
     try:
         folder = place.folder(run)
@@ -75,7 +82,8 @@ def submit(database: RunDatabase, work: JobSpec, place: Place, *, name: str | No
 
 
 def refresh(database: RunDatabase, job: JobRecord, *, collect: bool = True) -> JobRecord:
-    """Check the state of a job and record it; if it has ended, also collect its results, if ``collect``.
+    """Check the state of a job and record it; if it has ended, also collect its results, if
+    ``collect``.
 
     Raises
     ------
@@ -101,25 +109,45 @@ def note(database: RunDatabase, job: JobRecord, look: Look, *, collect: bool = T
         if job.state in (NOT_STARTED, CREATING):
             return _unplaced(database, job)
         if job.ended and collect and job.place != HERE:
-            raise JobError(f"{job.place}: the folder {job.folder} is gone, and with it the job's outputs and its log")
+            raise JobError(
+                f"{job.place}: the folder {job.folder} is gone, and with it the job's outputs and "
+                f"its log"
+            )
         if not job.ended:
-            database.jobs.change(job, FAILED, reason=f"its folder {job.folder} is gone", settled=True)
+            database.jobs.change(
+                job, FAILED, reason=f"its folder {job.folder} is gone", settled=True
+            )
         return database.jobs.get(job.id)
-    if look.ended is not None and look.ended["attempt"] not in (None, job.attempt) and not database.jobs.abandoned(job):
+    if (
+        look.ended is not None
+        and look.ended["attempt"] not in (None, job.attempt)
+        and not database.jobs.abandoned(job)
+    ):
         return job  # it is just being resumed
     last = last_report(look.progress)
     # A script may report progress before its supervisor has recorded the start.
-    state = IN_PROGRESS if look.state in (CREATING, INITIALISING) and last is not None else look.state
+    state = (
+        IN_PROGRESS if look.state in (CREATING, INITIALISING) and last is not None else look.state
+    )
     fraction = 1.0 if state == COMPLETED else None if last is None else last.fraction
     figures = _changed(job, last)
-    if ((state, look.reason, fraction) != (job.state, job.run.reason, job.fraction) or figures) and not job.ended:
+    if (
+        (state, look.reason, fraction) != (job.state, job.run.reason, job.fraction) or figures
+    ) and not job.ended:
         supervisor = look.processes.get("supervisor") or {}
         details: dict[str, Any] = {} if look.ended is None else {"ended": dict(look.ended)}
         database.jobs.change(
-            job, state, reason=look.reason, fraction=fraction, process=_held_by(supervisor),
-            host=supervisor.get("host"), details=details, began=_when(look.processes), at=(look.ended or {}).get("at"),
+            job,
+            state,
+            reason=look.reason,
+            fraction=fraction,
+            process=_held_by(supervisor),
+            host=supervisor.get("host"),
+            details=details,
+            began=_when(look.processes),
+            at=(look.ended or {}).get("at"),
             figures=figures,
-        )  # fmt: skip
+        )
     job = database.jobs.get(job.id)
     if collect and job.ended and not job.settled:
         collect_results(database, job)
@@ -131,7 +159,9 @@ def _changed(job: JobRecord, last: Report | None) -> dict[str, float]:
     """Return the changed metrics, without new names if there are too many already."""
     known, told = job.run.statistics, {} if last is None else last.metrics
     full = len(known) >= MOST_METRICS
-    return {n: v for n, v in told.items() if (repr(known[n]) != repr(v) if n in known else not full)}
+    return {
+        n: v for n, v in told.items() if (repr(known[n]) != repr(v) if n in known else not full)
+    }
 
 
 def _when(processes: Mapping[str, Any]) -> float | None:
@@ -154,7 +184,9 @@ def _held_by(supervisor: Mapping[str, Any]) -> tuple[int, float] | None:
 
 
 def last_report(data: bytes) -> Report | None:
-    """Return the last fraction and the last value of each metric from the end of a progress file."""
+    """Return the last fraction and the last value of each metric from the end of a progress
+    file.
+    """
     reports = Reader().feed(data)
     if not reports:
         return None
@@ -186,11 +218,16 @@ def cancel(database: RunDatabase, job: JobRecord, grace: float | None = None) ->
     if job.state in (NOT_STARTED, CREATING):
         raise JobError(f"job {job.id[:12]} is just being started; try again")
     if not job.ended:
-        raise JobError(f"job {job.id[:12]} could not be ended: {job.run.reason or 'some of its processes go on'}")
+        raise JobError(
+            f"job {job.id[:12]} could not be ended: "
+            f"{job.run.reason or 'some of its processes go on'}"
+        )
     return job
 
 
-def resume(database: RunDatabase, job: JobRecord, environment: Variables | None = None) -> JobRecord:
+def resume(
+    database: RunDatabase, job: JobRecord, environment: Variables | None = None
+) -> JobRecord:
     """Resume a failed or cancelled job in the same folder.
 
     Parameters
@@ -205,7 +242,8 @@ def resume(database: RunDatabase, job: JobRecord, environment: Variables | None 
     Raises
     ------
     ConfigError
-        If the job is in another state, was never started, or lacks a variable that it had at submission.
+        If the job is in another state, was never started, or lacks a variable that it had at
+        submission.
     """
     job = refresh(database, job)
     if not job.folder:
@@ -214,10 +252,16 @@ def resume(database: RunDatabase, job: JobRecord, environment: Variables | None 
     work = dataclasses.replace(work, environment={**work.environment, **(environment or {})})
     work.check()
     place = place_at(job.place)
-    missing = [] if place.keeps_environment else [name for name in work.variables if name not in work.environment]
+    missing = (
+        []
+        if place.keeps_environment
+        else [name for name in work.variables if name not in work.environment]
+    )
     if missing:
         given = " ".join(f"--env {name}=..." for name in missing)
-        raise ConfigError(f"{job.place} does not keep the variables of a job; give them again: {given}")
+        raise ConfigError(
+            f"{job.place} does not keep the variables of a job; give them again: {given}"
+        )
     job = database.jobs.again(job)
     folder = place.folder_again(job.id, job.folder, job.attempt)
     database.jobs.change(job, CREATING, folder=folder, details={"work": work.to_json()})
@@ -230,7 +274,9 @@ def resume(database: RunDatabase, job: JobRecord, environment: Variables | None 
 
 
 def _begun(database: RunDatabase, run: str) -> JobRecord:
-    """Check the state of a started job; if its place does not answer, the job still counts as started."""
+    """Check the state of a started job; if its place does not answer, the job still counts as
+    started.
+    """
     job = database.jobs.get(run)
     try:
         return refresh(database, job)

@@ -47,28 +47,39 @@ class LocalPlace(Place):
     def start(self, job: str, folder: str, work: JobSpec, afterwards: Mapping[str, str]) -> None:
         """Start a job; see :class:`Place`."""
         if not hasattr(os, "fork"):
-            raise JobError("jobs need Linux or another Unix here; give --on ssh://HOST to run it elsewhere")
+            raise JobError(
+                "jobs need Linux or another Unix here; give --on ssh://HOST to run it elsewhere"
+            )
         path = Path(folder)
         try:
             path.mkdir(parents=True, mode=0o700)
             write_bytes(path / NAME, agent())
-            # Keep a copy, since the file may change.  The job runs the original, beside its modules and data.
+            # Keep a copy, since the file may change.  The job runs the original, beside its modules
+            # and data.
             write_bytes(path / f"submitted{work.file.suffix}", work.file.read_bytes())
         except OSError as error:
-            raise JobError(f"{error.filename or path}: cannot be written: {error.strerror or error}") from None
+            raise JobError(
+                f"{error.filename or path}: cannot be written: {error.strerror or error}"
+            ) from None
         told = {
-            "id": job, "command": self._command(path, work), "directory": str(work.directory.absolute()),
-            "environment": {**_our_path(work), **reveal_variables(work.environment)}, "outputs": list(work.outputs),
-            "grace": work.grace, "afterwards": [sys.executable, "-m", "nnpipe.jobs.collect_results_command"],
+            "id": job,
+            "command": self._command(path, work),
+            "directory": str(work.directory.absolute()),
+            "environment": {**_our_path(work), **reveal_variables(work.environment)},
+            "outputs": list(work.outputs),
+            "grace": work.grace,
+            "afterwards": [sys.executable, "-m", "nnpipe.jobs.collect_results_command"],
             "every": None if work.storage is None else _EVERY,
             "afterwards_environment": {**afterwards, "PYTHONPATH": _path()},
-        }  # fmt: skip
+        }
         self._do(path, lambda: control.start(path, told, self._program(path)))
 
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
         """Check the state of a job; see :class:`Place`."""
         path = Path(folder)
-        return Look.from_json(self._do(path, lambda: status.look(path, progress=progress, log=log)), folder)
+        return Look.from_json(
+            self._do(path, lambda: status.look(path, progress=progress, log=log)), folder
+        )
 
     def cancel(self, folder: str, grace: float | None) -> Look:
         """Cancel a job; see :class:`Place`."""
@@ -82,7 +93,9 @@ class LocalPlace(Place):
 
         def again() -> None:
             write_bytes(path / NAME, agent())
-            control.resume(path, command, attempt, self._program(path), reveal_variables(work.environment))
+            control.resume(
+                path, command, attempt, self._program(path), reveal_variables(work.environment)
+            )
 
         self._do(path, again)
 
@@ -104,7 +117,9 @@ class LocalPlace(Place):
 
 
 def _our_path(work: JobSpec) -> dict[str, str]:
-    """Return variables by which a pipeline finds the nnpipe that submitted it; a script needs none."""
+    """Return variables by which a pipeline finds the nnpipe that submitted it; a script needs
+    none.
+    """
     return {"PYTHONPATH": _path()} if work.of_nnpipe else {}
 
 

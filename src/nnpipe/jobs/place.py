@@ -82,10 +82,15 @@ class Look:
             elif state not in _KNOWN:
                 raise ValueError("its state makes no sense")
             return cls(
-                state=state, reason=reason, ended=ended, processes=_objects(value["processes"]),
-                progress=base64.b64decode(value["progress"]), progress_size=int(value["progress_size"]),
-                log=base64.b64decode(value["log"]), log_size=int(value["log_size"]),
-            )  # fmt: skip
+                state=state,
+                reason=reason,
+                ended=ended,
+                processes=_objects(value["processes"]),
+                progress=base64.b64decode(value["progress"]),
+                progress_size=int(value["progress_size"]),
+                log=base64.b64decode(value["log"]),
+                log_size=int(value["log_size"]),
+            )
         except (KeyError, TypeError, ValueError, OverflowError, binascii.Error) as error:
             raise JobError(f"{where}: what is told of the job cannot be read ({error!r})") from None
 
@@ -97,18 +102,33 @@ def end_record(value: Any) -> dict[str, Any]:
         if state not in ENDED:
             raise ValueError(state)
         return {
-            "state": state, "reason": _text(value["reason"]), "status": None if status is None else int(status),
-            "outputs": [_output(one) for one in value["outputs"]], "attempt": int(value["attempt"]),
+            "state": state,
+            "reason": _text(value["reason"]),
+            "status": None if status is None else int(status),
+            "outputs": [_output(one) for one in value["outputs"]],
+            "attempt": int(value["attempt"]),
             "at": float(value["at"]),
-        }  # fmt: skip
+        }
     except (KeyError, TypeError, ValueError, OverflowError):
         reason = "what is written about its end is damaged"
-        return {"state": FAILED, "reason": reason, "status": None, "outputs": [], "attempt": None, "at": None}
+        return {
+            "state": FAILED,
+            "reason": reason,
+            "status": None,
+            "outputs": [],
+            "attempt": None,
+            "at": None,
+        }
 
 
 def _output(value: Any) -> dict[str, Any]:
     size, fault = int(value["size"]), _text(value["fault"])
-    return {"path": str(value["path"]), "size": size, "sha256": str(value["sha256"]), "fault": fault}
+    return {
+        "path": str(value["path"]),
+        "size": size,
+        "sha256": str(value["sha256"]),
+        "fault": fault,
+    }
 
 
 def _objects(value: Any) -> dict[str, Any]:
@@ -120,7 +140,9 @@ def _text(value: Any) -> str:
 
 
 class Place(ABC):
-    """A machine or a cluster on which jobs run; ``folder`` arguments are results of :meth:`folder`."""
+    """A machine or a cluster on which jobs run; ``folder`` arguments are results of
+    :meth:`folder`.
+    """
 
     address: str
     """The name of the place in the run database."""
@@ -149,8 +171,9 @@ class Place(ABC):
         work
             The specification of the job.
         afterwards
-            Environment variables for ``nnpipe.jobs.collect_results_command``, which is run on this machine when the
-            job has ended.  Places on other machines leave this to the next check of the job.
+            Environment variables for ``nnpipe.jobs.collect_results_command``, which is run on this
+            machine when the job has ended.  Places on other machines leave this to the next check
+            of the job.
 
         Raises
         ------
@@ -162,7 +185,9 @@ class Place(ABC):
 
     @abstractmethod
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
-        """Return the state of a job, and its progress and log from these positions on (negative: from the end)."""
+        """Return the state of a job, and its progress and log from these positions on (negative:
+        from the end).
+        """
 
     @abstractmethod
     def cancel(self, folder: str, grace: float | None) -> Look:
@@ -170,20 +195,25 @@ class Place(ABC):
 
     @abstractmethod
     def resume(self, job: str, folder: str, work: JobSpec, attempt: int) -> None:
-        """Start a failed or cancelled job again as attempt number ``attempt``, in the folder of :meth:`folder_again`.
+        """Start a failed or cancelled job again as attempt number ``attempt``, in the folder of
+        :meth:`folder_again`.
 
-        The environment of ``work`` contains the new variables, or all of them if the place does not store any.
+        The environment of ``work`` contains the new variables, or all of them if the place does not
+        store any.
         """
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
-        """Copy the outputs of a completed job to a folder of this machine, if they are on another one."""
+        """Copy the outputs of a completed job to a folder of this machine, if they are on
+        another one.
+        """
 
 
 _LARGEST = 1 << 30  # bytes
 
 
 def to_send(paths: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Return each folder and file with its name on the other machine, relative to the job's working directory.
+    """Return each folder and file with its name on the other machine, relative to the job's working
+    directory.
 
     A folder comes before its content.  Links are replaced by their targets, which
     do not exist on the other machine.  Special files and Python's compiled files
@@ -192,23 +222,30 @@ def to_send(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     Raises
     ------
     ConfigError
-        If a path is missing or cannot be read, a folder contains itself, or the total size is too large.
+        If a path is missing or cannot be read, a folder contains itself, or the total size is too
+        large.
     """
     found, size = [], 0
     for path in paths:
         if not path.exists():
             raise ConfigError(f"{path}: no such file or folder to send")
-        called = Path(os.path.normpath(path.absolute())).name  # the name of a link itself, which scripts use
+        # the name of a link itself, which scripts use
+        called = Path(os.path.normpath(path.absolute())).name
         try:
             for file, name in _below(path, called, ()):
                 size += 0 if file.is_dir() else file.stat().st_size
                 if size > _LARGEST:
-                    raise ConfigError(f"{path}: more than {_LARGEST >> 30} GiB to send; put data there by other means")
+                    raise ConfigError(
+                        f"{path}: more than {_LARGEST >> 30} GiB to send; put data there by other "
+                        f"means"
+                    )
                 if not os.access(file, os.R_OK):
                     raise ConfigError(f"{file}: cannot be read, and so not be sent")
                 found.append((file, name))
         except OSError as error:
-            raise ConfigError(f"{error.filename or path}: cannot be sent: {error.strerror or error}") from None
+            raise ConfigError(
+                f"{error.filename or path}: cannot be sent: {error.strerror or error}"
+            ) from None
     return found
 
 
@@ -232,10 +269,15 @@ _BEGINNING = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that the bytes are always
 
 
 def agent() -> bytes:
-    """Return the archive: the modules of :mod:`nnpipe.jobs.agent` under their own names, and a start module."""
+    """Return the archive: the modules of :mod:`nnpipe.jobs.agent` under their own names, and a
+    start module.
+    """
     folder = Path(__file__).parent / "agent"
     parts = {"__main__.py": _MAIN, "nnpipe/__init__.py": "", "nnpipe/jobs/__init__.py": ""}
-    parts |= {f"nnpipe/jobs/agent/{path.name}": path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
+    parts |= {
+        f"nnpipe/jobs/agent/{path.name}": path.read_text("utf-8")
+        for path in sorted(folder.glob("*.py"))
+    }
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in parts.items():

@@ -20,8 +20,8 @@ def place_at(address: str, root: Path | None = None) -> Place:
     Parameters
     ----------
     address
-        ``here``, ``ssh:HOST``, ``ssh://USER@HOST:PORT`` or ``ray://HEAD:PORT``; ``ray+https://`` where Ray's
-        dashboard speaks HTTPS.
+        ``here``, ``ssh:HOST``, ``ssh://USER@HOST:PORT`` or ``ray://HEAD:PORT``; ``ray+https://``
+        where Ray's dashboard speaks HTTPS.
     root
         The folder in which folders of new jobs are made on this machine.
 
@@ -33,7 +33,9 @@ def place_at(address: str, root: Path | None = None) -> Place:
     if address == HERE:
         return LocalPlace(root)
     if address.startswith("ssh:"):
-        return Ssh.at(address if address.startswith(SCHEME) else f"{SCHEME}{address.removeprefix('ssh:')}")
+        return Ssh.at(
+            address if address.startswith(SCHEME) else f"{SCHEME}{address.removeprefix('ssh:')}"
+        )
     if address.startswith(RAY):
         host = address.removeprefix(RAY).rstrip("/")
         port = "" if ":" in host.rpartition("]")[2] else f":{DASHBOARD}"
@@ -41,5 +43,6 @@ def place_at(address: str, root: Path | None = None) -> Place:
     if address.startswith(SCHEMES):
         return RayCluster.at(address)
     raise ConfigError(
-        f"{one_line(address, 80)}: expected here, ssh:HOST, ssh://USER@HOST:PORT or ray://HEAD:{DASHBOARD}"
+        f"{one_line(address, 80)}: expected here, ssh:HOST, ssh://USER@HOST:PORT or "
+        f"ray://HEAD:{DASHBOARD}"
     )

@@ -28,8 +28,14 @@ _LONGEST = 80
 
 
 def folder_of(name: str, job: str) -> str:
-    """Return the folder of a job on each shelf: its name, without unsuitable characters, and its identifier."""
-    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".- ")[:_LONGEST].strip(".- ")
+    """Return the folder of a job on each shelf: its name, without unsuitable characters, and its
+    identifier.
+    """
+    plain = (
+        "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+        .strip(".- ")[:_LONGEST]
+        .strip(".- ")
+    )
     return checked_name(f"{plain or 'job'}-{job[:12]}")
 
 
@@ -47,18 +53,24 @@ def published_names(outputs: Sequence[str]) -> dict[str, str]:
         inside = not path.is_absolute() and ".." not in path.parts
         name = checked_name(str(path) if inside else path.name, "output")
         if name in (REPORTS, LOG, STATUS) or name in found.values():
-            raise ConfigError(f"output {output}: another file is published as {name!r}; call it otherwise")
+            raise ConfigError(
+                f"output {output}: another file is published as {name!r}; call it otherwise"
+            )
         found[output] = name
     return found
 
 
 def publish_script(work: JobSpec, name: str, job: str) -> None:
-    """Publish a job's script before it starts, so that a storage that cannot be written to is detected early."""
+    """Publish a job's script before it starts, so that a storage that cannot be written to is
+    detected early.
+    """
     if work.storage is None:
         return
     published_names(work.outputs)
     storage = open_storage(work.storage)
-    storage.put(SCRIPTS, f"{folder_of(name, job)}/{checked_name(work.file.name)}", work.file, replace=True)
+    storage.put(
+        SCRIPTS, f"{folder_of(name, job)}/{checked_name(work.file.name)}", work.file, replace=True
+    )
 
 
 def publish_progress(job: JobRecord, reports: bytes) -> None:
@@ -90,23 +102,40 @@ def publish_end(job: JobRecord, reports: bytes, log: bytes) -> None:
     for output, name in names.items():
         path = work.directory / output
         if not path.is_file() or sha256_of(path) != noted.get(output):
-            raise JobError(f"{path} is not what the job left; it was changed since, and is not published")
+            raise JobError(
+                f"{path} is not what the job left; it was changed since, and is not published"
+            )
         storage.put(RESULTS, f"{folder}/{name}", path, replace=True)
     _put(storage, RESULTS, f"{folder}/{STATUS}", _summary(job))
 
 
 def summary(job: JobRecord) -> dict[str, Any]:
     """Return the facts about a job in JSON form, without its environment, which is private."""
-    finite = {name: value if math.isfinite(value) else str(value) for name, value in job.run.statistics.items()}
+    finite = {
+        name: value if math.isfinite(value) else str(value)
+        for name, value in job.run.statistics.items()
+    }
     work = {
-        name: value for name, value in job.details.get("work", {}).items() if name not in ("environment", "variables")
+        name: value
+        for name, value in job.details.get("work", {}).items()
+        if name not in ("environment", "variables")
     }
     return {
-        "id": job.id, "name": job.run.experiment, "place": job.place, "folder": job.folder, "state": job.state,
-        "reason": job.run.reason, "fraction": job.fraction, "metrics": finite, "attempt": job.attempt,
-        "created": job.run.created, "started": job.run.started, "ended": job.run.ended,
-        "work": work, "outputs": job.details.get("ended", {}).get("outputs", []),
-    }  # fmt: skip
+        "id": job.id,
+        "name": job.run.experiment,
+        "place": job.place,
+        "folder": job.folder,
+        "state": job.state,
+        "reason": job.run.reason,
+        "fraction": job.fraction,
+        "metrics": finite,
+        "attempt": job.attempt,
+        "created": job.run.created,
+        "started": job.run.started,
+        "ended": job.run.ended,
+        "work": work,
+        "outputs": job.details.get("ended", {}).get("outputs", []),
+    }
 
 
 def _summary(job: JobRecord) -> bytes:
@@ -152,7 +181,9 @@ _MOST_LOG, _MOST_REPORTS = 16 << 20, 16 << 20
 
 
 def call(database: RunDatabase, job: str) -> dict[str, str]:
-    """Return the environment variables that name a job to ``nnpipe.jobs.collect_results_command``."""
+    """Return the environment variables that name a job to
+    ``nnpipe.jobs.collect_results_command``.
+    """
     address, store = database.opened_by
     return {VARIABLE: json.dumps({"job": job, "address": address, "store": store})}
 
@@ -177,9 +208,16 @@ def collect_results(database: RunDatabase, job: JobRecord) -> None:
     place = place_at(job.place)
     if job.state == COMPLETED:
         work = job.details["work"]
-        outputs = [one for one in job.details.get("ended", {}).get("outputs", []) if one["path"] in work["outputs"]]
+        outputs = [
+            one
+            for one in job.details.get("ended", {}).get("outputs", [])
+            if one["path"] in work["outputs"]
+        ]
         place.fetch(job.folder, outputs, Path(work["directory"]))
-    reports, log = _whole(place, job, "progress", _MOST_REPORTS), _whole(place, job, "log", _MOST_LOG)
+    reports, log = (
+        _whole(place, job, "progress", _MOST_REPORTS),
+        _whole(place, job, "log", _MOST_LOG),
+    )
     rows = rows_of(Reader().feed(reports + b"\n"))  # the last line may have no line end
     if rows:
         database.figures.put_history(job.id, HISTORY, rows, at=0)
@@ -199,7 +237,9 @@ def tell_storage(job: JobRecord) -> None:
 
 
 def rows_of(reports: Sequence[Report]) -> list[dict[str, float]]:
-    """Return evenly spaced rows, including the last, within a history's limits on rows and names."""
+    """Return evenly spaced rows, including the last, within a history's limits on rows and
+    names.
+    """
     if not reports:
         return []
     chosen = reports[::-1][:: -(-len(reports) // _MOST_ROWS)][::-1]
@@ -217,7 +257,11 @@ def _whole(place: Place, job: JobRecord, which: Literal["progress", "log"], most
     size = first.progress_size if which == "progress" else first.log_size
     begin, pieces = max(0, size - most), []
     while begin < size:
-        look = place.look(job.folder, begin, -1) if which == "progress" else place.look(job.folder, -1, begin)
+        look = (
+            place.look(job.folder, begin, -1)
+            if which == "progress"
+            else place.look(job.folder, -1, begin)
+        )
         piece = (look.progress if which == "progress" else look.log)[: size - begin]
         if not piece:
             raise JobError(f"job {job.id[:12]}: its {which} became shorter while it was read")

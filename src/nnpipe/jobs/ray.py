@@ -21,7 +21,17 @@ from nnpipe.jobs.agent.control import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.agent.supervisor import separated
 from nnpipe.jobs.job_spec import JobSpec
-from nnpipe.jobs.place import ABSENT, NAME, JobError, Look, Place, Unreached, agent, end_record, to_send
+from nnpipe.jobs.place import (
+    ABSENT,
+    NAME,
+    JobError,
+    Look,
+    Place,
+    Unreached,
+    agent,
+    end_record,
+    to_send,
+)
 
 SCHEMES = ("ray+http://", "ray+https://")
 DASHBOARD = 8265
@@ -56,7 +66,9 @@ class RayCluster(Place):
     def at(cls, address: str) -> RayCluster:
         """Return the place with this address; raise :class:`ConfigError` if it is malformed."""
         if not _ADDRESS.fullmatch(address):
-            raise ConfigError(f"{one_line(address, 80)}: expected ray+http://HOST:8265, where Ray's dashboard is")
+            raise ConfigError(
+                f"{one_line(address, 80)}: expected ray+http://HOST:8265, where Ray's dashboard is"
+            )
         return cls(address.removeprefix("ray+"), address)
 
     def folder(self, job: str) -> str:
@@ -72,7 +84,9 @@ class RayCluster(Place):
         self._submit(job, folder, work, 1)
 
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
-        """Check the state of a job, as reported by Ray and by the job's supervisor; see :class:`Place`."""
+        """Check the state of a job, as reported by Ray and by the job's supervisor; see
+        :class:`Place`.
+        """
         with self._client() as client:
             try:
                 info = client.get_job_info(folder)
@@ -91,12 +105,20 @@ class RayCluster(Place):
         data = written.encode("utf-8", "replace")
         state, reason = (CREATING if status == "PENDING" else INITIALISING), ""
         if status in _DONE:
-            end_of = _end(end_of, status, str(info.message or ""), info.end_time, dict(info.metadata or {}))
+            end_of = _end(
+                end_of, status, str(info.message or ""), info.end_time, dict(info.metadata or {})
+            )
             state, reason = str(end_of["state"]), str(end_of["reason"])
         return Look(
-            state=state, reason=reason, ended=end_of if status in _DONE else None, processes={},
-            progress=_piece(told, progress), progress_size=len(told), log=_piece(data, log), log_size=len(data),
-        )  # fmt: skip
+            state=state,
+            reason=reason,
+            ended=end_of if status in _DONE else None,
+            processes={},
+            progress=_piece(told, progress),
+            progress_size=len(told),
+            log=_piece(data, log),
+            log_size=len(data),
+        )
 
     def cancel(self, folder: str, grace: float | None) -> Look:
         """Let Ray stop a job, and wait until it has; see :class:`Place`."""
@@ -113,12 +135,16 @@ class RayCluster(Place):
 
     def _submit(self, job: str, name: str, work: JobSpec, attempt: int) -> None:
         task = {
-            "id": job, "attempt": attempt, "file": work.file.name,
-            "command": work.command(SENT, REPORTS, again=attempt > 1), "directory": str(work.directory.absolute()),
-            "environment": reveal_variables(work.environment), "outputs": list(work.outputs),
+            "id": job,
+            "attempt": attempt,
+            "file": work.file.name,
+            "command": work.command(SENT, REPORTS, again=attempt > 1),
+            "directory": str(work.directory.absolute()),
+            "environment": reveal_variables(work.environment),
+            "outputs": list(work.outputs),
             "grace": min(work.grace, _GRACE),
             "afterwards": None,
-        }  # fmt: skip
+        }
         with temporary_folder() as sent:
             (sent / NAME).write_bytes(agent())
             (sent / TASK).write_text(json.dumps(task), "utf-8")
@@ -129,31 +155,44 @@ class RayCluster(Place):
                     shutil.copyfile(path, sent / inside)
             with self._client() as client:
                 client.submit_job(
-                    entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .", submission_id=name,
-                    runtime_env={"working_dir": str(sent)}, metadata={"nnpipe_attempt": str(attempt)},
+                    entrypoint=f"{shlex.quote(work.python)} -E {NAME} carry .",
+                    submission_id=name,
+                    runtime_env={"working_dir": str(sent)},
+                    metadata={"nnpipe_attempt": str(attempt)},
                     entrypoint_num_cpus=work.cpus or None,
-                )  # fmt: skip
+                )
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
         try:
             from ray.job_submission import JobSubmissionClient
         except ImportError:
-            raise MissingDependency(f"{self.address}: jobs on Ray need Ray: pip install 'nnpipe[ray]'") from None
+            raise MissingDependency(
+                f"{self.address}: jobs on Ray need Ray: pip install 'nnpipe[ray]'"
+            ) from None
         try:
             yield JobSubmissionClient(self.server)
         except (RuntimeError, ValueError, OSError) as error:
             said = one_line(error)
-            kind = Unreached if isinstance(error, OSError) else JobError  # errors of the package requests are OSErrors
+            # errors of the package requests are OSErrors
+            kind = Unreached if isinstance(error, OSError) else JobError
             raise kind(f"{self.address}: {said}") from None
 
 
 def _end(
-    told: Mapping[str, Any] | None, status: str, message: str, at: float | None, metadata: Mapping[str, str]
+    told: Mapping[str, Any] | None,
+    status: str,
+    message: str,
+    at: float | None,
+    metadata: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the record of a job's end, even if its supervisor could not report all of it."""
     attempt = metadata.get("nnpipe_attempt", "")
-    found: dict[str, Any] = {"status": None, "outputs": [], "attempt": int(attempt) if attempt.isdigit() else 1}
+    found: dict[str, Any] = {
+        "status": None,
+        "outputs": [],
+        "attempt": int(attempt) if attempt.isdigit() else 1,
+    }
     found |= {"at": time.time() if at is None else at / 1000}
     if told is not None:
         found |= end_record(told)

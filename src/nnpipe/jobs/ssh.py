@@ -34,11 +34,20 @@ from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.place import ABSENT, NAME, JobError, Look, Place, Unreached, Unsure, agent, to_send
 
 _OPTIONS = (
-    "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4",
-    "-T", "-x",
-)  # fmt: skip
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ConnectTimeout=15",
+    "-o",
+    "ServerAliveInterval=15",
+    "-o",
+    "ServerAliveCountMax=4",
+    "-T",
+    "-x",
+)
 _ADDRESS = re.compile(
-    r"(?:(?P<user>[\w.][\w.@-]*)@)?(?P<host>[\w.:][\w.:-]*?|\[[\w:.%]+\])(?::(?P<port>\d{1,5}))?", re.ASCII
+    r"(?:(?P<user>[\w.][\w.@-]*)@)?(?P<host>[\w.:][\w.:-]*?|\[[\w:.%]+\])(?::(?P<port>\d{1,5}))?",
+    re.ASCII,
 )
 _FAILED = 255  # of ssh itself (man ssh)
 _LAST_PORT = 65_535
@@ -72,16 +81,20 @@ class CommandConnection:
 
     @classmethod
     def at(cls, address: str) -> CommandConnection:
-        """Return the connection to the machine with this address: ``HOST``, ``USER@HOST`` or ``USER@HOST:PORT``.
+        """Return the connection to the machine with this address: ``HOST``, ``USER@HOST`` or
+        ``USER@HOST:PORT``.
 
         Raises
         ------
         ConfigError
-            If it is no such address; in particular, ssh would take a host that begins with a dash for an option.
+            If it is no such address; in particular, ssh would take a host that begins with a dash
+            for an option.
         """
         found = _ADDRESS.fullmatch(address)
         if found is None or int(found["port"] or 0) > _LAST_PORT:
-            raise ConfigError(f"{one_line(address, 80)!r}: expected HOST, USER@HOST or USER@HOST:PORT")
+            raise ConfigError(
+                f"{one_line(address, 80)!r}: expected HOST, USER@HOST or USER@HOST:PORT"
+            )
         user, host, port = found["user"], found["host"].strip("[]"), found["port"]
         options = ["-p", port] if port else []
         return cls((*options, f"{user}@{host}" if user else host), address)
@@ -126,19 +139,29 @@ class CommandConnection:
                     handle.write(piece)
                     left -= len(piece)
             if left or output.read(1):
-                raise JobError(f"{self.shown}: a file has another size than it had; it was changed since")
+                raise JobError(
+                    f"{self.shown}: a file has another size than it had; it was changed since"
+                )
             said()
 
     @contextmanager
-    def _started(self, command: str, given: bytes, seconds: float) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
-        """Yield the output of a command, and a function that raises an error if the command failed."""
+    def _started(
+        self, command: str, given: bytes, seconds: float
+    ) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
+        """Yield the output of a command, and a function that raises an error if the command
+        failed.
+        """
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
             source.write(given)
             source.seek(0)
             try:
-                process = subprocess.Popen(self.command(command), stdin=source, stdout=subprocess.PIPE, stderr=errors)
+                process = subprocess.Popen(
+                    self.command(command), stdin=source, stdout=subprocess.PIPE, stderr=errors
+                )
             except OSError as error:
-                raise JobError(f"ssh: {error.strerror or error}; install OpenSSH's client") from None
+                raise JobError(
+                    f"ssh: {error.strerror or error}; install OpenSSH's client"
+                ) from None
             late = threading.Timer(seconds, process.kill)
             late.start()
             assert process.stdout is not None
@@ -152,7 +175,9 @@ class CommandConnection:
                         raise Unreached(f"{self.shown}: no answer within {seconds:g} s")
                     if status == _FAILED:
                         raise Unreached(f"{self.shown}: cannot be reached: {words or 'ssh failed'}")
-                    raise CommandFailed(f"{self.shown}: {words or f'a command ended with status {status}'}", status)
+                    raise CommandFailed(
+                        f"{self.shown}: {words or f'a command ended with status {status}'}", status
+                    )
 
             try:
                 yield process.stdout, said
@@ -166,7 +191,11 @@ class CommandConnection:
 def last_line(data: bytes) -> str:
     """Return the last line that is not empty, without control characters."""
     lines = [line for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
-    return " ".join("".join(c if c.isprintable() else " " for c in lines[-1]).split())[:300] if lines else ""
+    return (
+        " ".join("".join(c if c.isprintable() else " " for c in lines[-1]).split())[:300]
+        if lines
+        else ""
+    )
 
 
 SCHEME = "ssh://"
@@ -213,7 +242,8 @@ class Ssh(Place):
             connection = CommandConnection.at(address.removeprefix(SCHEME).removesuffix("/"))
         except ConfigError:
             raise ConfigError(
-                f"{one_line(address, 80)}: expected ssh://HOST, ssh://USER@HOST or ssh://USER@HOST:PORT"
+                f"{one_line(address, 80)}: expected ssh://HOST, ssh://USER@HOST or "
+                f"ssh://USER@HOST:PORT"
             ) from None
         return cls(dataclasses.replace(connection, shown=address), address)
 
@@ -228,10 +258,14 @@ class Ssh(Place):
         parts = _tar({NAME: agent(), _AGENT: launcher.encode()}, [work.file, *work.send])
         self._unpack(work, folder, parts)
         told = {
-            "id": job, "command": self._command(work), "directory": self._absolute(folder),
-            "environment": reveal_variables(work.environment), "outputs": list(work.outputs), "grace": work.grace,
+            "id": job,
+            "command": self._command(work),
+            "directory": self._absolute(folder),
+            "environment": reveal_variables(work.environment),
+            "outputs": list(work.outputs),
+            "grace": work.grace,
             "afterwards": None,
-        }  # fmt: skip
+        }
         self._begin(folder, "start", {"job": told})
 
     def look(self, folder: str, progress: int = -TAIL, log: int = -1) -> Look:
@@ -253,7 +287,9 @@ class Ssh(Place):
         self._begin(folder, "resume", told)
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
-        """Copy the outputs to a folder of this machine, each atomically and with the hash that was checked there."""
+        """Copy the outputs to a folder of this machine, each atomically and with the hash that
+        was checked there.
+        """
         for output in outputs:
             name, sha256, size = output["path"], output["sha256"], int(output["size"])
             _check_inside([name])
@@ -261,13 +297,19 @@ class Ssh(Place):
             if path.is_file() and path.stat().st_size == size and sha256_of(path) == sha256:
                 continue
             with replacing(path) as temporary:
-                command = f"{shlex.quote(folder)}/{_AGENT} give {shlex.quote(folder)} {shlex.quote(json.dumps(name))}"
+                command = (
+                    f"{shlex.quote(folder)}/{_AGENT} give {shlex.quote(folder)} "
+                    f"{shlex.quote(json.dumps(name))}"
+                )
                 self.connection.save(command, temporary, size)
                 if sha256_of(temporary) != sha256:
-                    raise JobError(f"{self.address}: {name} is not what the job left; it was changed since")
+                    raise JobError(
+                        f"{self.address}: {name} is not what the job left; it was changed since"
+                    )
 
     def _command(self, work: JobSpec, *, again: bool = False) -> list[str]:
-        # Use the interpreter that runs the agent, since a relative path would be wrong in the job's folder.
+        # Use the interpreter that runs the agent, since a relative path would be wrong in the job's
+        # folder.
         return ["", *work.command(work.file.name, "../progress.jsonl", again=again)[1:]]
 
     def _absolute(self, folder: str) -> str:
@@ -282,9 +324,13 @@ class Ssh(Place):
         try:
             self._ask(folder, command, asked)
         except (Unreached, CommandFailed) as error:
-            raise Unsure(f"{error}; whether the job was started, nnpipe jobs list will tell") from None
+            raise Unsure(
+                f"{error}; whether the job was started, nnpipe jobs list will tell"
+            ) from None
 
-    def _ask(self, folder: str, command: str, asked: Mapping[str, Any], seconds: float = 120.0) -> Look:
+    def _ask(
+        self, folder: str, command: str, asked: Mapping[str, Any], seconds: float = 120.0
+    ) -> Look:
         words = f"{shlex.quote(folder)}/{_AGENT} {command} {shlex.quote(folder)} -"
         try:
             answer = self.connection.run(words, json.dumps(asked).encode(), seconds)
@@ -295,7 +341,9 @@ class Ssh(Place):
         try:
             said = parse_json(answer)
         except ValueError:  # the connection may have been lost in the middle of the answer
-            raise Unreached(f"{self.address}: the job's agent answered what cannot be read") from None
+            raise Unreached(
+                f"{self.address}: the job's agent answered what cannot be read"
+            ) from None
         return Look.from_json(said if isinstance(said, dict) else {}, self.address)
 
 
@@ -304,7 +352,8 @@ def _check_inside(names: Sequence[str]) -> None:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
             raise ConfigError(
-                f"output {name}: on another machine outputs lie in the job's folder; give a relative path"
+                f"output {name}: on another machine outputs lie in the job's folder; give a "
+                f"relative path"
             )
 
 

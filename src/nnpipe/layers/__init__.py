@@ -24,7 +24,14 @@ from nnpipe.layers.graph.graph import NetworkGraph, network
 from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.problems import NetworkProblem
-from nnpipe.layers.vocabulary.activation_layers import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
+from nnpipe.layers.vocabulary.activation_layers import (
+    ELU,
+    Activation,
+    LeakyReLU,
+    PReLU,
+    ReLU,
+    Softmax,
+)
 from nnpipe.layers.vocabulary.attention import AdditiveAttention, Attention, MultiHeadAttention
 from nnpipe.layers.vocabulary.convolutions import (
     Conv1d,
@@ -50,7 +57,13 @@ from nnpipe.layers.vocabulary.dropout import (
 )
 from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import Layer, LayerCall, LayerOutput, LayerVariable
-from nnpipe.layers.vocabulary.normalisation import BatchNorm, GroupNorm, LayerNorm, RMSNorm, UnitNorm
+from nnpipe.layers.vocabulary.normalisation import (
+    BatchNorm,
+    GroupNorm,
+    LayerNorm,
+    RMSNorm,
+    UnitNorm,
+)
 from nnpipe.layers.vocabulary.outputs import (
     OutputClassification,
     OutputClassificationBinary,
@@ -243,5 +256,5 @@ __all__ = [
     "ZeroPad3d",
     "layer_classes",
     "network",
-]  # fmt: skip
+]
 __all__ += _LAZY

@@ -9,7 +9,9 @@ from nnpipe.layers.vocabulary.layer import Layer
 
 
 def layer_classes() -> tuple[type[Layer], ...]:
-    """Return all layer classes: those of nnpipe, of plugins, and those declared in the running program."""
+    """Return all layer classes: those of nnpipe, of plugins, and those declared in the running
+    program.
+    """
     return tuple(layers_by_name().values())
 
 
@@ -19,16 +21,20 @@ def layers_by_name() -> Mapping[str, type[Layer]]:
 
 
 def known_layer(name: str) -> type[Layer] | None:
-    """Return the layer class with this name or dotted path, if nnpipe, a plugin or the running program has it.
+    """Return the layer class with this name or dotted path, if nnpipe, a plugin or the running
+    program has it.
 
     Nothing is imported for it, so that the name may come from a file that is not trusted.
     """
     known = layers_by_name()
-    return known.get(name) or next((cls for cls in known.values() if cls.dotted_path() == name), None)
+    return known.get(name) or next(
+        (cls for cls in known.values() if cls.dotted_path() == name), None
+    )
 
 
 def described_layer(name: str) -> type[Layer] | None:
-    """Return the layer class that a description names; ``None`` if there is none with this short name.
+    """Return the layer class that a description names; ``None`` if there is none with this short
+    name.
 
     The module of a dotted path is imported.
 
@@ -43,8 +49,8 @@ def described_layer(name: str) -> type[Layer] | None:
 def name_of(layer: Layer) -> str:
     """Return the name of a layer's class in descriptions.
 
-    It is the short name of a class of nnpipe or of an installed package, and otherwise the dotted path, by which
-    another process finds the class.
+    It is the short name of a class of nnpipe or of an installed package, and otherwise the dotted
+    path, by which another process finds the class.
     """
     cls = type(layer)
     if layers_by_name().get(cls.__name__) is cls and is_installed_class(cls, Layer):

@@ -60,7 +60,9 @@ class NetworkProblem:
 
 
 class Misfit(Exception):
-    """Raised by a layer whose inputs do not fit; callers turn it into a problem with this ``code``."""
+    """Raised by a layer whose inputs do not fit; callers turn it into a problem with this
+    ``code``.
+    """
 
     def __init__(self, message: str, code: str = "shape") -> None:
         super().__init__(message)
@@ -68,7 +70,9 @@ class Misfit(Exception):
 
 
 def raise_if(problems: Iterable[NetworkProblem], what: str) -> None:
-    """Raise one :class:`~nnpipe.core.errors.ConfigError` that lists the problems, if there are any."""
+    """Raise one :class:`~nnpipe.core.errors.ConfigError` that lists the problems, if there are
+    any.
+    """
     told = [str(problem) for problem in problems]
     if told:
         more = f" (and {len(told) - 8} more)" if len(told) > 8 else ""

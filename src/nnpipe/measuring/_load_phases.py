@@ -1,4 +1,6 @@
-"""The phases of a load on a model: evaluate every sample, then send queries from memory, then run audits."""
+"""The phases of a load on a model: evaluate every sample, then send queries from memory, then
+run audits.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,12 @@ class Queries:
 
     @classmethod
     def of(cls, pipeline: SampleRoute, indices: npt.NDArray[Any], options: LoadOptions) -> Queries:
-        """Read random samples as queries, up to a limit of memory; in the offline scenario, each query is one call."""
-        samples = options.samples(fixed_size(pipeline.session_io)) if options.wanted else pipeline.size
+        """Read random samples as queries, up to a limit of memory; in the offline scenario, each
+        query is one call.
+        """
+        samples = (
+            options.samples(fixed_size(pipeline.session_io)) if options.wanted else pipeline.size
+        )
         if options.scenario == "offline":
             samples = pipeline.size
         order = np.random.default_rng([options.load_seed, 0]).permutation(indices)
@@ -55,7 +61,9 @@ class Queries:
         return cls(tuple(calls), (samples,) * len(calls))
 
 
-def judged(session: InferenceSession, pipeline: SampleRoute, items: Iterable[Item]) -> list[Evaluation]:
+def judged(
+    session: InferenceSession, pipeline: SampleRoute, items: Iterable[Item]
+) -> list[Evaluation]:
     """Run and evaluate every sample once, without timing."""
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
@@ -65,13 +73,21 @@ def judged(session: InferenceSession, pipeline: SampleRoute, items: Iterable[Ite
 
 
 def audited(
-    open_session: Callable[[], InferenceSession], queries: Queries, options: LoadOptions, warmup: int, clock: Clock
+    open_session: Callable[[], InferenceSession],
+    queries: Queries,
+    options: LoadOptions,
+    warmup: int,
+    clock: Clock,
 ) -> dict[str, Any]:
-    """Run both audits, each in its own session, and return their results in the form of result files."""
+    """Run both audits, each in its own session, and return their results in the form of result
+    files.
+    """
     load = options.load()
 
     def outputs(session: InferenceSession) -> Audit:
-        return audit_outputs(session, queries.calls, load, Until(seconds=_AUDIT_SECONDS), clock=clock)
+        return audit_outputs(
+            session, queries.calls, load, Until(seconds=_AUDIT_SECONDS), clock=clock
+        )
 
     def caching(session: InferenceSession) -> Audit:
         batches: list[Batch] = [call for query in queries.calls for call in query]
@@ -88,11 +104,23 @@ def audited(
 
 
 def loaded(
-    session: InferenceSession, queries: Queries, options: LoadOptions, warmup: int, progress: Progress, clock: Clock
+    session: InferenceSession,
+    queries: Queries,
+    options: LoadOptions,
+    warmup: int,
+    progress: Progress,
+    clock: Clock,
 ) -> tuple[LoadResult, dict[str, Any]]:
-    """Run the load, or search for the highest rate; return the result, and its entry for result files."""
+    """Run the load, or search for the highest rate; return the result, and its entry for result
+    files.
+    """
     load, bound = options.load(), options.bound()
-    given: dict[str, Any] = {"samples": queries.samples, "warmup": warmup, "progress": progress, "clock": clock}
+    given: dict[str, Any] = {
+        "samples": queries.samples,
+        "warmup": warmup,
+        "progress": progress,
+        "clock": clock,
+    }
     about: dict[str, Any] = {"scenario": load.scenario, "seed": load.seed}
     if options.find_max_rate and bound is not None:
         found = find_max_rate(session, queries.calls, bound, seed=load.seed, **given)
@@ -131,10 +159,17 @@ def paced(
     progress: Progress,
     clock: Clock,
 ) -> tuple[Series, dict[str, int]]:
-    """Run inputs, each with its number of samples, at a pace; return the calls and the entry for result files."""
+    """Run inputs, each with its number of samples, at a pace; return the calls and the entry for
+    result files.
+    """
     batches, samples = zip(*items, strict=True)
     calls = pace.calls(seconds)
-    found = run_paced(session, batches, pace, samples=samples, calls=calls, progress=progress, clock=clock)
+    found = run_paced(
+        session, batches, pace, samples=samples, calls=calls, progress=progress, clock=clock
+    )
     start_ns = found.series["start_ns"] + found.origin_ns
     parts = session.split(start_ns, start_ns + found.series["latency_ns"])
-    return Series({**found.series.columns, **parts}), {"period_ns": pace.period_ns, "missed": found.missed}
+    return Series({**found.series.columns, **parts}), {
+        "period_ns": pace.period_ns,
+        "missed": found.missed,
+    }

@@ -1,4 +1,6 @@
-"""The record of sample preparation in a run: what determined it, and the values at the model's inputs."""
+"""The record of sample preparation in a run: what determined it, and the values at the model's
+inputs.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,17 @@ def input_ranges(
     Returns
     -------
     dict
-        By input: ``sample_range``, ``sample_dtype`` and ``numbers`` (least and greatest number after preprocessing,
-        before quantising).  For quantised inputs also ``holds`` (the range that they can represent), ``beyond`` (the
-        share of numbers outside that range) and ``used`` (the share of the range that the numbers fill).  For images
-        also ``size`` and ``taken_size``.
+        By input: ``sample_range``, ``sample_dtype`` and ``numbers`` (least and greatest number
+        after preprocessing, before quantising).  For quantised inputs also ``holds`` (the range
+        that they can represent), ``beyond`` (the share of numbers outside that range) and ``used``
+        (the share of the range that the numbers fill).  For images also ``size`` and
+        ``taken_size``.
     """
     found: dict[str, dict[str, Any]] = {}
     seen = 0
-    chosen = indices[np.linspace(0, len(indices) - 1, min(len(indices), _MOST_SAMPLES)).astype(np.int64)]
+    chosen = indices[
+        np.linspace(0, len(indices) - 1, min(len(indices), _MOST_SAMPLES)).astype(np.int64)
+    ]
     sums: dict[str, tuple[int, int]] = {}
     for samples, _ in dataset.batches(np.unique(chosen), 1):
         real = wrapper.preprocess_real(samples)
@@ -131,9 +136,9 @@ def first_normalisation(model: LiveModel, graph: Graph, batches: Sequence[Batch]
     Returns
     -------
     dict
-        ``name`` of the operation; ``spread``, the median over channels of the ratio of observed to stored variance;
-        and ``shift``, the median distance of the means, in standard deviations.  Empty if there is no such operation,
-        or the framework does not show intermediate values.
+        ``name`` of the operation; ``spread``, the median over channels of the ratio of observed to
+        stored variance; and ``shift``, the median distance of the means, in standard deviations.
+        Empty if there is no such operation, or the framework does not show intermediate values.
     """
     if not model.wrapper.offers("get_weights", "get_intermediates"):
         return {}
@@ -146,7 +151,9 @@ def first_normalisation(model: LiveModel, graph: Graph, batches: Sequence[Batch]
         mean, variance = (held[name].astype(np.float64).reshape(-1) for name in names)
         parts = [_arriving(model, found.inputs[0], batch) for batch in batches]
         axis = model.wrapper.channel_axis
-        values = np.concatenate([np.moveaxis(part, axis, 0).reshape(len(mean), -1) for part in parts], axis=1)
+        values = np.concatenate(
+            [np.moveaxis(part, axis, 0).reshape(len(mean), -1) for part in parts], axis=1
+        )
     except Exception:  # a failure of any framework here must not stop the measurement
         return {}
     known = variance > 0
@@ -164,7 +171,9 @@ def _normalises(operation: Operation) -> bool:
 
 
 def _statistics(operation: Operation) -> tuple[str, ...]:
-    """Return the tensors of an operation's mean and variance; empty if it does not normalise by both."""
+    """Return the tensors of an operation's mean and variance; empty if it does not normalise by
+    both.
+    """
     kind, names = operation.kind.lower().replace("_", ""), operation.inputs
     if kind == "normalization":  # Keras' layer after the input that is adapted to data
         return tuple(name for name in names[1:] if name.rpartition("/")[2] in _HELD)
@@ -174,7 +183,11 @@ def _statistics(operation: Operation) -> tuple[str, ...]:
         return names[3:_INPUTS]
     # Keras omits gamma or beta if a layer has none.
     last = names[-2:]
-    return last if [name.rpartition("/")[2] for name in last] == ["moving_mean", "moving_variance"] else ()
+    return (
+        last
+        if [name.rpartition("/")[2] for name in last] == ["moving_mean", "moving_variance"]
+        else ()
+    )
 
 
 def _arriving(model: LiveModel, tensor: str, batch: Batch) -> npt.NDArray[Any]:
@@ -190,7 +203,17 @@ def _arriving(model: LiveModel, tensor: str, batch: Batch) -> npt.NDArray[Any]:
 # expected range.
 
 _AFFINE = {"rescaling", "normalization", "mul", "add", "sub", "div"}
-_CARRYING = {"cast", "identity", "transpose", "permute", "reshape", "copy", "clone", "contiguous", "cropping"}
+_CARRYING = {
+    "cast",
+    "identity",
+    "transpose",
+    "permute",
+    "reshape",
+    "copy",
+    "clone",
+    "contiguous",
+    "cropping",
+}
 _DIVIDES = 0.5  # with a factor below this, a model is considered to scale numbers down
 
 
@@ -209,8 +232,9 @@ def first_rescaling(model: LiveModel, graph: Graph, batches: Sequence[Batch]) ->
     Returns
     -------
     dict
-        ``name`` of the last operation that scales; ``arrived`` and ``scaled``, the least and greatest number before
-        and after it.  Empty if the model does not begin by scaling down, or does not show intermediate values.
+        ``name`` of the last operation that scales; ``arrived`` and ``scaled``, the least and
+        greatest number before and after it.  Empty if the model does not begin by scaling down, or
+        does not show intermediate values.
     """
     if not model.wrapper.offers("get_intermediates"):
         return {}
@@ -239,7 +263,11 @@ def _chain(graph: Graph) -> Iterator[Operation]:
     tensor, waiting = graph.inputs[0], list[Operation]()
     while True:
         users = [operation for operation in graph.operations if tensor in operation.inputs]
-        if len(users) != 1 or len(users[0].outputs) != 1 or computed & (set(users[0].inputs) - {tensor}):
+        if (
+            len(users) != 1
+            or len(users[0].outputs) != 1
+            or computed & (set(users[0].inputs) - {tensor})
+        ):
             return
         words = set(re.split(r"[^a-z]+", users[0].kind.lower()))
         if not words & (_AFFINE | _CARRYING):
@@ -262,17 +290,27 @@ def sample_preparation(
     session_io: IOSpec,
     indices: npt.NDArray[Any],
 ) -> dict[str, Any]:
-    """Return how samples were prepared, and statistics of the prepared values, in the form of result files."""
-    found = {**preparation.to_json(), "arrived": input_ranges(dataset, wrapper, session_io, indices)}
+    """Return how samples were prepared, and statistics of the prepared values, in the form of
+    result files.
+    """
+    found = {
+        **preparation.to_json(),
+        "arrived": input_ranges(dataset, wrapper, session_io, indices),
+    }
     found["read"] = [*dataset.reading_notes, *wrapper.fitting_notes(dataset.spec)]
-    # A preparation given by a wrapper or a description needs no check, and a runtime does not show intermediate values.
-    if model is not None and (preparation.source in ("unknown", "options") or preparation.overridden):
+    # A preparation given by a wrapper or a description needs no check, and a runtime does not show
+    # intermediate values.
+    if model is not None and (
+        preparation.source in ("unknown", "options") or preparation.overridden
+    ):
         found |= _inside(model, dataset, indices)
     return found
 
 
 def _inside(model: LiveModel, dataset: Dataset, indices: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return statistics of some samples at the first operations of a model, if it shows intermediate values."""
+    """Return statistics of some samples at the first operations of a model, if it shows
+    intermediate values.
+    """
     if not model.wrapper.offers("get_inference_graph", "get_intermediates"):
         return {}
     batches = _some_batches(dataset, model.wrapper, indices)
@@ -286,10 +324,14 @@ def _inside(model: LiveModel, dataset: Dataset, indices: npt.NDArray[Any]) -> di
     }
 
 
-def _some_batches(dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]) -> list[Batch]:
+def _some_batches(
+    dataset: Dataset, wrapper: ModelWrapper, indices: npt.NDArray[Any]
+) -> list[Batch]:
     """Return batches of a few prepared samples, spread over the measured ones."""
     fixed = fixed_size(wrapper.io)
     size, most = (_SAMPLES, _SAMPLES) if fixed is None else (fixed, _CALLS * fixed)
-    chosen = np.unique(indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(np.int64)])
+    chosen = np.unique(
+        indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(np.int64)]
+    )
     batches = dataset.batches(chosen[: max(len(chosen) // size, 1) * size], size)
     return [wrapper.preprocess(samples) for samples, _ in batches]

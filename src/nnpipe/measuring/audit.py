@@ -34,7 +34,9 @@ FASTER = 0.1
 """How much faster repeated samples may be than new ones; MLPerf's limit."""
 
 TOLERANCE = 1e-3
-"""The largest difference of outputs, relative to the largest output; threads may add numbers in any order."""
+"""The largest difference of outputs, relative to the largest output; threads may add numbers in
+any order.
+"""
 
 _MOST_COMPARED = 256  # queries
 _BLOCK = 8  # calls per median
@@ -74,36 +76,52 @@ def audit_outputs(
     clock: Clock = time.perf_counter_ns,
     wait: Wait | None = None,
 ) -> Audit:
-    """Compare outputs sampled under load with those of the same queries sent one by one, before and after.
+    """Compare outputs sampled under load with those of the same queries sent one by one, before and
+    after.
 
     Parameters
     ----------
     session
         The loaded model; not closed here.
     queries, load, until, clock, wait
-        The load, as for :func:`~nnpipe.measuring.load_generator.run_load`; at most the first 256 queries are used.
+        The load, as for :func:`~nnpipe.measuring.load_generator.run_load`; at most the first 256
+        queries are used.
     tolerance
-        The largest difference of real numbers, relative to the largest number of the output without load.  All other
-        outputs must be equal.
+        The largest difference of real numbers, relative to the largest number of the output without
+        load.  All other outputs must be equal.
     """
     queries = queries[:_MOST_COMPARED]
     before = [_asked(session, query) for query in queries]
     found = run_load(session, queries, load, until, sample_outputs=True, clock=clock, wait=wait)
     after = [_asked(session, query) for query in queries]
     unsteady = _worst(zip(before, after, strict=True))
-    figures: dict[str, Any] = {"compared": len(found.sampled), "queries": len(queries), "tolerance": tolerance}
+    figures: dict[str, Any] = {
+        "compared": len(found.sampled),
+        "queries": len(queries),
+        "tolerance": tolerance,
+    }
     if unsteady > tolerance:
         text = "the session gives other outputs for the same inputs even when it is asked calmly"
         return Audit("unknown", text, figures)
-    apart = [_apart(before[number], _steady(session, _listed(outputs))) for number, outputs in found.sampled]
+    apart = [
+        _apart(before[number], _steady(session, _listed(outputs)))
+        for number, outputs in found.sampled
+    ]
     different = sum(each > tolerance for each in apart)
     worst = max(apart, default=0.0)
     # Infinity marks outputs that cannot be compared; JSON has no infinity.
     figures |= {"different": different, "largest_difference": worst if np.isfinite(worst) else None}
     if different:
-        reason = f"{different} of {len(apart)} outputs sampled under load are not those given when asked calmly"
+        reason = (
+            f"{different} of {len(apart)} outputs sampled under load are not those given when "
+            f"asked calmly"
+        )
         return Audit("failed", reason, figures)
-    return Audit("passed", f"all {len(apart)} outputs sampled under load are those given when asked calmly", figures)
+    return Audit(
+        "passed",
+        f"all {len(apart)} outputs sampled under load are those given when asked calmly",
+        figures,
+    )
 
 
 def audit_caching(
@@ -147,19 +165,31 @@ def audit_caching(
     rounds = len(unique) // (block + 1)
     if rounds < _FEWEST_ROUNDS:
         needed = 2 * _FEWEST_ROUNDS + 1
-        return Audit("unknown", f"needs {needed} different samples, there are {len(unique) + len(warming)}")
+        return Audit(
+            "unknown", f"needs {needed} different samples, there are {len(unique) + len(warming)}"
+        )
     random = np.random.default_rng([seed, 3])
     with Window(session, clock, _after_reading, settling=False) as window:
         window.check(batches)
         window.warm_up(warming, warmup)
         ratios = _ratios(window, unique, block, rounds, random, most_seconds)
     if len(ratios) < _FEWEST_ROUNDS:
-        return Audit("unknown", f"{most_seconds:g} s were too short for {_FEWEST_ROUNDS} comparisons")
+        return Audit(
+            "unknown", f"{most_seconds:g} s were too short for {_FEWEST_ROUNDS} comparisons"
+        )
     ordered = np.sort(ratios)
     low, high = (float(ordered[place]) for place in interval_ranks(len(ordered), 0.5))
     middle = float(np.median(ordered))
-    figures = {"ratio": middle, "interval": [low, high], "rounds": len(ordered), "calls": 2 * block * len(ordered)}
-    told = f"repeating one sample takes {middle:.3g} times as long as varying it [{low:.3g}, {high:.3g}]"
+    figures = {
+        "ratio": middle,
+        "interval": [low, high],
+        "rounds": len(ordered),
+        "calls": 2 * block * len(ordered),
+    }
+    told = (
+        f"repeating one sample takes {middle:.3g} times as long as varying it [{low:.3g}, "
+        f"{high:.3g}]"
+    )
     if high < 1 - faster:
         return Audit("failed", f"{told}: answers are remembered", figures)
     if low < 1 - faster:
@@ -221,7 +251,10 @@ def _steady(
     session: InferenceSession, outputs: Sequence[Mapping[str, npt.NDArray[Any]]]
 ) -> list[Mapping[str, npt.NDArray[Any]]]:
     """Leave out what differs from run to run, such as times."""
-    return [{name: array for name, array in each.items() if name not in session.varying} for each in outputs]
+    return [
+        {name: array for name, array in each.items() if name not in session.varying}
+        for each in outputs
+    ]
 
 
 def _listed(outputs: Any) -> list[Mapping[str, npt.NDArray[Any]]]:
@@ -232,12 +265,23 @@ def _worst(pairs: Iterator[tuple[Any, Any]]) -> float:
     return max((_apart(one, two) for one, two in pairs), default=0.0)
 
 
-def _apart(calm: Sequence[Mapping[str, npt.NDArray[Any]]], loaded: Sequence[Mapping[str, npt.NDArray[Any]]]) -> float:
-    """Return the largest difference of two outputs relative to the largest number of the first; infinite if unlike."""
-    if len(calm) != len(loaded) or any(one.keys() != two.keys() for one, two in zip(calm, loaded, strict=True)):
+def _apart(
+    calm: Sequence[Mapping[str, npt.NDArray[Any]]], loaded: Sequence[Mapping[str, npt.NDArray[Any]]]
+) -> float:
+    """Return the largest difference of two outputs relative to the largest number of the first;
+    infinite if unlike.
+    """
+    if len(calm) != len(loaded) or any(
+        one.keys() != two.keys() for one, two in zip(calm, loaded, strict=True)
+    ):
         return float("inf")
     return max(
-        (_difference(one[name], two[name]) for one, two in zip(calm, loaded, strict=True) for name in one), default=0.0
+        (
+            _difference(one[name], two[name])
+            for one, two in zip(calm, loaded, strict=True)
+            for name in one
+        ),
+        default=0.0,
     )
 
 
@@ -246,9 +290,14 @@ def _difference(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> float:
         return float("inf")
     if one.dtype.kind not in "fc":
         return 0.0 if np.array_equal(one, two) else float("inf")
-    first, second = (array.astype(np.complex128 if one.dtype.kind == "c" else np.float64) for array in (one, two))
+    first, second = (
+        array.astype(np.complex128 if one.dtype.kind == "c" else np.float64) for array in (one, two)
+    )
     known = np.isfinite(first)
-    if not np.array_equal(first[~known], second[~known], equal_nan=True) or not np.isfinite(second[known]).all():
+    if (
+        not np.array_equal(first[~known], second[~known], equal_nan=True)
+        or not np.isfinite(second[known]).all()
+    ):
         return float("inf")
     first, second = first[known], second[known]
     largest = float(np.max(np.abs(first), initial=0.0))

@@ -44,7 +44,9 @@ from nnpipe.measuring.sample_route import Item, SampleRoute, chunks, fixed_size
 from nnpipe.measuring.series import Series
 
 
-def handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
+def handicaps(
+    parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None
+) -> list[str]:
     """Return the handicaps of the components of a run and of the components that made its model."""
     found: dict[str, None] = {}
     for party in parties.values():
@@ -52,7 +54,8 @@ def handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: 
             found |= dict.fromkeys(component.handicaps())
     while artifact is not None:
         found |= dict.fromkeys(artifact.handicaps())
-        with contextlib.suppress(NNPipeError, KeyError):  # the component that made the file may not be installed here
+        # the component that made the file may not be installed here
+        with contextlib.suppress(NNPipeError, KeyError):
             maker = find(artifact.producer["class"], Component)
             found |= dict.fromkeys(maker.from_json(artifact.producer["arguments"]).handicaps())
         artifact = artifact.parent
@@ -60,8 +63,12 @@ def handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: 
 
 
 def described(party: Component | Sequence[Component]) -> Any:
-    """Return the description of a component, or a list of descriptions of several, without their secrets."""
-    found = party.describe() if isinstance(party, Component) else [each.describe() for each in party]
+    """Return the description of a component, or a list of descriptions of several, without their
+    secrets.
+    """
+    found = (
+        party.describe() if isinstance(party, Component) else [each.describe() for each in party]
+    )
     return shown_settings(found)
 
 
@@ -72,7 +79,8 @@ def import_frameworks(party: Component | Sequence[Component]) -> None:
             try:
                 with native_output_held():  # frameworks print notices from C++ when imported
                     importlib.import_module(name)
-            except ModuleNotFoundError:  # open_session gives a better message about a missing package
+            # open_session gives a better message about a missing package
+            except ModuleNotFoundError:
                 continue
             break
     if isinstance(party, Component):
@@ -125,14 +133,15 @@ def benchmark(
     Parameters
     ----------
     open_session
-        Loads the model and returns its session.  This is timed, and the session is closed at the end.
+        Loads the model and returns its session.  This is timed, and the session is closed at the
+        end.
     dataset, indices
         The data set, already prepared, and the samples to run, ``(n,)`` integers.
     wrapper
         Converts samples to inputs (``preprocess``) and outputs to predictions (``postprocess``).
     model
-        The live model that the sessions run, if it can show intermediate values.  If the preprocessing is unknown,
-        these show whether the samples are prepared as in training.
+        The live model that the sessions run, if it can show intermediate values.  If the
+        preprocessing is unknown, these show whether the samples are prepared as in training.
     model_io
         The outputs of ``preprocess`` and the inputs of ``postprocess``; the wrapper's
         ``io`` by default.  The session may differ from it in quantisation.
@@ -156,10 +165,11 @@ def benchmark(
     Returns
     -------
     Run
-        ``timing`` holds ``import_ns``, ``load_ns``, ``first_ns``, ``window_ns``
-        (the time of all chunks), ``warmup`` and ``batch_size``.  If they exist, it also holds the load under ``load``,
-        the pace of the series ``paced`` under ``pace``, the source of the series ``energy``, or why there is none,
-        under ``energy``, and the session's ``stats`` under ``session``.
+        ``timing`` holds ``import_ns``, ``load_ns``, ``first_ns``, ``window_ns`` (the time of all
+        chunks), ``warmup`` and ``batch_size``.  If they exist, it also holds the load under
+        ``load``, the pace of the series ``paced`` under ``pace``, the source of the series
+        ``energy``, or why there is none, under ``energy``, and the session's ``stats`` under
+        ``session``.
 
     Raises
     ------
@@ -214,21 +224,42 @@ def benchmark(
         before["counters"] = counters()  # not before loading, which also waits and is preempted
         if load.wanted:
             with UsageSampler(options.sampling_interval, clock) as sampler, sampler.watching():
-                found, timing["load"] = loaded(session, queries, load, options.warmup_runs, progress, clock)
+                found, timing["load"] = loaded(
+                    session, queries, load, options.warmup_runs, progress, clock
+                )
             inference, origin_ns, timing["window_ns"] = found.series, found.origin_ns, found.busy_ns
         else:
             window, sampler, parts, ring = _measured(
-                session, pipeline, first, items, options, timing["first_ns"], clock, dataset.is_stream
+                session,
+                pipeline,
+                first,
+                items,
+                options,
+                timing["first_ns"],
+                clock,
+                dataset.is_stream,
             )
-            inference, origin_ns, timing["window_ns"] = window.series(), window.origin_ns, window.busy_ns
-        series = {"inference": _divided(session, inference, origin_ns, timing), "resources": sampler.series(origin_ns)}
+            inference, origin_ns, timing["window_ns"] = (
+                window.series(),
+                window.origin_ns,
+                window.busy_ns,
+            )
+        series = {
+            "inference": _divided(session, inference, origin_ns, timing),
+            "resources": sampler.series(origin_ns),
+        }
         series |= _of_target(session, origin_ns)
-        if options.pace is not None:  # after the tight loop, so that cold caches do not affect its times
+        # after the tight loop, so that cold caches do not affect its times
+        if options.pace is not None:
             pace, again = Pace.parse(options.pace), [(item.inputs, item.samples) for item in ring]
-            series["paced"], timing["pace"] = paced(session, again, pace, options.pace_seconds, progress, clock)
+            series["paced"], timing["pace"] = paced(
+                session, again, pace, options.pace_seconds, progress, clock
+            )
         if (meter := options.meter()) is not None:  # in runs of its own, after all that is timed
             given = [(item.inputs, item.samples) for item in ring]
-            series |= energy_phase(session, given, meter, options, "protocol" in parties, timing, progress, clock)
+            series |= energy_phase(
+                session, given, meter, options, "protocol" in parties, timing, progress, clock
+            )
         stats = dict(session.stats())
         session_io = session.io
         after, pools = host_state(), thread_pools()
@@ -245,12 +276,18 @@ def benchmark(
         timing={**timing, "session": stats} if stats else timing,
         series=series,
         evaluation=with_worst_samples(
-            dataset.task.completed(Evaluation.joined(parts)), dataset, indices, options.worst_samples
+            dataset.task.completed(Evaluation.joined(parts)),
+            dataset,
+            indices,
+            options.worst_samples,
         ),
         artifact={**artifact.to_json(), "size": artifact.size} if artifact else {},
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        # Audits run afterwards in separate sessions: one must be new, and none may affect the measurement.
-        audits=audited(open_session, queries, load, options.warmup_runs, clock) if load.audit else {},
+        # Audits run afterwards in separate sessions: one must be new, and none may affect the
+        # measurement.
+        audits=audited(open_session, queries, load, options.warmup_runs, clock)
+        if load.audit
+        else {},
         preparation=sample_preparation(
             preparation or wrapper.preparation(), dataset, wrapper, model, session_io, indices
         ),
@@ -267,9 +304,11 @@ def _measured(
     clock: Clock,
     stream: bool,
 ) -> tuple[Window, UsageSampler, list[Evaluation], list[Item]]:
-    """Warm up, run all samples, and repeat them if that was too short; the first sample has already been run once.
+    """Warm up, run all samples, and repeat them if that was too short; the first sample has already
+    been run once.
 
-    The repeated items are also returned.  Of a ``stream``, no call comes between the samples that are evaluated.
+    The repeated items are also returned.  Of a ``stream``, no call comes between the samples that
+    are evaluated.
     """
     output_bytes = sum(array.nbytes for array in session.get().values())
     parts: list[Evaluation] = []
@@ -279,7 +318,9 @@ def _measured(
         Window(session, clock, settling=not stream) as window,
     ):
         if options.warmup_runs:
-            warmup_ns, _ = _timed(lambda: window.warm_up([first.inputs], options.warmup_runs), clock)
+            warmup_ns, _ = _timed(
+                lambda: window.warm_up([first.inputs], options.warmup_runs), clock
+            )
             call_ns = warmup_ns // options.warmup_runs
         if stream:
             session.start_stream()
@@ -293,11 +334,15 @@ def _measured(
             ring = max(ring, chunk, key=len)
         batches, samples = [item.inputs for item in ring], [item.samples for item in ring]
         with sampler.watching():
-            window.repeat(batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS)
+            window.repeat(
+                batches, samples, min_seconds=options.measure_seconds, max_calls=_MOST_CALLS
+            )
     return window, sampler, parts, ring
 
 
-def _divided(session: InferenceSession, inference: Series, origin_ns: int, timing: Mapping[str, Any]) -> Series:
+def _divided(
+    session: InferenceSession, inference: Series, origin_ns: int, timing: Mapping[str, Any]
+) -> Series:
     """Divide the time of each call into parts, if a target answered the calls one at a time."""
     load = timing.get("load", {})
     if load.get("scenario") == "offline" or load.get("calls_per_query", 1) > 1:
@@ -317,16 +362,22 @@ def _of_target(session: InferenceSession, origin_ns: int) -> dict[str, Series]:
 
 def _check_stream(indices: npt.NDArray[Any], size: int) -> None:
     if size != 1:
-        raise ConfigError("samples of a stream come one at a time, so take batches of one (--inference-batch-size 1)")
+        raise ConfigError(
+            "samples of a stream come one at a time, so take batches of one "
+            "(--inference-batch-size 1)"
+        )
     if (np.diff(indices) != 1).any():
         raise ConfigError(
-            "samples of a stream follow from one another, and those of the test split do not: give an array 'split' "
-            "that keeps them together, or --test-fraction 1"
+            "samples of a stream follow from one another, and those of the test split do not: give "
+            "an array 'split' that keeps them together, or --test-fraction 1"
         )
 
 
-def chosen_samples(indices: npt.NDArray[Any], count: int | None, stream: bool = False) -> npt.NDArray[Any]:
-    """Return the samples to measure from the ``(n,)`` indices of a split: ``count`` of them, or all.
+def chosen_samples(
+    indices: npt.NDArray[Any], count: int | None, stream: bool = False
+) -> npt.NDArray[Any]:
+    """Return the samples to measure from the ``(n,)`` indices of a split: ``count`` of them, or
+    all.
 
     Of a ``stream``, they are the first ones.
     """
@@ -336,7 +387,8 @@ def chosen_samples(indices: npt.NDArray[Any], count: int | None, stream: bool = 
         return indices
     if stream:
         return indices[:count]
-    # Chosen at random, since a split may be sorted by class; sorted, since files are then read faster.
+    # Chosen at random, since a split may be sorted by class; sorted, since files are then read
+    # faster.
     return np.sort(np.random.default_rng(0).choice(indices, count, replace=False))
 
 

@@ -27,10 +27,11 @@ _FLOATS = ("float", "float16", "bfloat16", "pruned", "clustered", "fine-tuned")
 
 
 def slow_doubts(runs: Sequence[Run]) -> Mapping[str, Doubt]:
-    """Return a doubt, by title, for each candidate slower than :data:`TIMES` the best float one on its device.
+    """Return a doubt, by title, for each candidate slower than :data:`TIMES` the best float one on
+    its device.
 
-    It names the cause: the run's handicaps, what its compiler knows to take long, or that it is not compiled; or says
-    that no cause is known.
+    It names the cause: the run's handicaps, what its compiler knows to take long, or that it is not
+    compiled; or says that no cause is known.
     """
     medians = {run.title: median for run in runs if (median := _median(run)) is not None}
     best: dict[str, Run] = {}
@@ -47,7 +48,9 @@ def slow_doubts(runs: Sequence[Run]) -> Mapping[str, Doubt]:
         ratio = medians[run.title] / medians[fastest.title]
         if ratio > TIMES:
             causes = ", ".join(_causes(run)) or "no cause is known"
-            found[run.title] = Doubt("slow", f"{ratio:.1f} times slower than {fastest.title!r} in floats: {causes}")
+            found[run.title] = Doubt(
+                "slow", f"{ratio:.1f} times slower than {fastest.title!r} in floats: {causes}"
+            )
     return found
 
 
@@ -135,16 +138,23 @@ class Comparison:
     def parts(self) -> tuple[str, ...]:
         """The names of the parts of calls' times that are known of all of :attr:`whole`."""
         known = [
-            {name.removesuffix(_NS) for name in run.series["inference"].columns if name.endswith(_NS)} - _WHOLE
+            {
+                name.removesuffix(_NS)
+                for name in run.series["inference"].columns
+                if name.endswith(_NS)
+            }
+            - _WHOLE
             for run in self.whole
         ]
         return tuple(sorted(set.intersection(*known))) if known else ()
 
     def verdicts(self, share: float = 0.5, part: str = "") -> list[Verdict]:
-        """Compare all pairs of :attr:`whole` by a quantile of their blocks, of whole calls or of a part of each.
+        """Compare all pairs of :attr:`whole` by a quantile of their blocks, of whole calls or of a
+        part of each.
 
-        The stopping rule is made for the median of whole calls.  The intervals of all parts hold together with the
-        plan's confidence.  The result is empty if the blocks are too short for the quantile.
+        The stopping rule is made for the median of whole calls.  The intervals of all parts hold
+        together with the plan's confidence.  The result is empty if the blocks are too short for
+        the quantile.
         """
         figures = [quantiles(run, share, f"{part or 'latency'}{_NS}") for run in self.whole]
         candidates = len({*self.failures, *(run.title for run in self.runs)})
@@ -162,10 +172,15 @@ class Comparison:
         for run in self.runs:
             if run.title == title:
                 return run
-        raise ConfigError(f"no candidate is called {title!r}; there are {', '.join(run.title for run in self.runs)}")
+        raise ConfigError(
+            f"no candidate is called {title!r}; there are "
+            f"{', '.join(run.title for run in self.runs)}"
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the comparison in its JSON form; ``verdicts`` and ``slow`` are for readers, ignored when read."""
+        """Return the comparison in its JSON form; ``verdicts`` and ``slow`` are for readers,
+        ignored when read.
+        """
         titles = [run.title for run in self.whole]
         return {
             "schema": SCHEMA,
@@ -214,7 +229,9 @@ class Comparison:
         if not isinstance(data, dict) or data.get("kind") != COMPARISON:
             raise ArtifactError("not the result of a comparison")
         if data.get("schema") != SCHEMA:
-            raise ArtifactError(f"schema {str(data.get('schema'))[:40]} is unknown, this version reads {SCHEMA}")
+            raise ArtifactError(
+                f"schema {str(data.get('schema'))[:40]} is unknown, this version reads {SCHEMA}"
+            )
         try:
             if not isinstance(data["runs"], list) or len(data["runs"]) > _MOST_RUNS:
                 raise TypeError("'runs' should be a list, and not endless")
@@ -262,7 +279,9 @@ def with_turns(run: Run, record: Record, candidate: int) -> Run:
         "latency_ns": [turn.block.latency_ns for turn in turns],
         "samples": [np.full(len(turn.block.latency_ns), samples) for turn in turns],
         **{
-            name: [np.full(len(turn.block.latency_ns), getattr(turn, name), np.int32) for turn in turns]
+            name: [
+                np.full(len(turn.block.latency_ns), getattr(turn, name), np.int32) for turn in turns
+            ]
             for name in ("start", "round", "place")
         },
     }
@@ -280,9 +299,11 @@ def with_turns(run: Run, record: Record, candidate: int) -> Run:
 
 
 def quantiles(run: Run, share: float, column: str = "latency_ns") -> Medians:
-    """Return a quantile of each block of a run measured in turns, by start and round, in nanoseconds.
+    """Return a quantile of each block of a run measured in turns, by start and round, in
+    nanoseconds.
 
-    ``column`` is the column of the series ``inference``; calls without such a part, -1, are left out.
+    ``column`` is the column of the series ``inference``; calls without such a part, -1, are left
+    out.
     """
     inference = run.series["inference"]
     known = inference[column] >= 0
@@ -304,5 +325,7 @@ def _check_turns(run: Run) -> None:
         raise ValueError(f"the run of {run.title!r} does not say when its turns were")
     for name, most in (("start", _MOST_STARTS), ("round", _MOST_ROUNDS)):
         column = inference[name]
-        if column.dtype.kind not in "iu" or (len(column) and not 0 <= column.min() <= column.max() < most):
+        if column.dtype.kind not in "iu" or (
+            len(column) and not 0 <= column.min() <= column.max() < most
+        ):
             raise ValueError(f"the run of {run.title!r} has a {name} that is no number of one")

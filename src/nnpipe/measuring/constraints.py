@@ -39,10 +39,11 @@ _CONSTRAINT = re.compile(
 
 
 def known_metrics(tasks: Iterable[Task] | None = None) -> dict[str, Quantity]:
-    """Return the metrics that constraints and objectives may name, by name: those of speed and cost, and of tasks.
+    """Return the metrics that constraints and objectives may name, by name: those of speed and
+    cost, and of tasks.
 
-    By default, these are all tasks that are known here.  :func:`metric_of` also accepts any percentile, and
-    ``loss(METRIC)`` of any metric of quality.
+    By default, these are all tasks that are known here.  :func:`metric_of` also accepts any
+    percentile, and ``loss(METRIC)`` of any metric of quality.
     """
     found = {each.name: each for each in QUANTITIES.values() if each.judged}
     for task in all_tasks() if tasks is None else tasks:
@@ -68,7 +69,8 @@ def metric_of(name: str) -> Quantity:
         raise ConfigError(f"unknown metric {name!r}{hint}") from None
     if not found.judged:
         raise ConfigError(
-            f"{name!r} is reported, but no candidate is judged by it; there are: {', '.join(known_metrics())}"
+            f"{name!r} is reported, but no candidate is judged by it; there are: "
+            f"{', '.join(known_metrics())}"
         )
     return found
 
@@ -101,7 +103,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class MetricConstraint:
-    """A bound on a metric, upper if ``at_most``, otherwise lower; in seconds, bytes, shares or per second."""
+    """A bound on a metric, upper if ``at_most``, otherwise lower; in seconds, bytes, shares or
+    per second.
+    """
 
     metric: Quantity
     at_most: bool
@@ -118,19 +122,26 @@ class MetricConstraint:
         Raises
         ------
         ConfigError
-            If the text has another form, the unit does not fit the metric, or no value can satisfy the constraint.
+            If the text has another form, the unit does not fit the metric, or no value can satisfy
+            the constraint.
         """
         found = _CONSTRAINT.fullmatch(text)
         if found is None:
-            raise ConfigError(f"{text!r} is not a constraint; write for example 'latency_p90 <= 5 ms'")
+            raise ConfigError(
+                f"{text!r} is not a constraint; write for example 'latency_p90 <= 5 ms'"
+            )
         name, sign, number, unit = found.groups()
         try:
             metric = metric_of(name)
         except ConfigError as error:
             raise ConfigError(f"{text!r}: {error}") from None
         if sign not in ("<=", ">="):
-            raise ConfigError(f"{text!r}: a measurement is never told to the last digit; use <= or >= for {sign}")
-        constraint = cls(metric, sign == "<=", _in_base_unit(number, unit, metric, text), " ".join(text.split()))
+            raise ConfigError(
+                f"{text!r}: a measurement is never told to the last digit; use <= or >= for {sign}"
+            )
+        constraint = cls(
+            metric, sign == "<=", _in_base_unit(number, unit, metric, text), " ".join(text.split())
+        )
         constraint._check_possible()
         return constraint
 
@@ -144,10 +155,14 @@ class MetricConstraint:
             self.bound == least == 0 and self.metric.kind in ("time", "bytes", "energy", "count")
         )
         if (self.at_most and reaches) or (not self.at_most and self.bound > most):
-            raise ConfigError(f"{self.text!r} can never hold: {self.metric.name} is the {self.metric.meaning}")
+            raise ConfigError(
+                f"{self.text!r} can never hold: {self.metric.name} is the {self.metric.meaning}"
+            )
 
     def judge(self, figure: Figure) -> bool | None:
-        """Return whether the constraint holds for the whole interval; ``None`` if it holds only for a part."""
+        """Return whether the constraint holds for the whole interval; ``None`` if it holds only
+        for a part.
+        """
         if figure.value is None:
             return None
         within, beyond = (figure.high, figure.low) if self.at_most else (-figure.low, -figure.high)
@@ -163,7 +178,10 @@ def check_consistent(constraints: Iterable[MetricConstraint]) -> None:
     for upper in (c for c in known if c.at_most):
         for lower in (c for c in known if not c.at_most and c.metric == upper.metric):
             if lower.bound > upper.bound:
-                raise ConfigError(f"{upper.text!r} and {lower.text!r} exclude each other: no candidate can qualify")
+                raise ConfigError(
+                    f"{upper.text!r} and {lower.text!r} exclude each other: no candidate can "
+                    f"qualify"
+                )
 
 
 def _in_base_unit(number: str, unit: str, metric: Quantity, text: str) -> float:

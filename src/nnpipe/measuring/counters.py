@@ -55,7 +55,8 @@ def counters(root: Path = Path("/")) -> dict[str, int]:
     if held_up is not None:
         found["quota_throttled_ns"] = held_up
     throttles = [
-        _number(path) for path in root.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")
+        _number(path)
+        for path in root.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")
     ]
     if throttles:
         found["thermal_throttles"] = sum(count for count in throttles if count is not None)
@@ -65,7 +66,9 @@ def counters(root: Path = Path("/")) -> dict[str, int]:
 def clock_and_wall(
     clock: Callable[[], int] = time.perf_counter_ns, wall: Callable[[], int] = time.time_ns
 ) -> tuple[int, int]:
-    """Read a clock and the time of day at the same moment, in nanoseconds; the closest of a few attempts is used."""
+    """Read a clock and the time of day at the same moment, in nanoseconds; the closest of a few
+    attempts is used.
+    """
     attempts = []
     for _ in range(4):
         before, time_of_day, after = clock(), wall(), clock()
@@ -77,7 +80,9 @@ def clock_and_wall(
 
 
 def ruler_ns() -> int:
-    """Return the least time of 30 runs of a fixed piece of work of about 0.1 ms, to show the processor's speed."""
+    """Return the least time of 30 runs of a fixed piece of work of about 0.1 ms, to show the
+    processor's speed.
+    """
     least = 1 << 62
     for _ in range(_ROUNDS):
         start = time.perf_counter_ns()
@@ -89,7 +94,9 @@ def ruler_ns() -> int:
 
 
 def involuntary_switches() -> int | None:
-    """Return the number of involuntary context switches of this process; ``None`` if the system does not count them."""
+    """Return the number of involuntary context switches of this process; ``None`` if the system
+    does not count them.
+    """
     try:
         import resource
     except ImportError:  # Windows
@@ -114,16 +121,22 @@ class ClockRate:
         self.known = self.read() is not None
 
     def read(self) -> float | None:
-        """Return the clock rate in MHz, or ``None`` without a driver, as in most virtual machines."""
+        """Return the clock rate in MHz, or ``None`` without a driver, as in most virtual
+        machines.
+        """
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name in brackets may contain spaces; the 39th field is the core.
             core = int(self._status.read_text("utf-8", "replace").rpartition(")")[2].split()[36])
-            return int((self._cores / f"cpu{core}/cpufreq/scaling_cur_freq").read_text("ascii")) / 1000
+            return (
+                int((self._cores / f"cpu{core}/cpufreq/scaling_cur_freq").read_text("ascii")) / 1000
+            )
         return None
 
 
 def _quota_throttled_ns(root: Path) -> int | None:
-    """Return the total time for which this process's control group and its parents were throttled."""
+    """Return the total time for which this process's control group and its parents were
+    throttled.
+    """
     base = root / "sys/fs/cgroup"
     own = ""
     with contextlib.suppress(OSError):
@@ -187,16 +200,24 @@ class GPUs:
             return self
         with contextlib.suppress(self._library.NVMLError):
             count = self._library.nvmlDeviceGetCount()
-            self._handles = [self._library.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+            self._handles = [
+                self._library.nvmlDeviceGetHandleByIndex(index) for index in range(count)
+            ]
         if self._handles:
-            # A partitioned GPU (MIG) reports no load; one with unified memory reports no memory of its own.
+            # A partitioned GPU (MIG) reports no load; one with unified memory reports no memory of
+            # its own.
             self.columns = tuple(
-                name for name, query in (("gpu_percent", self._percent), ("gpu_bytes", self._bytes)) if self._can(query)
+                name
+                for name, query in (("gpu_percent", self._percent), ("gpu_bytes", self._bytes))
+                if self._can(query)
             )
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._library is not None:
             with contextlib.suppress(self._library.NVMLError):
@@ -215,7 +236,10 @@ class GPUs:
             fact: dict[str, Any] = {}
             for name, query in (
                 ("name", lambda handle: _text(self._library.nvmlDeviceGetName(handle))),
-                ("memory_bytes", lambda handle: int(self._library.nvmlDeviceGetMemoryInfo(handle).total)),
+                (
+                    "memory_bytes",
+                    lambda handle: int(self._library.nvmlDeviceGetMemoryInfo(handle).total),
+                ),
                 ("driver", lambda _: _text(self._library.nvmlSystemGetDriverVersion())),
             ):
                 with contextlib.suppress(self._library.NVMLError):
@@ -224,10 +248,14 @@ class GPUs:
         return found
 
     def _percent(self) -> float:
-        return float(max(self._library.nvmlDeviceGetUtilizationRates(handle).gpu for handle in self._handles))
+        return float(
+            max(self._library.nvmlDeviceGetUtilizationRates(handle).gpu for handle in self._handles)
+        )
 
     def _bytes(self) -> float:
-        return float(sum(self._library.nvmlDeviceGetMemoryInfo(handle).used for handle in self._handles))
+        return float(
+            sum(self._library.nvmlDeviceGetMemoryInfo(handle).used for handle in self._handles)
+        )
 
     def _can(self, query: Any) -> bool:
         try:

@@ -41,15 +41,19 @@ __all__ = [
 FEWEST_CALLS = least_samples(0.9, 1)
 """64, MLPerf's least number for a p90."""
 
-_SHORTEST_NS = 50_000_000  # scheduler and clock rate change on this scale; a shorter run sees only one state of them
+# scheduler and clock rate change on this scale; a shorter run sees only one state of them
+_SHORTEST_NS = 50_000_000
 
 _WINDOWS = 20
 _CALLS_A_WINDOW = 6  # at least
 _DRIFT = 0.03  # change of level from beginning to end, and ...
 _DRIFT_Z = 3.3  # ... how many standard deviations the order of windows is off
 _SPREAD = 1.10  # slowest window by fastest, the rule of perf_analyzer, and ...
-_EXCESS = 8.0  # ... how much more the windows scatter than independent calls would; short-range correlation reaches 5
-_STALL, _STALLED = 10.0, 0.25  # a call of this many medians is a stall; the share of time that stalls may take
+# ... how much more the windows scatter than independent calls would; short-range correlation
+# reaches 5
+_EXCESS = 8.0
+# a call of this many medians is a stall; the share of time that stalls may take
+_STALL, _STALLED = 10.0, 0.25
 _EFFECTIVE, _EFFECTIVE_SHARE = 30, 0.1  # independent calls for the median, and their share of all
 _LONG = 0.2  # of the run: a longer warm-up may be a drift
 
@@ -59,18 +63,23 @@ _COARSE = 0.02  # of the median: the largest clock step that is accepted
 def too_few(times: Floats, starts: npt.NDArray[Any]) -> Iterator[Doubt]:
     """Yield doubts about too few calls, or too short a time, to see a distribution."""
     if len(times) < FEWEST_CALLS:
-        yield Doubt("too few", f"{len(times)} calls; {FEWEST_CALLS} are the least for a p90 (MLPerf)")
+        yield Doubt(
+            "too few", f"{len(times)} calls; {FEWEST_CALLS} are the least for a p90 (MLPerf)"
+        )
         return
     covered = float(starts[-1] - starts[0]) + times[-1]
     if covered < _SHORTEST_NS:
         yield Doubt(
             "too few",
-            f"all {len(times):,} calls lie within {covered / 1e6:.3g} ms; clock rate and scheduler change more slowly",
+            f"all {len(times):,} calls lie within {covered / 1e6:.3g} ms; clock rate and scheduler "
+            f"change more slowly",
         )
 
 
 def stability(times: Floats, warm_up: int) -> Iterator[Doubt]:
-    """Yield doubts about changes during a run: warm-up of so many calls, drift, instability and dependent calls."""
+    """Yield doubts about changes during a run: warm-up of so many calls, drift, instability and
+    dependent calls.
+    """
     if warm_up > _LONG * len(times) and any(doubt.kind == "drifting" for doubt in _moved(times)):
         warm_up = 0  # it does not end
     if warm_up:
@@ -89,7 +98,8 @@ def stability(times: Floats, warm_up: int) -> Iterator[Doubt]:
     if effective < min(_EFFECTIVE, _EFFECTIVE_SHARE * len(steady)):
         yield Doubt(
             "dependent",
-            f"neighbouring calls are so alike that {len(steady):,} tell as much as {effective:.0f} independent ones",
+            f"neighbouring calls are so alike that {len(steady):,} tell as much as {effective:.0f} "
+            f"independent ones",
         )
 
 
@@ -107,27 +117,32 @@ def _moved(times: Floats) -> Iterator[Doubt]:
     if abs(order) > _DRIFT_Z and abs(change) > _DRIFT * level:
         yield Doubt(
             "drifting",
-            f"calls got {_percent(level + abs(change), level)} {'slower' if change > 0 else 'faster'} "
+            f"calls got {_percent(level + abs(change), level)} "
+            f"{'slower' if change > 0 else 'faster'} "
             "from the beginning to the end",
         )
     elif levels.max() > _SPREAD * levels.min() and _scatter(windows) > _EXCESS:
         yield Doubt(
             "unstable",
-            f"the medians of {number} stretches of the run differ by up to {_percent(levels.max(), levels.min())}",
+            f"the medians of {number} stretches of the run differ by up to "
+            f"{_percent(levels.max(), levels.min())}",
         )
     stalls = times > _STALL * level
     lost = float(times[stalls].sum() / times.sum())
     if lost > _STALLED:
         yield Doubt(
             "unstable",
-            f"{int(stalls.sum()):,} calls of more than {_STALL:g} times the median took {100 * lost:.0f} % of all time",
+            f"{int(stalls.sum()):,} calls of more than {_STALL:g} times the median took "
+            f"{100 * lost:.0f} % of all time",
         )
 
 
 def _trend(levels: Floats) -> tuple[float, float]:
-    """Return the change from first to last by the Theil-Sen slope, and the Mann-Kendall trend statistic.
+    """Return the change from first to last by the Theil-Sen slope, and the Mann-Kendall trend
+    statistic.
 
-    H. Theil, Proceedings KNAW 53 (1950); P. K. Sen, JASA 63 (1968), 1379-1389; H. B. Mann, Econometrica 13 (1945).
+    H. Theil, Proceedings KNAW 53 (1950); P. K. Sen, JASA 63 (1968), 1379-1389; H. B. Mann,
+    Econometrica 13 (1945).
     """
     number = len(levels)
     earlier, later = np.triu_indices(number, 1)
@@ -138,7 +153,9 @@ def _trend(levels: Floats) -> tuple[float, float]:
 
 
 def _scatter(windows: Floats) -> float:
-    """Return the variance of the share of slow calls between windows, as a multiple of that expected by chance."""
+    """Return the variance of the share of slow calls between windows, as a multiple of that
+    expected by chance.
+    """
     slow = windows > np.median(windows)
     share = slow.mean()
     expected = share * (1 - share) / windows.shape[1]
@@ -157,14 +174,21 @@ def coarse_clock(times: Floats) -> Iterator[Doubt]:
         return
     if zeros > 0.05 * len(times):
         yield Doubt(
-            "clock", f"{zeros:,} of {len(times):,} calls took no time by this clock, which is too coarse for them"
+            "clock",
+            f"{zeros:,} of {len(times):,} calls took no time by this clock, which is too coarse "
+            f"for them",
         )
     elif len(values) < len(times) / 2 and step > _COARSE * level:
-        yield Doubt("clock", f"times come in steps of {step:.3g} ns, {_percent(level + step, level)} of the median")
+        yield Doubt(
+            "clock",
+            f"times come in steps of {step:.3g} ns, {_percent(level + step, level)} of the median",
+        )
 
 
 def _step(values: Floats, level: float) -> float:
-    """Return the step between ascending values, or 0 if none is visible; values may be inexact by a nanosecond."""
+    """Return the step between ascending values, or 0 if none is visible; values may be inexact
+    by a nanosecond.
+    """
     gaps = np.diff(values)
     wide = gaps[gaps > 2 + 1e-3 * level]
     return float(np.median(wide)) if 3 * len(wide) >= max(len(gaps), 1) else 0.0
@@ -176,7 +200,8 @@ def _percent(greater: float, less: float) -> str:
 
 _SLOWER_CLOCK = 0.93  # of the highest clock rates of the run
 _HELD_UP = 0.01  # share of the time
-_RULER, _FOLLOWED = 1.05, 1.03  # how much slower the reference work became, and how much slower the calls
+# how much slower the reference work became, and how much slower the calls
+_RULER, _FOLLOWED = 1.05, 1.03
 _OTHERS, _OTHERS_SHARE = 0.3, 0.03  # cores, and share of all cores
 _AT_TIMES, _SOMETIMES = 0.6, 0.1  # cores, and share of the observations: load that varies
 _STEAL = 2.0  # percent of all cores
@@ -185,27 +210,39 @@ _WAITING = 0.25  # share of the time in which some task waited for a processor
 _JUMP_NS, _JUMP_SHARE = 1_000_000, 1e-3  # time servers slew clocks by up to 500 ppm
 
 
-def throttled(times: Floats, resources: Series, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Doubt]:
-    """Yield doubts about a processor that became slower: by heat, power management, or a container's CPU limit."""
+def throttled(
+    times: Floats, resources: Series, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Doubt]:
+    """Yield doubts about a processor that became slower: by heat, power management, or a
+    container's CPU limit.
+    """
     rate = _known(resources, "cpu_mhz")
     if len(rate) >= 6:
         highest, last = float(np.quantile(rate, 0.95)), float(np.median(rate[-(len(rate) // 3) :]))
         if last < _SLOWER_CLOCK * highest:
-            yield Doubt("throttled", f"the processor's clock fell from {highest:.0f} to {last:.0f} MHz")
+            yield Doubt(
+                "throttled", f"the processor's clock fell from {highest:.0f} to {last:.0f} MHz"
+            )
     count = _grown(before, after, "thermal_throttles")
     if count:
-        yield Doubt("throttled", f"the processor slowed itself down {count:,.0f} times because of heat or power")
+        yield Doubt(
+            "throttled",
+            f"the processor slowed itself down {count:,.0f} times because of heat or power",
+        )
     passed = _grown(before, after, "clock_ns")
     held_up = _grown(before, after, "quota_throttled_ns")
     if passed and held_up > _HELD_UP * passed:
-        yield Doubt("throttled", f"the container's limit of CPU time held it up for {held_up / 1e9:.2g} s")
+        yield Doubt(
+            "throttled", f"the container's limit of CPU time held it up for {held_up / 1e9:.2g} s"
+        )
     ruler, later = _number(before, "ruler_ns"), _number(after, "ruler_ns")
     if len(times) >= 30 and ruler > 0 and later > _RULER * ruler:
         begin, end = times[: max(15, len(times) // 20)], times[-(len(times) // 3) :]
         if np.median(end) > _FOLLOWED * np.median(begin):
             yield Doubt(
                 "throttled",
-                f"a fixed piece of work took {100 * (later / ruler - 1):.2g} % longer after the run than before it, "
+                f"a fixed piece of work took {100 * (later / ruler - 1):.2g} % longer after the "
+                f"run than before it, "
                 "and the calls became slower too",
             )
 
@@ -215,27 +252,42 @@ def loaded(resources: Series, cores: Any) -> Iterator[Doubt]:
     if isinstance(cores, int) and not isinstance(cores, bool) and 0 < cores < 1 << 20:
         others = _others(resources, cores)
         mean = float(np.mean(others)) if len(others) else 0.0
-        share = float(np.mean(others > max(_AT_TIMES, _OTHERS_SHARE * cores))) if len(others) >= 10 else 0.0
+        share = (
+            float(np.mean(others > max(_AT_TIMES, _OTHERS_SHARE * cores)))
+            if len(others) >= 10
+            else 0.0
+        )
         if mean > max(_OTHERS, _OTHERS_SHARE * cores):
             yield Doubt("loaded", f"other processes kept {mean:.2g} of {cores:,} cores busy")
         elif share > _SOMETIMES:
-            yield Doubt("loaded", f"other processes kept up to {np.max(others):.2g} of {cores:,} cores busy at times")
+            yield Doubt(
+                "loaded",
+                f"other processes kept up to {np.max(others):.2g} of {cores:,} cores busy at times",
+            )
     steal = _known(resources, "steal_percent")
     if len(steal) and float(np.mean(steal)) > _STEAL:
-        yield Doubt("loaded", f"the host took {np.mean(steal):.2g} % of this virtual machine's processors for others")
+        yield Doubt(
+            "loaded",
+            f"the host took {np.mean(steal):.2g} % of this virtual machine's processors for others",
+        )
 
 
-def preempted(resources: Series, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Doubt]:
+def preempted(
+    resources: Series, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Doubt]:
     """Yield doubts about calls that were preempted."""
     switches, when = _known(resources, "involuntary_switches"), _known(resources, "time_ns")
     if len(switches) >= 3 and len(when) == len(switches):
         gaps = np.diff(when)
-        # Pauses of the sampler are excluded: only intervals of the usual length between observations count.
+        # Pauses of the sampler are excluded: only intervals of the usual length between
+        # observations count.
         usual = gaps <= 2 * float(np.median(gaps))
         seconds = float(gaps[usual].sum()) / 1e9
         rate = float(switches[1:][usual].sum()) / seconds if seconds > 0 else 0.0
         if rate > _SWITCHES + 1e9 / max(float(np.median(gaps)), 1.0):
-            yield Doubt("preempted", f"the process lost its processor to others {rate:.0f} times a second")
+            yield Doubt(
+                "preempted", f"the process lost its processor to others {rate:.0f} times a second"
+            )
             return
     passed, waited = _grown(before, after, "clock_ns"), _grown(before, after, "cpu_waiting_ns")
     if passed and waited > _WAITING * passed:
@@ -271,7 +323,8 @@ def clock_jumps(
         most = apart[np.argmax(np.abs(apart))]
         yield Doubt(
             "clock",
-            f"the time of day went {abs(most) / 1e6:,.3g} ms {'further' if most > 0 else 'less'} than the clock that "
+            f"the time of day went {abs(most) / 1e6:,.3g} ms {'further' if most > 0 else 'less'} "
+            f"than the clock that "
             "calls are timed with: one of them jumped, or the machine slept",
         )
 
@@ -281,7 +334,11 @@ def _others(resources: Series, cores: int) -> Floats:
     if "machine_cpu_percent" not in resources:
         return np.empty(0)
     machine = np.asarray(resources["machine_cpu_percent"], np.float64)
-    own = np.asarray(resources["cpu_percent"], np.float64) if "cpu_percent" in resources else np.zeros(len(machine))
+    own = (
+        np.asarray(resources["cpu_percent"], np.float64)
+        if "cpu_percent" in resources
+        else np.zeros(len(machine))
+    )
     found = (machine * cores - own) / 100
     return np.asarray(found[np.isfinite(found)])
 
@@ -311,14 +368,13 @@ def _number(mapping: Mapping[str, Any], name: str) -> float:
 def diagnose(run: Run, warm_up: int | None = None) -> tuple[Doubt, ...]:
     """Return the reasons to distrust a run; empty if none is found.
 
-    Files of older versions contain less data, so fewer doubts are found in them.
-    If the model ran on a target, the target's times, or what it counts instead, are checked, not the state of
-    this machine.  For candidates measured in turns, only the clock is checked,
-    since their comparison already allows for mutual influence and for differences
-    between starts.
+    Files of older versions contain less data, so fewer doubts are found in them. If the model ran
+    on a target, the target's times, or what it counts instead, are checked, not the state of this
+    machine.  For candidates measured in turns, only the clock is checked, since their comparison
+    already allows for mutual influence and for differences between starts.
 
-    ``warm_up`` is the number of calls that :func:`nnpipe.measuring.quantile_intervals.warm_up_calls` returns, if it is
-    known.
+    ``warm_up`` is the number of calls that
+    :func:`nnpipe.measuring.quantile_intervals.warm_up_calls` returns, if it is known.
     """
     inference = run.series.get("inference")
     if inference is None or "latency_ns" not in inference or not len(inference):
@@ -339,13 +395,19 @@ def _doubts(run: Run, inference: Series, warm_up: int | None) -> Iterator[Doubt]
     remote, counted = known != "latency_ns", known == "target_counts"
     times = np.asarray(inference[known], np.float64)
     latency = np.asarray(inference["latency_ns"], np.float64)
-    starts = np.asarray(inference["start_ns"], np.float64) if "start_ns" in inference else np.cumsum(latency) - latency
+    starts = (
+        np.asarray(inference["start_ns"], np.float64)
+        if "start_ns" in inference
+        else np.cumsum(latency) - latency
+    )
     if "round" in inference:  # the recorded state of the machine belongs to an earlier run
         yield from clock_jumps(starts, starts + latency, False, Series({}), {}, {})
         yield from coarse_clock(times)
         return
     resources = run.series.get("resources", Series({}))
-    before, after = (_mapping(_mapping(run.host.get(when)).get("counters")) for when in ("before", "after"))
+    before, after = (
+        _mapping(_mapping(run.host.get(when)).get("counters")) for when in ("before", "after")
+    )
     # Calls on a schedule may wait for each other, so their times overlap.
     one_by_one = "scheduled_ns" not in inference and "load" not in run.timing
     jumps = list(clock_jumps(starts, starts + latency, one_by_one, resources, before, after))

@@ -32,14 +32,30 @@ Kind = Literal[
 """The kinds of doubt; ``docs/measuring.md`` says how each is found."""
 
 OF_QUALITY: tuple[Kind, ...] = (
-    "preprocessing", "overridden", "range", "quantised twice", "saturation", "not finite", "chance",
-    "constant", "collapsed", "different",
-)  # fmt: skip
+    "preprocessing",
+    "overridden",
+    "range",
+    "quantised twice",
+    "saturation",
+    "not finite",
+    "chance",
+    "constant",
+    "collapsed",
+    "different",
+)
 """The kinds that concern predictions, not times."""
 
-BARRING: tuple[Kind, ...] = ("not finite", "quantised twice", "chance", "constant", "collapsed", "different")
-"""The kinds with which no candidate is chosen, by a comparison, sweep or search: a model that predicts nothing is often
-the fastest."""
+BARRING: tuple[Kind, ...] = (
+    "not finite",
+    "quantised twice",
+    "chance",
+    "constant",
+    "collapsed",
+    "different",
+)
+"""The kinds with which no candidate is chosen, by a comparison, sweep or search: a model that
+predicts nothing is often the fastest.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,4 +75,6 @@ class Doubt:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise ValueError(f"{self.kind!r} is no kind of doubt; there are {', '.join(get_args(Kind))}")
+            raise ValueError(
+                f"{self.kind!r} is no kind of doubt; there are {', '.join(get_args(Kind))}"
+            )

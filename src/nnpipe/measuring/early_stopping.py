@@ -34,8 +34,8 @@ class EarlyStoppingEstimate:
     samples, needed
         The number of samples, and the least number that supports an estimate.
     value
-        The estimate, at least as large as the percentile with the given confidence; ``None`` if there are too few
-        samples.
+        The estimate, at least as large as the percentile with the given confidence; ``None`` if
+        there are too few samples.
     discarded
         The number of samples above ``value``.
     """
@@ -48,7 +48,10 @@ class EarlyStoppingEstimate:
 
 
 def least_samples(
-    percentile: float, over_latency: int, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
+    percentile: float,
+    over_latency: int,
+    confidence: float = CONFIDENCE,
+    tolerance: float = TOLERANCE,
 ) -> int:
     """Return the least total number of samples that allows ``over_latency`` slow ones.
 
@@ -77,12 +80,17 @@ def least_samples(
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _enough(middle, over_latency, share, confidence) else (middle, high)
+        low, high = (
+            (low, middle) if _enough(middle, over_latency, share, confidence) else (middle, high)
+        )
     return high + over_latency
 
 
 def early_stopping(
-    latencies: npt.NDArray[Any], percentile: float, confidence: float = CONFIDENCE, tolerance: float = TOLERANCE
+    latencies: npt.NDArray[Any],
+    percentile: float,
+    confidence: float = CONFIDENCE,
+    tolerance: float = TOLERANCE,
 ) -> EarlyStoppingEstimate:
     """Return an upper estimate of a percentile with this confidence.
 
@@ -105,15 +113,22 @@ def early_stopping(
     low, high = 1, samples
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _enough(samples - middle, middle, share, confidence) else (low, middle)
+        low, high = (
+            (middle, high)
+            if _enough(samples - middle, middle, share, confidence)
+            else (low, middle)
+        )
     place = samples - low
-    return EarlyStoppingEstimate(percentile, samples, needed, float(np.partition(latencies, place)[place]), low - 1)
+    return EarlyStoppingEstimate(
+        percentile, samples, needed, float(np.partition(latencies, place)[place]), low - 1
+    )
 
 
 def _share(percentile: float, confidence: float, tolerance: float) -> float:
     if not 0 < percentile < 1 or not 0 < confidence < 1 or not 0 <= tolerance < percentile:
         raise ValueError(
-            f"percentile {percentile}, confidence {confidence} and tolerance {tolerance} are to be between 0 and 1, "
+            f"percentile {percentile}, confidence {confidence} and tolerance {tolerance} are to be "
+            f"between 0 and 1, "
             "and the tolerance less than the percentile"
         )
     return percentile - tolerance

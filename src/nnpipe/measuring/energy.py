@@ -1,7 +1,8 @@
 """Measure the energy of an inference, in runs of its own.
 
-Calls follow one another in blocks of equal length, and the meter is read between the blocks.  A block lasts many times
-as long as a step of the sensor.  Neighbouring blocks share a reading, so the errors of readings cancel in the sum.
+Calls follow one another in blocks of equal length, and the meter is read between the blocks.  A
+block lasts many times as long as a step of the sensor.  Neighbouring blocks share a reading, so the
+errors of readings cancel in the sum.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ def measure_energy(
     Returns
     -------
     Series
-        One row per block: ``start_ns`` from the first, ``duration_ns``, ``calls``, ``samples`` and ``joules``, float64,
-        from which nothing is subtracted.
+        One row per block: ``start_ns`` from the first, ``duration_ns``, ``calls``, ``samples`` and
+        ``joules``, float64, from which nothing is subtracted.
     dict
-        The entry for result files: ``source``, ``meter``, and, if asked for, ``idle_watts`` and ``idle_seconds``.
+        The entry for result files: ``source``, ``meter``, and, if asked for, ``idle_watts`` and
+        ``idle_seconds``.
 
     Raises
     ------
@@ -90,7 +92,10 @@ def measure_energy(
         joules = np.array(reading.joules(), np.float64)
     about: dict[str, Any] = {"source": reading.source, "meter": shown_settings(meter.describe())}
     if idle:
-        about |= {"idle_seconds": sum(idle), "idle_watts": float(np.sum(joules[: len(idle)])) / sum(idle)}
+        about |= {
+            "idle_seconds": sum(idle),
+            "idle_watts": float(np.sum(joules[: len(idle)])) / sum(idle),
+        }
     marks = np.array(stamps, np.int64)
     columns = {
         "start_ns": marks[:-1] - marks[0],
@@ -114,24 +119,34 @@ def energy_phase(
 ) -> dict[str, Series]:
     """Measure the energy of inputs, each with its number of samples, and return the series.
 
-    The entry for result files is put into ``timing``: the source, or the reason why there is no series.  A missing
-    sensor does not spoil a measurement that took hours.
+    The entry for result files is put into ``timing``: the source, or the reason why there is no
+    series.  A missing sensor does not spoil a measurement that took hours.
     """
     batches, samples = zip(*items, strict=True)
     try:
         if remote and meter.measures_host:
-            raise NotSupported(f"{type(meter).__name__} measures this machine, and the model runs on a target")
+            raise NotSupported(
+                f"{type(meter).__name__} measures this machine, and the model runs on a target"
+            )
         found, timing["energy"] = measure_energy(
-            session, batches, samples, meter, seconds=options.energy_seconds, idle_seconds=options.idle_seconds,
-            progress=progress, clock=clock,
-        )  # fmt: skip
+            session,
+            batches,
+            samples,
+            meter,
+            seconds=options.energy_seconds,
+            idle_seconds=options.idle_seconds,
+            progress=progress,
+            clock=clock,
+        )
     except NNPipeError as error:
         timing["energy"] = {"reason": str(error), "meter": shown_settings(meter.describe())}
         return {}
     return {"energy": found}
 
 
-def _idle(reading: MeterReading, seconds: float, clock: Clock, sleep: Callable[[float], object]) -> list[float]:
+def _idle(
+    reading: MeterReading, seconds: float, clock: Clock, sleep: Callable[[float], object]
+) -> list[float]:
     """Measure without inferences, and return the length of each span in seconds."""
     count = max(1, math.ceil(seconds / _IDLE_SPAN_S))
     stamps = [_marked(reading, clock)]
@@ -146,7 +161,9 @@ def _marked(reading: MeterReading, clock: Clock) -> int:
     return clock()
 
 
-def _calls_in(seconds: float, window: Window, batches: Sequence[Batch], samples: Sequence[int], clock: Clock) -> int:
+def _calls_in(
+    seconds: float, window: Window, batches: Sequence[Batch], samples: Sequence[int], clock: Clock
+) -> int:
     """Return the number of calls that take so long, found by running more and more of them."""
     calls = 1
     while True:
@@ -165,6 +182,7 @@ def _run(window: Window, batches: Sequence[Batch], samples: Sequence[int], calls
         turns = [number % len(batches) for number in range(first, min(first + _CHUNK_CALLS, calls))]
         counts = [samples[number] for number in turns]
         window.run_chunk([batches[number] for number in turns], counts, keep=False)
-        window.chunks.clear()  # a long measurement of a small network would fill the memory with times
+        # a long measurement of a small network would fill the memory with times
+        window.chunks.clear()
         counted += sum(counts)
     return counted

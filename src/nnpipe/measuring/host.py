@@ -1,4 +1,5 @@
-"""Facts about the machine that affect a measurement: hardware, settings, load, and installed versions.
+"""Facts about the machine that affect a measurement: hardware, settings, load, and installed
+versions.
 
 Linux provides all of them, other systems those that psutil and Python can read.
 Unknown facts are left out, never guessed.  Nothing that identifies a person or a
@@ -28,15 +29,18 @@ from nnpipe.core.registry import ENTRY_POINTS
 from nnpipe.measuring.counters import GPUs, counters
 
 PACKAGES = tuple(
-    "nnpipe numpy psutil torch torchvision tensorflow tensorflow-cpu keras jax jaxlib onnx onnxruntime onnxruntime-gpu "
-    "onnxscript tf2onnx ai-edge-litert tflite-runtime apache-tvm openvino tensorrt h5py safetensors".split()
+    "nnpipe numpy psutil torch torchvision tensorflow tensorflow-cpu keras jax jaxlib onnx "
+    "onnxruntime onnxruntime-gpu onnxscript tf2onnx ai-edge-litert tflite-runtime apache-tvm "
+    "openvino tensorrt h5py "
+    "safetensors".split()
 )
 """Distributions whose versions go into result files."""
 
 THREAD_VARIABLES = tuple(
-    "OMP_NUM_THREADS OMP_PROC_BIND OMP_PLACES OMP_WAIT_POLICY GOMP_CPU_AFFINITY KMP_AFFINITY KMP_BLOCKTIME "
-    "MKL_NUM_THREADS OPENBLAS_NUM_THREADS BLIS_NUM_THREADS VECLIB_MAXIMUM_THREADS NUMEXPR_NUM_THREADS "
-    "TF_NUM_INTRAOP_THREADS TF_NUM_INTEROP_THREADS TF_ENABLE_ONEDNN_OPTS ONEDNN_MAX_CPU_ISA CUDA_VISIBLE_DEVICES "
+    "OMP_NUM_THREADS OMP_PROC_BIND OMP_PLACES OMP_WAIT_POLICY GOMP_CPU_AFFINITY KMP_AFFINITY "
+    "KMP_BLOCKTIME MKL_NUM_THREADS OPENBLAS_NUM_THREADS BLIS_NUM_THREADS VECLIB_MAXIMUM_THREADS "
+    "NUMEXPR_NUM_THREADS TF_NUM_INTRAOP_THREADS TF_NUM_INTEROP_THREADS TF_ENABLE_ONEDNN_OPTS "
+    "ONEDNN_MAX_CPU_ISA CUDA_VISIBLE_DEVICES "
     "CUDA_LAUNCH_BLOCKING MALLOC_ARENA_MAX PYTHONOPTIMIZE".split()
 )
 """Environment variables that affect speed."""
@@ -48,7 +52,8 @@ _INSTRUCTIONS = frozenset(
 
 
 def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions of these distributions, if installed, and of nnpipe's plugins; nothing is imported.
+    """Return the versions of these distributions, if installed, and of nnpipe's plugins; nothing is
+    imported.
 
     A process looks for them once.
     """
@@ -57,7 +62,11 @@ def framework_versions(names: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=8)
 def _versions(names: tuple[str, ...]) -> Mapping[str, str]:
-    plugins = {entry.dist.name for entry in importlib.metadata.entry_points(group=ENTRY_POINTS) if entry.dist}
+    plugins = {
+        entry.dist.name
+        for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)
+        if entry.dist
+    }
     found = {}
     for name in (*names, *sorted(plugins)):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -65,7 +74,9 @@ def _versions(names: tuple[str, ...]) -> Mapping[str, str]:
     return found
 
 
-def host_facts(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> dict[str, Any]:
+def host_facts(
+    environment: Mapping[str, str] = os.environ, root: Path = Path("/")
+) -> dict[str, Any]:
     """Return the facts that do not change during a measurement.
 
     Parameters
@@ -87,7 +98,9 @@ def host_facts(environment: Mapping[str, str] = os.environ, root: Path = Path("/
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "cpu": _cpu(root),
         "memory_bytes": psutil.virtual_memory().total,
-        "environment": {name: environment[name] for name in THREAD_VARIABLES if name in environment},
+        "environment": {
+            name: environment[name] for name in THREAD_VARIABLES if name in environment
+        },
     }
     with GPUs() as gpus:
         facts["gpus"] = gpus.facts()
@@ -104,7 +117,8 @@ def host_facts(environment: Mapping[str, str] = os.environ, root: Path = Path("/
 
 
 def host_state() -> dict[str, Any]:
-    """Return the facts that may change during a measurement: time, load, clock rate, temperatures, free memory.
+    """Return the facts that may change during a measurement: time, load, clock rate, temperatures,
+    free memory.
 
     ``counters`` are those of :func:`nnpipe.measuring.counters.counters`.
     """
@@ -123,13 +137,17 @@ def host_state() -> dict[str, Any]:
         if frequency := psutil.cpu_freq():
             state["cpu_mhz"] = round(frequency.current, 1)
     with contextlib.suppress(OSError, AttributeError):
-        if hottest := [entry.current for entries in psutil.sensors_temperatures().values() for entry in entries]:
+        if hottest := [
+            entry.current for entries in psutil.sensors_temperatures().values() for entry in entries
+        ]:
             state["hottest_celsius"] = round(max(hottest), 1)
     return state
 
 
 def thread_pools() -> list[dict[str, Any]]:
-    """Return the thread pools of loaded libraries (BLAS, OpenMP), if ``threadpoolctl`` is installed."""
+    """Return the thread pools of loaded libraries (BLAS, OpenMP), if ``threadpoolctl`` is
+    installed.
+    """
     if importlib.util.find_spec("threadpoolctl") is None:
         return []
     import threadpoolctl
@@ -142,7 +160,11 @@ def thread_pools() -> list[dict[str, Any]]:
 
 
 def _system() -> dict[str, Any]:
-    found = {"name": platform.system(), "release": platform.release(), "machine": platform.machine()}
+    found = {
+        "name": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+    }
     with contextlib.suppress(OSError, AttributeError):
         found["distribution"] = platform.freedesktop_os_release()["PRETTY_NAME"]
     if platform.system() == "Darwin":
@@ -153,7 +175,10 @@ def _system() -> dict[str, Any]:
 def _cpu(root: Path) -> dict[str, Any]:
     info = _cpuinfo(root)
     found: dict[str, Any] = {
-        "model": info.get("model name") or info.get("Model") or platform.processor() or platform.machine(),
+        "model": info.get("model name")
+        or info.get("Model")
+        or platform.processor()
+        or platform.machine(),
         "physical_cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
     }
@@ -166,7 +191,9 @@ def _cpu(root: Path) -> dict[str, Any]:
             found["min_mhz"], found["max_mhz"] = round(frequency.min, 1), round(frequency.max, 1)
     cpus = root / "sys/devices/system/cpu"
     # Big and little cores can have different governors; all of them are listed.
-    if governors := sorted({text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _text(path))}):
+    if governors := sorted(
+        {text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := _text(path))}
+    ):
         found["governor"] = governors[0] if len(governors) == 1 else governors
     for name, path, meaning in (
         ("turbo", cpus / "intel_pstate/no_turbo", {"0": True, "1": False}),
@@ -179,7 +206,9 @@ def _cpu(root: Path) -> dict[str, Any]:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """Return the entries of ``/proc/cpuinfo`` for the first core, and those for the board at its end."""
+    """Return the entries of ``/proc/cpuinfo`` for the first core, and those for the board at its
+    end.
+    """
     found: dict[str, str] = {}
     for line in (_text(root / "proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
@@ -193,7 +222,10 @@ def _limits(root: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     quota, _, period = (_text(group / "cpu.max") or "").partition(" ")
     if not quota:
-        quota, period = _text(group / "cpu/cpu.cfs_quota_us") or "", _text(group / "cpu/cpu.cfs_period_us") or ""
+        quota, period = (
+            _text(group / "cpu/cpu.cfs_quota_us") or "",
+            _text(group / "cpu/cpu.cfs_period_us") or "",
+        )
     if quota.isdigit() and period.isdigit() and int(period):
         found["cores"] = round(int(quota) / int(period), 3)
     memory = _text(group / "memory.max") or _text(group / "memory/memory.limit_in_bytes") or ""
@@ -225,7 +257,10 @@ def machine_name(facts: Mapping[str, Any] | None = None) -> str:
     'acme-r-9000-4-cores-d6ab4a5a'
     """
     cpu = (host_facts() if facts is None else facts)["cpu"]
-    model = re.sub(r"[^a-z0-9]+", "-", str(cpu.get("model", "unknown")).lower()).strip("-")[:60] or "unknown"
+    model = (
+        re.sub(r"[^a-z0-9]+", "-", str(cpu.get("model", "unknown")).lower()).strip("-")[:60]
+        or "unknown"
+    )
     told = f"{cpu.get('model')} {cpu.get('logical_cores')} {cpu.get('instructions')}"
     return f"{model}-{cpu.get('logical_cores')}-cores-{zlib.crc32(told.encode()):08x}"
 

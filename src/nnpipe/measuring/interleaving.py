@@ -1,4 +1,6 @@
-"""Run candidates in turns: start all of them, alternate between them, and stop when the comparison is decided."""
+"""Run candidates in turns: start all of them, alternate between them, and stop when the
+comparison is decided.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ import numpy.typing as npt
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.measuring.loop import Clock
-from nnpipe.measuring.paired_comparison import ComparisonPlan, Medians, by_start, is_settled, verdicts
+from nnpipe.measuring.paired_comparison import (
+    ComparisonPlan,
+    Medians,
+    by_start,
+    is_settled,
+    verdicts,
+)
 
 _FEWEST_ROUNDS, _MOST_ROUNDS = 8, 60
 _FEWEST_CALLS, _MOST_CALLS = 3, 10_000
@@ -46,7 +54,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Turn:
-    """A block with its position: start, round and place in the round count from 0, ``begin_ns`` from the beginning."""
+    """A block with its position: start, round and place in the round count from 0, ``begin_ns``
+    from the beginning.
+    """
 
     start: int
     round: int
@@ -60,12 +70,16 @@ class Runner(Protocol):
     """A candidate whose process is running."""
 
     def __call__(self, calls: int) -> Block:
-        """Run ``calls`` calls one after the other; raise an :class:`NNPipeError` if the candidate fails."""
+        """Run ``calls`` calls one after the other; raise an :class:`NNPipeError` if the
+        candidate fails.
+        """
         raise NotImplementedError
 
 
 Opener = Callable[[Sequence[int]], AbstractContextManager[Mapping[int, Runner | NNPipeError]]]
-"""Starts the candidates with these numbers, all at once, and returns the reason for each that cannot be started."""
+"""Starts the candidates with these numbers, all at once, and returns the reason for each that
+cannot be started.
+"""
 
 
 @dataclass
@@ -94,7 +108,9 @@ class Record:
         found: list[Medians] = []
         for candidate in range(candidates):
             turns = [turn for turn in self.turns if turn.candidate == candidate]
-            numbers = [(turn.start, turn.round, float(np.median(turn.block.latency_ns))) for turn in turns]
+            numbers = [
+                (turn.start, turn.round, float(np.median(turn.block.latency_ns))) for turn in turns
+            ]
             found.append(by_start(numbers))
         return found
 
@@ -108,7 +124,8 @@ def interleave(
     progress: Progress = silent,
     clock: Clock = time.perf_counter_ns,
 ) -> Record:
-    """Compare candidates until all relevant pairs are decided, the time is over, or the last evaluation is done.
+    """Compare candidates until all relevant pairs are decided, the time is over, or the last
+    evaluation is done.
 
     In each start, all remaining candidates are opened anew.  They are run in
     blocks, in a new random order each round, for about half the time that opening
@@ -125,8 +142,8 @@ def interleave(
     plan
         When to stop, and with which confidence.
     same_calls
-        Whether all candidates run equally many calls in a block, so that those who cycle through the same inputs are
-        given the same ones in each round: for inputs that take unlike times.
+        Whether all candidates run equally many calls in a block, so that those who cycle through
+        the same inputs are given the same ones in each round: for inputs that take unlike times.
     progress
         Receives each start.
     clock
@@ -151,12 +168,18 @@ def interleave(
                 for place, failure in opened.items():
                     if isinstance(failure, NNPipeError):
                         record.failures[place] = failure
-                runners = {place: runner for place, runner in opened.items() if not isinstance(runner, NNPipeError)}
+                runners = {
+                    place: runner
+                    for place, runner in opened.items()
+                    if not isinstance(runner, NNPipeError)
+                }
                 opening = clock() - since
                 stage = _Field(record, runners, start, begin, clock)
                 stage.warm_up(plan, calls, same_calls)
                 if not rounds:
-                    rounds = min(max(opening // (2 * max(stage.round_ns, 1)), _FEWEST_ROUNDS), _MOST_ROUNDS)
+                    rounds = min(
+                        max(opening // (2 * max(stage.round_ns, 1)), _FEWEST_ROUNDS), _MOST_ROUNDS
+                    )
                 for round_ in range(rounds):
                     turns = sorted(runners)
                     order.shuffle(turns)
@@ -178,22 +201,36 @@ def interleave(
 
 def _left(alive: Sequence[int], medians: Sequence[Medians], plan: ComparisonPlan) -> list[int]:
     """Return the candidates that are not yet decided; empty if all pairs are."""
-    found = [each for each in verdicts(medians, plan) if each.first in alive and each.second in alive]
+    found = [
+        each for each in verdicts(medians, plan) if each.first in alive and each.second in alive
+    ]
     lost = {each.second for each in found if each.kind == "faster" and is_settled(each, plan)}
     left = [place for place in alive if place not in lost]
-    open_ = [each for each in found if not ({each.first, each.second} & lost or is_settled(each, plan))]
+    open_ = [
+        each for each in found if not ({each.first, each.second} & lost or is_settled(each, plan))
+    ]
     return left if open_ else []
 
 
 class _Field:
     """The candidates of one start."""
 
-    def __init__(self, record: Record, runners: dict[int, Runner], start: int, begin: int, clock: Clock) -> None:
+    def __init__(
+        self, record: Record, runners: dict[int, Runner], start: int, begin: int, clock: Clock
+    ) -> None:
         self.round_ns = 0
-        self._record, self._runners, self._start, self._begin, self._clock = record, runners, start, begin, clock
+        self._record, self._runners, self._start, self._begin, self._clock = (
+            record,
+            runners,
+            start,
+            begin,
+            clock,
+        )
 
     def warm_up(self, plan: ComparisonPlan, calls: dict[int, int], same_calls: bool) -> None:
-        """Run a block of each without recording it; the first start also determines the number of calls in a block."""
+        """Run a block of each without recording it; the first start also determines the number
+        of calls in a block.
+        """
         typical = {}
         for place in tuple(self._runners):
             if (warm := self._call(place, max(plan.warmup_runs, _FEWEST_CALLS))) is not None:
@@ -211,8 +248,13 @@ class _Field:
         """Run a block of each candidate, and record it."""
         for place_in_round, candidate in enumerate(turns):
             begin = self._clock() - self._begin
-            if candidate in self._runners and (block := self._call(candidate, calls[candidate])) is not None:
-                self._record.turns.append(Turn(self._start, round_, place_in_round, candidate, begin, block))
+            if (
+                candidate in self._runners
+                and (block := self._call(candidate, calls[candidate])) is not None
+            ):
+                self._record.turns.append(
+                    Turn(self._start, round_, place_in_round, candidate, begin, block)
+                )
 
     def _call(self, place: int, calls: int) -> Block | None:
         try:
@@ -224,12 +266,19 @@ class _Field:
 
 
 def _calls_in_blocks(typical_ns: Mapping[int, float], seconds: float) -> dict[int, int]:
-    """Return the calls in a block of each candidate: those of the fastest, unless that would take far too long.
+    """Return the calls in a block of each candidate: those of the fastest, unless that would take
+    far too long.
 
-    The quantile of few calls is biased differently from that of many, so compared blocks should be equally long.
+    The quantile of few calls is biased differently from that of many, so compared blocks should be
+    equally long.
     """
     calls = seconds * 1e9 / min(typical_ns.values(), default=1.0)
     return {
-        place: int(min(max(min(calls, _LONGEST_BLOCK * seconds * 1e9 / typical), _FEWEST_CALLS), _MOST_CALLS))
+        place: int(
+            min(
+                max(min(calls, _LONGEST_BLOCK * seconds * 1e9 / typical), _FEWEST_CALLS),
+                _MOST_CALLS,
+            )
+        )
         for place, typical in typical_ns.items()
     }

@@ -65,11 +65,15 @@ class Load:
     def __post_init__(self) -> None:
         check_call(Load, vars(self))
         if self.scenario not in get_args(Scenario):
-            raise ConfigError(f"{self.scenario!r} is no load scenario; there are {', '.join(get_args(Scenario))}")
+            raise ConfigError(
+                f"{self.scenario!r} is no load scenario; there are {', '.join(get_args(Scenario))}"
+            )
         if self.scenario == "server" and not (self.rate and 0 < self.rate <= 1e9):
             raise ConfigError("the server scenario needs a rate of queries a second above 0")
         if self.scenario != "server" and self.rate is not None:
-            raise ConfigError(f"a rate is for the server scenario; {self.scenario} goes as fast as it can")
+            raise ConfigError(
+                f"a rate is for the server scenario; {self.scenario} goes as fast as it can"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +111,17 @@ class Until:
 
     def __post_init__(self) -> None:
         check_call(Until, vars(self))
-        given = [value for value in (self.seconds, self.queries, self.precision) if value is not None]
+        given = [
+            value for value in (self.seconds, self.queries, self.precision) if value is not None
+        ]
         if not given:
-            raise ConfigError("a load needs an end: seconds, a number of queries, or the precision wanted")
+            raise ConfigError(
+                "a load needs an end: seconds, a number of queries, or the precision wanted"
+            )
         if min(given) <= 0 or not all(map(math.isfinite, given)) or not 0 < self.share < 1:
-            raise ConfigError("seconds, queries and precision must be above 0, and a percentile between 0 and 1")
+            raise ConfigError(
+                "seconds, queries and precision must be above 0, and a percentile between 0 and 1"
+            )
 
 
 @dataclass(frozen=True)
@@ -121,8 +131,9 @@ class LoadResult:
     Parameters
     ----------
     series
-        One row per query (per call in the offline scenario): ``start_ns``, when it was sent; ``latency_ns``;
-        ``samples``; and, in the server scenario, ``scheduled_ns``, when it was due.  Times count from the start.
+        One row per query (per call in the offline scenario): ``start_ns``, when it was sent;
+        ``latency_ns``; ``samples``; and, in the server scenario, ``scheduled_ns``, when it was due.
+        Times count from the start.
     ended
         The condition that ended it: ``seconds``, ``queries`` or ``precision``.
     busy_ns
@@ -130,9 +141,11 @@ class LoadResult:
     origin_ns
         The clock time of the start.
     unanswered
-        The number of queries that were due before the end but had not been sent: the remaining queue.
+        The number of queries that were due before the end but had not been sent: the remaining
+        queue.
     sampled
-        The numbers of some queries, in the order of ``queries``, with their outputs, if these were asked for.
+        The numbers of some queries, in the order of ``queries``, with their outputs, if these were
+        asked for.
     """
 
     series: Series
@@ -150,4 +163,6 @@ class LoadResult:
     @property
     def sample_rate(self) -> float:
         """Answered samples per second."""
-        return float(self.series["samples"].sum()) / (self.busy_ns / 1e9) if self.busy_ns else math.nan
+        return (
+            float(self.series["samples"].sum()) / (self.busy_ns / 1e9) if self.busy_ns else math.nan
+        )

@@ -44,8 +44,9 @@ Gaps = Callable[[int], npt.NDArray[np.int64]]
 
 _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30  # linux/prctl.h
 
-# A sleeping process wakes 10 to 50 us late on an idle Linux.  Polling the clock for longer than that uses processor
-# time, for which a busy system lowers the priority of the process: with 200 us, queries were sent later there.
+# A sleeping process wakes 10 to 50 us late on an idle Linux.  Polling the clock for longer than
+# that uses processor time, for which a busy system lowers the priority of the process: with 200 us,
+# queries were sent later there.
 _SPIN_NS = 60_000
 
 
@@ -58,7 +59,9 @@ def closed(
     outputs: list[Any] | None,
     ask: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Send each query when the previous one has been answered: one batch, unless ``ask`` takes something else."""
+    """Send each query when the previous one has been answered: one batch, unless ``ask`` takes
+    something else.
+    """
     ask = ask or session._asker()
     for i, query in enumerate(queries):
         start = clock()
@@ -91,7 +94,9 @@ def streamed(
     ends: memoryview,
     outputs: list[Any] | None,
 ) -> None:
-    """Send all queries, one batch each, as fast as the session accepts them; each is timed from the previous answer."""
+    """Send all queries, one batch each, as fast as the session accepts them; each is timed from
+    the previous answer.
+    """
     start = clock()
     for i, found in enumerate(session._stream(queries)):
         end = clock()
@@ -184,7 +189,8 @@ class ScheduledLoop:
 
 
 class Poisson:
-    """Gaps between the arrivals of a Poisson process; they depend only on rate and seed, not on how many are asked for.
+    """Gaps between the arrivals of a Poisson process; they depend only on rate and seed, not on how
+    many are asked for.
 
     Parameters
     ----------
@@ -204,7 +210,9 @@ class Poisson:
 
 
 def waiting(clock: Clock, sleep: Callable[[float], object] = time.sleep) -> Wait:
-    """Return a function that waits until a time: it sleeps first, then polls the clock, since sleep ends late."""
+    """Return a function that waits until a time: it sleeps first, then polls the clock, since
+    sleep ends late.
+    """
 
     def wait(until: int) -> None:
         left = until - clock()
@@ -218,10 +226,13 @@ def waiting(clock: Clock, sleep: Callable[[float], object] = time.sleep) -> Wait
 
 @contextmanager
 def _punctual_sleep() -> Iterator[None]:
-    """Let this thread's sleeps end when they should: Linux may add 50 us to wake several threads at once."""
+    """Let this thread's sleeps end when they should: Linux may add 50 us to wake several threads
+    at once.
+    """
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     slack = 0 if prctl is None else prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0)
-    if prctl is None or slack <= 0:  # refused, or the thread sleeps by a real-time schedule, which has none
+    # refused, or the thread sleeps by a real-time schedule, which has none
+    if prctl is None or slack <= 0:
         yield
         return
     prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
@@ -326,8 +337,12 @@ class LoadGenerator:
         self._open: ScheduledLoop | None = None
         loop = streamed if load.scenario == "offline" else closed_in_calls if in_calls else closed
         if load.rate is not None:
-            self._open = ScheduledLoop(Poisson(load.rate, load.seed), wait or waiting(clock), in_calls)
-        self._window = Window(session, clock, self._open or loop, settling=loop is not streamed and self._open is None)
+            self._open = ScheduledLoop(
+                Poisson(load.rate, load.seed), wait or waiting(clock), in_calls
+            )
+        self._window = Window(
+            session, clock, self._open or loop, settling=loop is not streamed and self._open is None
+        )
         sizes = self._window.check([call for query in queries for call in query])
         if samples is None:
             each = iter(sizes)
@@ -345,7 +360,10 @@ class LoadGenerator:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._window.__exit__(kind, error, trace)
 
@@ -361,17 +379,25 @@ class LoadGenerator:
                 self._session.infer(batch)
 
     def until(self, until: Until) -> Iterator[str]:
-        """Run chunks until a condition is reached; yield its name, or an empty string, after each chunk."""
+        """Run chunks until a condition is reached; yield its name, or an empty string, after
+        each chunk.
+        """
         look_at = max(until.least, samples_needed(until.share))
         most = min(until.queries or _MOST_QUERIES, _MOST_QUERIES)
         due = self._due_within(until.seconds)
         while True:
-            seconds = until.seconds is not None and (self.queries >= due or self.busy_ns >= until.seconds * 1e9)
+            seconds = until.seconds is not None and (
+                self.queries >= due or self.busy_ns >= until.seconds * 1e9
+            )
             if self.queries and seconds:
                 yield "seconds"
             elif self.queries >= most:
                 yield "queries"
-            elif until.precision is not None and self.queries >= look_at and (self._open is None or self._open.idle):
+            elif (
+                until.precision is not None
+                and self.queries >= look_at
+                and (self._open is None or self._open.idle)
+            ):
                 if half_width(self.latencies(), until.share) <= until.precision:
                     yield "precision"
                     return
@@ -385,9 +411,13 @@ class LoadGenerator:
             return
 
     def run_chunk(self, most: int, seconds: float | None = None) -> None:
-        """Run a chunk: about as many queries as fit into one second, at least one and at most ``most``."""
+        """Run a chunk: about as many queries as fit into one second, at least one and at most
+        ``most``.
+        """
         count = min(
-            most, 1024 if self._keep else _CHUNK_QUERIES, int(_CHUNK_NS / self._service_ns) if self._service_ns else 1
+            most,
+            1024 if self._keep else _CHUNK_QUERIES,
+            int(_CHUNK_NS / self._service_ns) if self._service_ns else 1,
         )
         if seconds is not None and self._service_ns:
             count = min(count, math.ceil((seconds * 1e9 - self.busy_ns) / self._service_ns))
@@ -416,7 +446,9 @@ class LoadGenerator:
         """Return the latency of every query, in nanoseconds."""
         chunks = self._window.chunks
         since = self._open.due_ns if self._open is not None else [starts for starts, _, _ in chunks]
-        return np.concatenate([ends - start for (_, ends, _), start in zip(chunks, since, strict=True)])
+        return np.concatenate(
+            [ends - start for (_, ends, _), start in zip(chunks, since, strict=True)]
+        )
 
     def loaded(self, ended: str) -> LoadResult:
         """Return the recorded load."""
@@ -428,7 +460,12 @@ class LoadGenerator:
         if self._open is not None:
             unanswered = max(self._due_within(self.busy_ns / 1e9) - self.queries, 0)
         return LoadResult(
-            Series(columns), ended, self.busy_ns, self._window.origin_ns, unanswered, tuple(self._sampled)
+            Series(columns),
+            ended,
+            self.busy_ns,
+            self._window.origin_ns,
+            unanswered,
+            tuple(self._sampled),
         )
 
     def _due_within(self, seconds: float | None) -> int:
@@ -450,7 +487,9 @@ class LoadGenerator:
 
 
 def half_width(latencies: npt.NDArray[Any], share: float) -> float:
-    """Return half the width of a percentile's 95 % interval relative to it; infinite without an interval."""
+    """Return half the width of a percentile's 95 % interval relative to it; infinite without an
+    interval.
+    """
     interval = quantile_interval(latencies, share)
     middle = float(np.quantile(latencies, share))
     if interval is None:

@@ -28,35 +28,46 @@ class LoadOptions(Component):
     scenario: Literal["single-stream", "multi-stream", "server", "offline"] | None = argument(
         None,
         flag="--load",
-        help="measure under a load of MLPerf: each query after the answer to the one before (with several samples a "
-        "query in multi-stream), queries that arrive at random at a rate, or all samples at once",
+        help="measure under a load of MLPerf: each query after the answer to the one before (with "
+        "several samples a query in multi-stream), queries that arrive at random at a rate, or all "
+        "samples at once",
     )
-    rate: float | None = argument(None, help="queries a second in the load server", minimum=1e-3, maximum=1e6)
+    rate: float | None = argument(
+        None, help="queries a second in the load server", minimum=1e-3, maximum=1e6
+    )
     samples_per_query: int | None = argument(
         None,
-        help="samples in one query; by default 1, in the load multi-stream 8, and offline as many as the model takes "
-        "at once, or 64 if it takes any number",
+        help="samples in one query; by default 1, in the load multi-stream 8, and offline as many "
+        "as the model takes at once, or 64 if it takes any number",
         minimum=1,
         maximum=1 << 20,
     )
     load_seed: int = argument(0, help="seed of the queries' order and arrivals", minimum=0)
     load_seconds: float | None = argument(
         None,
-        help="seconds after which a load ends; by default 10 if no other end is given, 60 if only a precision is given",
+        help=(
+            "seconds after which a load ends; by default 10 if no other end is given, 60 if only a "
+            "precision is given"
+        ),
         minimum=0.001,
         maximum=86_400.0,
     )
-    load_queries: int | None = argument(None, help="queries after which a load ends", minimum=1, maximum=10_000_000)
+    load_queries: int | None = argument(
+        None, help="queries after which a load ends", minimum=1, maximum=10_000_000
+    )
     load_precision: float | None = argument(
         None,
-        help="end a load when half of the percentile's 95 % interval is at most this share of it, such as 0.02",
+        help=(
+            "end a load when half of the percentile's 95 % interval is at most this share of it, "
+            "such as 0.02"
+        ),
         minimum=1e-4,
         maximum=1.0,
     )
     load_percentile: float | None = argument(
         None,
-        help="the percentile meant by the precision; by default as MLPerf: 90 of a single stream, 99 of multi-stream "
-        "and server, and 50 offline",
+        help="the percentile meant by the precision; by default as MLPerf: 90 of a single stream, "
+        "99 of multi-stream and server, and 50 offline",
         minimum=0.1,
         maximum=99.99,
     )
@@ -64,12 +75,16 @@ class LoadOptions(Component):
         False, help="search for the most queries a second that keep the bound of max-latency"
     )
     max_latency: str | None = argument(
-        None, help="a bound on a percentile of latency, such as 10ms@p99; the report says whether it is kept"
+        None,
+        help=(
+            "a bound on a percentile of latency, such as 10ms@p99; the report says whether it is "
+            "kept"
+        ),
     )
     audit: bool = argument(
         False,
-        help="audit as MLPerf does: whether outputs under load equal those without it, and whether repeating a sample "
-        "is not faster",
+        help="audit as MLPerf does: whether outputs under load equal those without it, and "
+        "whether repeating a sample is not faster",
     )
 
     def validate(self) -> None:
@@ -80,9 +95,13 @@ class LoadOptions(Component):
             LatencyBound.parse(self.max_latency)
         if self.find_max_rate:
             if self.max_latency is None:
-                raise ConfigError("to find the highest rate, say what it must keep: --max-latency 10ms@p99")
+                raise ConfigError(
+                    "to find the highest rate, say what it must keep: --max-latency 10ms@p99"
+                )
             if self.scenario not in (None, "server") or self.rate is not None:
-                raise ConfigError("the highest rate is found for the load 'server': leave --load and --rate out")
+                raise ConfigError(
+                    "the highest rate is found for the load 'server': leave --load and --rate out"
+                )
         elif self.scenario is None:
             given = [a.flag for a in arguments_of(type(self)) if getattr(self, a.name) != a.default]
             given = [flag for flag in given if flag != "--audit"]
@@ -95,7 +114,9 @@ class LoadOptions(Component):
         return self.scenario is not None or self.find_max_rate
 
     def load(self) -> Load:
-        """Return the load scenario; single-stream for a search for the highest rate, or without a load."""
+        """Return the load scenario; single-stream for a search for the highest rate, or without
+        a load.
+        """
         if self.scenario is None or self.find_max_rate:
             return Load(seed=self.load_seed)
         return Load(scenario=self.scenario, rate=self.rate, seed=self.load_seed)
@@ -106,14 +127,21 @@ class LoadOptions(Component):
         if seconds is None and self.load_queries is None:
             seconds = _SECONDS if self.load_precision is None else _MOST_SECONDS
         percent = self.load_percentile or _PERCENTILES[self.scenario or "server"]
-        return Until(seconds=seconds, queries=self.load_queries, precision=self.load_precision, share=percent / 100)
+        return Until(
+            seconds=seconds,
+            queries=self.load_queries,
+            precision=self.load_precision,
+            share=percent / 100,
+        )
 
     def bound(self) -> LatencyBound | None:
         """Return the bound on latency, if there is one."""
         return None if self.max_latency is None else LatencyBound.parse(self.max_latency)
 
     def samples(self, fixed: int | None) -> int:
-        """Return the number of samples in a query, for a model with this fixed batch size or, if None, a free one."""
+        """Return the number of samples in a query, for a model with this fixed batch size or, if
+        None, a free one.
+        """
         if self.samples_per_query is not None:
             return self.samples_per_query
         if self.scenario == "offline":
@@ -122,13 +150,16 @@ class LoadOptions(Component):
 
 
 def call_size(options: LoadOptions, fixed: int | None, batch_size: int) -> int:
-    """Return the number of samples in a call; a query of a load is one call, or several of the model's fixed size."""
+    """Return the number of samples in a call; a query of a load is one call, or several of the
+    model's fixed size.
+    """
     if not options.wanted:
         return batch_size
     size = fixed or options.samples(fixed)
     if batch_size not in (1, size):
         raise ConfigError(
-            f"--inference-batch-size {batch_size} does not go with a load, which sends {size} samples in a call: "
+            f"--inference-batch-size {batch_size} does not go with a load, which sends {size} "
+            f"samples in a call: "
             "give --samples-per-query instead"
         )
     return size

@@ -35,7 +35,9 @@ _SETTLING_CALLS, _SETTLING_SHARE = 20, 20
 Clock = Callable[[], int]
 """Returns nanoseconds from any origin; the value never decreases."""
 
-Loop = Callable[[InferenceSession, Sequence[Any], Clock, memoryview, memoryview, "list[Any] | None"], None]
+Loop = Callable[
+    [InferenceSession, Sequence[Any], Clock, memoryview, memoryview, "list[Any] | None"], None
+]
 """Runs each batch and stores its start and end time, and its outputs if a list is given."""
 
 
@@ -92,20 +94,26 @@ class Window:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._frozen:
             self._frozen = False
             gc.unfreeze()
 
     def check(self, batches: Sequence[Batch]) -> list[int]:
-        """Return the number of samples of each batch; raise an error if there is none or one does not fit."""
+        """Return the number of samples of each batch; raise an error if there is none or one
+        does not fit.
+        """
         if not batches:
             raise ConfigError("nothing to measure: there is no batch of inputs")
         passed, size = None, 0
         sizes = []
         for batch in batches:
-            # Most batches look like the previous one, and a full check takes as long as a tiny model's inference.
+            # Most batches look like the previous one, and a full check takes as long as a tiny
+            # model's inference.
             looks = {name: (array.dtype, array.shape) for name, array in batch.items()}
             if looks != passed:
                 self._session.io.check_inputs(batch)
@@ -118,7 +126,9 @@ class Window:
         for call in range(calls):
             self._session.infer(batches[call % len(batches)])
 
-    def run_chunk(self, batches: Sequence[Any], samples: Sequence[int], *, keep: bool = True) -> list[Any]:
+    def run_chunk(
+        self, batches: Sequence[Any], samples: Sequence[int], *, keep: bool = True
+    ) -> list[Any]:
         """Run a chunk: run each batch once and record it.
 
         Work since the last chunk has filled the caches with other data.  For a
@@ -130,7 +140,8 @@ class Window:
         Parameters
         ----------
         batches
-            Inputs that :meth:`check` has accepted; they are not checked again.  A custom loop may take other values.
+            Inputs that :meth:`check` has accepted; they are not checked again.  A custom loop may
+            take other values.
         samples
             The number of samples to count for each batch.
         keep
@@ -143,14 +154,17 @@ class Window:
         """
         self._session._check_open()
         counts = np.array(samples, np.int64)
-        # Filled, not just allocated: the first access to a page takes longer than all stores of a chunk.
+        # Filled, not just allocated: the first access to a page takes longer than all stores of a
+        # chunk.
         starts, ends = np.full(len(batches), -1, np.int64), np.full(len(batches), -1, np.int64)
         outputs: list[Any] = [None] * len(batches)
         with _no_collections():
             kept = outputs if keep else None
             settling = min(self._settling_calls, len(batches) // _SETTLING_SHARE)
             if settling:
-                self._loop(self._session, batches[-settling:], self._clock, starts.data, ends.data, kept)
+                self._loop(
+                    self._session, batches[-settling:], self._clock, starts.data, ends.data, kept
+                )
             begin = self._clock()
             self._loop(self._session, batches, self._clock, starts.data, ends.data, kept)
             end = self._clock()
@@ -171,11 +185,15 @@ class Window:
         min_seconds: float = 0.0,
         max_calls: int | None = None,
     ) -> None:
-        """Repeat the batches until both minimums, or ``max_calls``, are reached; outputs are dropped."""
+        """Repeat the batches until both minimums, or ``max_calls``, are reached; outputs are
+        dropped.
+        """
         while True:
             # Estimate the calls that fill the missing seconds from the calls so far.
             missing_ns = int(min_seconds * 1e9) - self.busy_ns
-            missing = max(min_calls - self.calls, -(-missing_ns * max(self.calls, 1) // max(self.busy_ns, 1)))
+            missing = max(
+                min_calls - self.calls, -(-missing_ns * max(self.calls, 1) // max(self.busy_ns, 1))
+            )
             if max_calls is not None:
                 missing = min(missing, max_calls - self.calls)
             if missing <= 0:
@@ -186,7 +204,9 @@ class Window:
         """Return the recorded calls: ``start_ns``, ``latency_ns``, ``samples``, int64."""
         columns = zip(*self.chunks, strict=True) if self.chunks else ([np.empty(0, np.int64)],) * 3
         starts, ends, counts = (np.concatenate(list(column)) for column in columns)
-        return Series({"start_ns": starts - self.origin_ns, "latency_ns": ends - starts, "samples": counts})
+        return Series(
+            {"start_ns": starts - self.origin_ns, "latency_ns": ends - starts, "samples": counts}
+        )
 
 
 def _stamp(

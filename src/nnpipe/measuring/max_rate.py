@@ -35,7 +35,9 @@ from nnpipe.measuring.quantile_intervals import autocorrelation_time
 Verdict = Literal["kept", "broken", "open"]
 
 _UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_BOUND = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)(?:@p(?P<percent>\d+(?:\.\d+)?))?")
+_BOUND = re.compile(
+    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)(?:@p(?P<percent>\d+(?:\.\d+)?))?"
+)
 _UNLOADED_SECONDS = 0.5
 _CONFIRMING = 4  # the confirming run is at least this many times as long as a trial
 _LEAST_SHARE = 1e-3  # the lowest rate to try, relative to the session's rate without a schedule
@@ -74,7 +76,10 @@ class LatencyBound:
         bound_ns = round(float(found["number"]) * _UNITS[found["unit"]]) if found else 0
         percent = float(found["percent"] or 99) if found else 0.0
         if bound_ns <= 0 or not 0 < percent < 100:
-            raise ConfigError(f"{text!r} is no bound on a latency: write a time and a percentile, such as 10ms@p99")
+            raise ConfigError(
+                f"{text!r} is no bound on a latency: write a time and a percentile, such as "
+                f"10ms@p99"
+            )
         return cls(percent / 100, bound_ns)
 
     def over(self, latencies_ns: npt.NDArray[Any]) -> int:
@@ -82,10 +87,12 @@ class LatencyBound:
         return int(np.count_nonzero(latencies_ns > self.bound_ns))
 
     def verdict(self, queries: int, over: int, confidence: float = CONFIDENCE) -> Verdict:
-        """Return whether ``over`` of ``queries`` above the bound show that it is kept or broken, or neither yet.
+        """Return whether ``over`` of ``queries`` above the bound show that it is kept or broken, or
+        neither yet.
 
-        "Kept" is LoadGen's criterion (:func:`~nnpipe.measuring.early_stopping.least_samples`).  "Broken" means that
-        if the bound were just kept, so many queries above it would have a probability of at most 1 - ``confidence``.
+        "Kept" is LoadGen's criterion (:func:`~nnpipe.measuring.early_stopping.least_samples`).
+        "Broken" means that if the bound were just kept, so many queries above it would have a
+        probability of at most 1 - ``confidence``.
         """
         if queries >= least_samples(self.share, over, confidence):
             return "kept"
@@ -97,12 +104,16 @@ class LatencyBound:
         """Return the verdict for latencies in the order of time, which may depend on each other."""
         above = latencies_ns > self.bound_ns
         time = autocorrelation_time(above)
-        return self.verdict(math.floor(len(above) / time), math.ceil(np.count_nonzero(above) / time))
+        return self.verdict(
+            math.floor(len(above) / time), math.ceil(np.count_nonzero(above) / time)
+        )
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One rate that was tried: requested and reached queries per second, all queries, those over the bound, verdict."""
+    """One rate that was tried: requested and reached queries per second, all queries, those over
+    the bound, verdict.
+    """
 
     rate: float
     achieved: float
@@ -118,7 +129,8 @@ class MaxRate:
     Parameters
     ----------
     rate
-        The highest rate, in queries per second, at which the bound was shown to be kept; ``None`` if there is none.
+        The highest rate, in queries per second, at which the bound was shown to be kept; ``None``
+        if there is none.
     refused
         The lowest rate at which that could not be shown, if any.
     reason
@@ -152,8 +164,8 @@ def find_max_rate(
 ) -> MaxRate:
     """Search for the highest rate of queries at which a latency keeps its bound.
 
-    A trial lasts at least twice the bound divided by ``resolution``.  If the rate is too high by that resolution,
-    the queue grows past the bound within half of that time.
+    A trial lasts at least twice the bound divided by ``resolution``.  If the rate is too high by
+    that resolution, the queue grows past the bound within half of that time.
 
     Parameters
     ----------
@@ -162,12 +174,13 @@ def find_max_rate(
     bound
         The bound on latency.
     resolution
-        The search ends when the rate that broke the bound exceeds the one that kept it by at most this share.
+        The search ends when the rate that broke the bound exceeds the one that kept it by at most
+        this share.
     seed
         The seed of the first trial's arrivals; each trial has its own.
     most_seconds
-        The time limit of a trial.  A trial that is undecided by then counts as broken; the confirming run may take
-        twice as long.
+        The time limit of a trial.  A trial that is undecided by then counts as broken; the
+        confirming run may take twice as long.
     progress
         Called about once a second of each trial.
     """
@@ -199,7 +212,9 @@ class _Search:
         wait: Wait | None,
     ) -> None:
         if not 0 < resolution < 1 or not most_seconds > 0:
-            raise ConfigError("the resolution must be between 0 and 1, and the time for a trial above 0")
+            raise ConfigError(
+                "the resolution must be between 0 and 1, and the time for a trial above 0"
+            )
         self.given: dict[str, Any] = {"samples": samples, "clock": clock, "wait": wait}
         self.session, self.queries, self.bound = session, queries, bound
         self.resolution, self.seed, self.most_seconds = resolution, seed, most_seconds
@@ -232,22 +247,32 @@ class _Search:
         assert self.last is not None
         wanted = describe(self.bound)
         not_kept = [trial.rate for trial in self.trials if trial.verdict != "kept" and trial.rate]
-        refused = min((rate for rate in not_kept if self.rate is None or rate > self.rate), default=None)
+        refused = min(
+            (rate for rate in not_kept if self.rate is None or rate > self.rate), default=None
+        )
         if self.rate is not None:
             reason = f"{wanted} is kept at {self.rate:.4g} queries a second"
             reason += f", and could not be shown at {refused:.4g}" if refused else ""
         elif not self.trials[0].rate and self.trials[0].verdict == "broken":
             first = self.trials[0]
-            reason = f"{wanted} is not kept even without load: {first.over} of {first.queries} queries took longer"
+            reason = (
+                f"{wanted} is not kept even without load: {first.over} of {first.queries} queries "
+                f"took longer"
+            )
         else:
             reason = (
-                f"{wanted} could not be shown at any rate down to {min(not_kept, default=0.0):.4g} queries a second"
+                f"{wanted} could not be shown at any rate down to {min(not_kept, default=0.0):.4g} "
+                f"queries a second"
             )
         return MaxRate(self.rate, refused, reason, tuple(self.trials), self.last)
 
     def _without_load(self, warmup: int) -> Generator[str, None, Verdict]:
-        """Measure the rate of the session without a schedule, where each query follows the previous answer."""
-        with LoadGenerator(self.session, self.queries, Load(seed=self.seed), **self.given) as generator:
+        """Measure the rate of the session without a schedule, where each query follows the
+        previous answer.
+        """
+        with LoadGenerator(
+            self.session, self.queries, Load(seed=self.seed), **self.given
+        ) as generator:
             generator.warm_up(warmup)
             verdict: Verdict = "open"
             while verdict == "open" or generator.busy_ns < _UNLOADED_SECONDS * 1e9:
@@ -255,7 +280,11 @@ class _Search:
                     break
                 missing_ns = max(_UNLOADED_SECONDS * 1e9 - generator.busy_ns, 1.0)
                 generator.run_chunk(
-                    max(round(missing_ns * generator.queries / max(generator.busy_ns, 1)), generator.queries // 2, 1)
+                    max(
+                        round(missing_ns * generator.queries / max(generator.busy_ns, 1)),
+                        generator.queries // 2,
+                        1,
+                    )
                 )
                 verdict = self._verdict(generator)
                 yield "without load"
@@ -273,13 +302,18 @@ class _Search:
                     break
                 over = self.bound.over(generator.latencies()) if generator.queries else 0
                 missing = max(least_samples(self.bound.share, over), look_at) - generator.queries
-                generator.run_chunk(max(missing, math.ceil((least - generator.busy_ns) / 1e9 * rate), 1))
+                generator.run_chunk(
+                    max(missing, math.ceil((least - generator.busy_ns) / 1e9 * rate), 1)
+                )
                 yield f"{rate:.4g}/s"
                 if not confirming:
                     verdict = self._verdict(generator)
                 elif generator.queries >= look_at and generator.busy_ns >= least:
                     # Checked rarely, since frequent checks make wrong verdicts more likely.
-                    verdict, look_at = self.bound.judge(generator.latencies()), math.ceil(1.5 * generator.queries)
+                    verdict, look_at = (
+                        self.bound.judge(generator.latencies()),
+                        math.ceil(1.5 * generator.queries),
+                    )
             if confirming and verdict == "open":
                 verdict = self.bound.judge(generator.latencies())
             return self._note(generator, rate, verdict)

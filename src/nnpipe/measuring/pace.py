@@ -61,7 +61,10 @@ class Pace:
 
     def __post_init__(self) -> None:
         if not _SHORTEST_NS <= self.period_ns <= _LONGEST_NS:
-            raise ConfigError(f"a pace is one call in 200us at the most often and in 60min at the least, not in {self}")
+            raise ConfigError(
+                f"a pace is one call in 200us at the most often and in 60min at the least, not in "
+                f"{self}"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Pace:
@@ -79,7 +82,8 @@ class Pace:
         if unit.lower() in _RATES and number > 0:
             return cls(round(_RATES[unit.lower()] / number))
         raise ConfigError(
-            f"{text[:40]!r} is no pace: give the time from call to call, such as 33ms, or a rate, as 30/s"
+            f"{text[:40]!r} is no pace: give the time from call to call, such as 33ms, or a rate, "
+            f"as 30/s"
         )
 
     def __str__(self) -> str:
@@ -89,7 +93,9 @@ class Pace:
         return f"{self.period_ns / 1e3:.4g}us"
 
     def calls(self, seconds: float | None) -> int:
-        """Return the number of calls in ``seconds``; by default enough for 200 calls after sleep, but at most 10 s."""
+        """Return the number of calls in ``seconds``; by default enough for 200 calls after
+        sleep, but at most 10 s.
+        """
         if seconds is None:
             seconds = min(max(_CALLS * self.period_ns / 1e9, _SHORTEST_S), _LONGEST_S)
         return min(max(int(seconds * 1e9 / self.period_ns), _LEAST_CALLS), _MOST_CALLS)
@@ -102,8 +108,9 @@ class Paced:
     Parameters
     ----------
     series
-        One row per call: ``scheduled_ns``, when it was due; ``start_ns``; ``latency_ns``; ``samples``; and
-        ``asleep``, 1 if the process slept before the call and 0 if it stayed awake.  Times count from the start.
+        One row per call: ``scheduled_ns``, when it was due; ``start_ns``; ``latency_ns``;
+        ``samples``; and ``asleep``, 1 if the process slept before the call and 0 if it stayed
+        awake.  Times count from the start.
     missed
         The number of calls that were skipped because the previous call was still running.
     origin_ns
@@ -167,8 +174,12 @@ def run_paced(
 
         def run_chunks() -> Iterator[int]:
             for first in range(0, calls, each):
-                numbers = [number % len(batches) for number in range(first, min(first + each, calls))]
-                window.run_chunk([batches[n] for n in numbers], [counts[n] for n in numbers], keep=False)
+                numbers = [
+                    number % len(batches) for number in range(first, min(first + each, calls))
+                ]
+                window.run_chunk(
+                    [batches[n] for n in numbers], [counts[n] for n in numbers], keep=False
+                )
                 yield first
 
         for _ in progress(run_chunks(), f"pace: one call in {pace}", -(-calls // each)):
@@ -182,7 +193,9 @@ def run_paced(
 class _Rhythm:
     """The loop of a chunk: waits until each call is due, and times the run alone."""
 
-    def __init__(self, period_ns: int, asleep: npt.NDArray[np.bool_], sleep: Callable[[float], object]) -> None:
+    def __init__(
+        self, period_ns: int, asleep: npt.NDArray[np.bool_], sleep: Callable[[float], object]
+    ) -> None:
         self.due_ns: list[int] = []
         self.missed = 0
         self._period_ns = period_ns
@@ -215,7 +228,8 @@ class _Rhythm:
             else:
                 while clock() < due:
                     pass
-            # The inputs of an application arrive when it wakes, so putting them is done after the wait, too.
+            # The inputs of an application arrive when it wakes, so putting them is done after the
+            # wait, too.
             put(batch)
             start = clock()
             run()

@@ -7,13 +7,12 @@ may be larger than the difference of the candidates.  So candidates are run in
 turns in short blocks, in a random order each round, and only blocks of the same
 round are compared.  Disturbances that last longer than a round cancel.
 
-*At its start*, a process gets its place in memory and keeps it.  Two processes with
-the same model differ constantly, by some tenths of a percent up to tens of
-percent, however long they run, and more rounds make such a difference look more
-certain.  So all candidates are restarted many times.  A start is one observation:
-the centre of the logarithms of its rounds' ratios.  (T. Kalibera and R. Jones, "Rigorous benchmarking in reasonable
-time", ISMM 2013; A. Georges, D. Buytaert and L. Eeckhout, "Statistically
-rigorous Java performance evaluation", OOPSLA 2007.)
+*At its start*, a process gets its place in memory and keeps it.  Two processes with the same model
+differ constantly, by some tenths of a percent up to tens of percent, however long they run, and
+more rounds make such a difference look more certain.  So all candidates are restarted many times.
+A start is one observation: the centre of the logarithms of its rounds' ratios.  (T. Kalibera and R.
+Jones, "Rigorous benchmarking in reasonable time", ISMM 2013; A. Georges, D. Buytaert and L.
+Eeckhout, "Statistically rigorous Java performance evaluation", OOPSLA 2007.)
 
 The interval is that of Wilcoxon's signed-rank test over starts.  It assumes that a
 start is as likely to favour one candidate as the other, apart from their true
@@ -107,21 +106,27 @@ def centre(values: npt.ArrayLike, confidence: float) -> Centre:
 
 
 def values_needed(confidence: float) -> int:
-    """Return the least number of values that support an interval: n with 2^(1 - n) <= 1 - confidence; 6 at 95 %."""
+    """Return the least number of values that support an interval: n with 2^(1 - n) <= 1 -
+    confidence; 6 at 95 %.
+    """
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, {confidence} does not")
     return max(1, math.ceil(1 - math.log2(1 - confidence) - 1e-9))
 
 
 def pair_means(values: Floats) -> Floats:
-    """Return the sorted means of all pairs of values, including each with itself (Walsh averages): (n (n + 1) / 2,)."""
+    """Return the sorted means of all pairs of values, including each with itself (Walsh
+    averages): (n (n + 1) / 2,).
+    """
     first, second = np.triu_indices(len(values))
     return np.sort((values[first] + values[second]) / 2)
 
 
 @lru_cache(maxsize=512)
 def _left_out(number: int, confidence: float) -> int:
-    """Return how many pair means to exclude at each end: the largest k with 2 P(W <= k) <= 1 - confidence."""
+    """Return how many pair means to exclude at each end: the largest k with 2 P(W <= k) <= 1 -
+    confidence.
+    """
     below = np.cumsum(_signed_rank(number))
     most = int(np.searchsorted(2 * below, (1 - confidence) * (1 + 1e-9), side="right")) - 1
     return max(0, most)
@@ -129,7 +134,9 @@ def _left_out(number: int, confidence: float) -> int:
 
 @lru_cache(maxsize=256)
 def _signed_rank(number: int) -> Floats:
-    """Return the probability of each sum of positive ranks, 0 to n (n + 1) / 2, if both signs are equally likely."""
+    """Return the probability of each sum of positive ranks, 0 to n (n + 1) / 2, if both signs
+    are equally likely.
+    """
     found = np.zeros(number * (number + 1) // 2 + 1)
     found[0] = 1.0
     for rank in range(1, number + 1):
@@ -184,7 +191,9 @@ class ComparisonPlan:
         for name in ("margin", "precision"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
-                raise ConfigError(f"{name}: must be above 0 % and below 100 %, not {100 * value:g} %")
+                raise ConfigError(
+                    f"{name}: must be above 0 % and below 100 %, not {100 * value:g} %"
+                )
         for name in ("max_seconds", "block_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name}: must be above zero, not {getattr(self, name)}")
@@ -197,7 +206,9 @@ class ComparisonPlan:
         return 1 - (1 - self.confidence) / (LOOKS * pairs)
 
     def looks(self, candidates: int) -> tuple[int, ...]:
-        """Return the numbers of starts after which to evaluate: 8, 12, 18, 27, 41, 61 for two candidates at 95 %."""
+        """Return the numbers of starts after which to evaluate: 8, 12, 18, 27, 41, 61 for two
+        candidates at 95 %.
+        """
         first = values_needed(self.level(candidates))
         return tuple(math.ceil(first * _GROWTH**look - 1e-9) for look in range(LOOKS))
 
@@ -232,9 +243,14 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         """Return the verdict in its JSON form."""
         return {
-            "first": self.first, "second": self.second, "kind": self.kind, "ratio": self.ratio,
-            "interval": self.interval and list(self.interval), "starts": self.starts, "more_starts": self.more,
-        }  # fmt: skip
+            "first": self.first,
+            "second": self.second,
+            "kind": self.kind,
+            "ratio": self.ratio,
+            "interval": self.interval and list(self.interval),
+            "starts": self.starts,
+            "more_starts": self.more,
+        }
 
 
 Medians = Mapping[int, Mapping[int, float]]
@@ -251,12 +267,16 @@ def by_start(figures: Iterable[tuple[int, int, float]]) -> dict[int, dict[int, f
 
 
 def start_ratios(first: Medians, second: Medians) -> Floats:
-    """Return ``log(second / first)`` of the times for each start in which both ran: ``(starts,)`` float64."""
+    """Return ``log(second / first)`` of the times for each start in which both ran:
+    ``(starts,)`` float64.
+    """
     found = []
     for start in sorted(first.keys() & second.keys()):
         one, two = first[start], second[start]
         # A too coarse clock may show a time of zero, which gives no ratio.
-        logs = [math.log(two[r] / one[r]) for r in one.keys() & two.keys() if one[r] > 0 and two[r] > 0]
+        logs = [
+            math.log(two[r] / one[r]) for r in one.keys() & two.keys() if one[r] > 0 and two[r] > 0
+        ]
         if logs:
             found.append(float(np.median(pair_means(np.array(logs)))))
     return np.array(found)
@@ -265,7 +285,9 @@ def start_ratios(first: Medians, second: Medians) -> Floats:
 def verdict(
     places: tuple[int, int], logs: npt.NDArray[np.float64], plan: ComparisonPlan, candidates: int
 ) -> Verdict | None:
-    """Compare two of ``candidates`` candidates by their :func:`start_ratios`; ``None`` if they never ran together."""
+    """Compare two of ``candidates`` candidates by their :func:`start_ratios`; ``None`` if they
+    never ran together.
+    """
     if not len(logs):
         return None
     found = centre(logs, plan.level(candidates))
@@ -283,11 +305,20 @@ def verdict(
     )
 
 
-def verdicts(medians: Sequence[Medians], plan: ComparisonPlan, candidates: int | None = None) -> list[Verdict]:
-    """Compare all pairs that ran together; ``candidates`` is the number of all candidates, including failed ones."""
+def verdicts(
+    medians: Sequence[Medians], plan: ComparisonPlan, candidates: int | None = None
+) -> list[Verdict]:
+    """Compare all pairs that ran together; ``candidates`` is the number of all candidates,
+    including failed ones.
+    """
     check_call(verdicts, locals())
     found = (
-        verdict((one, other), start_ratios(medians[one], medians[other]), plan, candidates or len(medians))
+        verdict(
+            (one, other),
+            start_ratios(medians[one], medians[other]),
+            plan,
+            candidates or len(medians),
+        )
         for one in range(len(medians))
         for other in range(one + 1, len(medians))
     )
@@ -305,14 +336,21 @@ def _kind(found: Centre, plan: ComparisonPlan) -> Kind:
     if found.interval is None:
         return "undecided"
     low, high = found.interval
-    # Check for equality first: with a margin of 1 %, a certain difference of 0.2 % still counts as equal.
-    if plan.margin is not None and -math.log1p(plan.margin) <= low and high <= math.log1p(plan.margin):
+    # Check for equality first: with a margin of 1 %, a certain difference of 0.2 % still counts as
+    # equal.
+    if (
+        plan.margin is not None
+        and -math.log1p(plan.margin) <= low
+        and high <= math.log1p(plan.margin)
+    ):
         return "same"
     return "faster" if low > 0 else "undecided"
 
 
 def _more(found: Centre, plan: ComparisonPlan) -> int | None:
-    """Estimate how many more starts would decide: the width is inversely proportional to the root of their number."""
+    """Estimate how many more starts would decide: the width is inversely proportional to the
+    root of their number.
+    """
     if found.interval is None:
         return found.needed - found.number
     aims = [] if plan.precision is None else [plan.precision]

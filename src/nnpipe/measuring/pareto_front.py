@@ -64,20 +64,25 @@ def _one(ordered: Floats) -> Flags:
 
 
 def _two(ordered: Floats) -> Flags:
-    """Return which have a row further up that is at most as large; of rows that are equal, the first matters."""
+    """Return which have a row further up that is at most as large; of rows that are equal, the
+    first matters.
+    """
     lost = np.zeros(ordered.shape[:-1], bool)
     lost[:, 1:] = np.minimum.accumulate(ordered[:, :-1, 1], axis=1) <= ordered[:, 1:, 1]
     return lost
 
 
 def _three(ordered: Floats) -> Flags:
-    """Return which have a row further up that is at most as large; of rows that are equal, the first matters."""
+    """Return which have a row further up that is at most as large; of rows that are equal, the
+    first matters.
+    """
     tables, rows, _ = ordered.shape
     places = np.ascontiguousarray(_ranks(ordered[..., 1]).T) + 1
     thirds = np.ascontiguousarray(ordered[..., 2].T)
     depth = rows.bit_length()
     width = (1 << depth) + 1  # one more, in which steps that leave the tree end
-    tree = np.full(tables * width, np.nan)  # NaN marks an empty place: no number compares with it, not even infinity
+    # NaN marks an empty place: no number compares with it, not even infinity
+    tree = np.full(tables * width, np.nan)
     begin = np.arange(tables) * width
     lost = np.zeros((rows, tables), bool)
     for row in range(rows):
@@ -96,7 +101,9 @@ def _least(tree: Floats, begin: Numbers, places: Numbers) -> Floats:
         np.fmin(least, tree.take(begin + places), out=least)
 
 
-def _enter(tree: Floats, begin: Numbers, places: Numbers, numbers: Floats, depth: int, width: int) -> None:
+def _enter(
+    tree: Floats, begin: Numbers, places: Numbers, numbers: Floats, depth: int, width: int
+) -> None:
     for _ in range(depth):
         at = begin + places
         tree[at] = np.fmin(tree.take(at), numbers)
@@ -130,7 +137,9 @@ def _ranks(values: Floats) -> Numbers:
 
 
 def _firsts(changes: Flags) -> Numbers:
-    """Return where each number's group of equal numbers begins; ``changes`` marks the first number of each group."""
+    """Return where each number's group of equal numbers begins; ``changes`` marks the first
+    number of each group.
+    """
     tables, length = changes.shape[0], changes.shape[1] + 1
     begins = np.zeros((tables, length), np.int64)
     begins[:, 1:] = np.where(changes, np.arange(1, length), 0)

@@ -48,11 +48,15 @@ class Punctuality:
         after, queued = lateness(inference)
         median, p99 = np.quantile(after, [0.5, 0.99])
         late = int(np.count_nonzero(after > LATE_NS))
-        return cls(len(after), late, int(median), int(p99), int(after.max()), int(np.count_nonzero(queued)))
+        return cls(
+            len(after), late, int(median), int(p99), int(after.max()), int(np.count_nonzero(queued))
+        )
 
 
 def lateness(inference: Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return how much later than possible each query was sent, in nanoseconds, and whether it had to queue."""
+    """Return how much later than possible each query was sent, in nanoseconds, and whether it
+    had to queue.
+    """
     due = inference["scheduled_ns"]
     answered = due + inference["latency_ns"]
     free = np.concatenate([due[:1], answered[:-1]])

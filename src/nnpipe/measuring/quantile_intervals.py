@@ -1,4 +1,6 @@
-"""Confidence intervals of quantiles and means: by order statistics, and when calls depend on each other."""
+"""Confidence intervals of quantiles and means: by order statistics, and when calls depend on
+each other.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def samples_needed(share: float, confidence: float = CONFIDENCE) -> int:
 
 
 def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -> tuple[int, int]:
-    """Return the positions (from 0) of the order statistics that enclose a quantile with at least this confidence.
+    """Return the positions (from 0) of the order statistics that enclose a quantile with at least
+    this confidence.
 
     The number B of samples below the quantile is binomial, so the l-th and u-th
     smallest samples enclose it with probability P(l <= B <= u - 1).  Of all
@@ -53,7 +56,8 @@ def interval_ranks(samples: int, share: float, confidence: float = CONFIDENCE) -
     first, last = max(0, math.floor(centre - reach)), min(samples, math.ceil(centre + reach))
     below = np.arange(first, last + 1)
     below_cdf = np.cumsum(_binomial(below, samples, share))
-    # The lower rank l (from 1) excludes B < l, the upper rank u excludes B >= u; both must be from 1 to n.
+    # The lower rank l (from 1) excludes B < l, the upper rank u excludes B >= u; both must be from
+    # 1 to n.
     lower = np.arange(max(first, 1), last + 1)
     left_out = np.where(lower > first, below_cdf[np.maximum(lower - first - 1, 0)], 0.0)
     ends = np.searchsorted(below_cdf, left_out + confidence - 1e-12)
@@ -112,7 +116,9 @@ def _binomial(successes: npt.NDArray[Any], trials: int, share: float) -> Floats:
 
 _BATCHES = (64, 32, 16, 8)
 _FREEDOM = 11
-"""Degrees of freedom of the largest of those estimates; 8 batches alone have 7, 16 have 15.  Chosen by simulation."""
+"""Degrees of freedom of the largest of those estimates; 8 batches alone have 7, 16 have 15.
+Chosen by simulation.
+"""
 
 _FEWEST = 2 * min(_BATCHES)  # with fewer values, the dependence cannot be estimated
 
@@ -133,7 +139,9 @@ def autocorrelation_time(values: npt.NDArray[Any]) -> float:
     return max(1.0, _long_variance(*_batch_sums(numbers)) / variance) if variance > 0 else 1.0
 
 
-def effective_samples(values: npt.NDArray[Any], share: float = 0.5, confidence: float = CONFIDENCE) -> float:
+def effective_samples(
+    values: npt.NDArray[Any], share: float = 0.5, confidence: float = CONFIDENCE
+) -> float:
     """Return how many independent samples these are worth for a quantile.
 
     Parameters
@@ -188,8 +196,9 @@ class Sample:
     def __init__(self, values: npt.NDArray[Any]) -> None:
         order = np.argsort(values)
         self.ordered = np.asarray(values[order], np.float64)
-        # Store the batch of each rank, and how many values of each batch are among the first 1, 2, 3 ... blocks of
-        # ranks.  Then the batch sums of an indicator need one block instead of the whole sample.
+        # Store the batch of each rank, and how many values of each batch are among the first 1, 2,
+        # 3 ... blocks of ranks.  Then the batch sums of an indicator need one block instead of the
+        # whole sample.
         samples = len(values)
         if samples >= _FEWEST:
             number, self._size = _batches(samples)
@@ -197,7 +206,9 @@ class Sample:
             batch = np.where(order < left, number, (order - left) // self._size)
             self._block = max(1, math.isqrt(samples))
             blocks = np.arange(samples) // self._block
-            counts = np.bincount(blocks * (number + 1) + batch, minlength=(blocks[-1] + 1) * (number + 1))
+            counts = np.bincount(
+                blocks * (number + 1) + batch, minlength=(blocks[-1] + 1) * (number + 1)
+            )
             self._batch = batch.astype(np.min_scalar_type(number))
             self._counts = np.cumsum(counts.reshape(-1, number + 1), axis=0)
 
@@ -232,7 +243,8 @@ class Sample:
             faster, slower = below(rank)
             return incomplete_beta(1 - share, slower + 1, faster)
 
-        # If one end must be the extreme value, it may use more than half of the error, and the other end the rest.
+        # If one end must be the extreme value, it may use more than half of the error, and the
+        # other end the rest.
         left_out = 1 - confidence
         least_above, least_below = missed_above(samples), missed_below(1)
         if least_above + least_below > left_out:
@@ -263,7 +275,9 @@ class Sample:
         return samples / time * _shrinking(confidence) if samples >= _FEWEST else float(samples)
 
 
-def mean_interval(values: npt.NDArray[Any], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+def mean_interval(
+    values: npt.NDArray[Any], confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
     """Return a confidence interval of the mean; the values may depend on each other.
 
     The interval is Student's t of batch means.  It needs a finite variance: if
@@ -291,7 +305,9 @@ def mean_interval(values: npt.NDArray[Any], confidence: float = CONFIDENCE) -> t
 
 
 def _batches(samples: int) -> tuple[int, int]:
-    """Return the greatest number of batches and the samples in each; the first few samples may be in no batch."""
+    """Return the greatest number of batches and the samples in each; the first few samples may
+    be in no batch.
+    """
     number = next(batches for batches in _BATCHES if samples // batches >= 2)
     return number, samples // number
 
@@ -302,7 +318,9 @@ def _batch_sums(values: Floats) -> tuple[Floats, int]:
 
 
 def _long_variance(sums: npt.NDArray[Any], size: int) -> float:
-    """Return n times the variance of the mean by batch means, the largest over several numbers of batches."""
+    """Return n times the variance of the mean by batch means, the largest over several numbers
+    of batches.
+    """
     found = 0.0
     while len(sums) >= min(_BATCHES):
         # The same as np.mean and np.var, which take several times as long for so few values.
@@ -324,7 +342,9 @@ def _shrinking(confidence: float) -> float:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least number above ``low`` for which ``holds`` is true, by bisection; it is true for ``high``."""
+    """Return the least number above ``low`` for which ``holds`` is true, by bisection; it is
+    true for ``high``.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -332,17 +352,23 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def usual_times(times: OperationTimes) -> tuple[Floats, Floats, Floats]:
-    """Return the time of each step in a usual run, and the lower and upper ends of its 95 % interval.
+    """Return the time of each step in a usual run, and the lower and upper ends of its 95 %
+    interval.
 
-    Each array is ``(steps + 1,)`` in nanoseconds; the last value is that of the part that belongs to no step.  A time
-    is the mean over the runs whose wall time is in the middle half.  So the times add up to the mean wall time of
-    these runs, and single slow runs do not matter.  The interval is that of the median by order statistics, widened to
-    include the time; with fewer than six runs, its ends are the extremes.
+    Each array is ``(steps + 1,)`` in nanoseconds; the last value is that of the part that belongs
+    to no step.  A time is the mean over the runs whose wall time is in the middle half.  So the
+    times add up to the mean wall time of these runs, and single slow runs do not matter.  The
+    interval is that of the median by order statistics, widened to include the time; with fewer than
+    six runs, its ends are the extremes.
     """
     table = np.vstack([times.table_ns, times.unattributed_ns])
     usual: Floats = table[:, middle_half(times.wall_ns)].mean(axis=1)
     ordered = np.sort(table, axis=1)
-    low, high = interval_ranks(times.runs, 0.5) if times.runs >= samples_needed(0.5) else (0, times.runs - 1)
+    low, high = (
+        interval_ranks(times.runs, 0.5)
+        if times.runs >= samples_needed(0.5)
+        else (0, times.runs - 1)
+    )
     return usual, np.minimum(usual, ordered[:, low]), np.maximum(usual, ordered[:, high])
 
 
@@ -370,11 +396,14 @@ FEWEST = 40
 _LEAST_EXCESS = 1.05  # a warm-up is at least this much slower than the rest
 _MATTERS = 1e-3  # the least share of the total time that a warm-up must have cost
 _CHANCE = 1e-4  # the probability of a false positive, for all tested beginnings together
-_SLACK = 0.2  # how far above the middle the ranks must be for the warm-up to continue; noise averages to the middle
+# how far above the middle the ranks must be for the warm-up to continue; noise averages to the
+# middle
+_SLACK = 0.2
 
 
 def warm_up_calls(values: npt.NDArray[Any]) -> int:
-    """Return the number of calls at the beginning that were significantly slower; 0 without a sign of warm-up.
+    """Return the number of calls at the beginning that were significantly slower; 0 without a sign
+    of warm-up.
 
     Parameters
     ----------
@@ -397,7 +426,10 @@ def warm_up_calls(values: npt.NDArray[Any]) -> int:
     memory = autocorrelation_time(surprise[half:])
     sums = np.cumsum(surprise[:half])
     lengths = sorted({round(1.5**step) for step in range(1 + int(math.log(half, 1.5)))} | {half})
-    found = any(_chance(length / memory, sums[length - 1] / memory) < _CHANCE / len(lengths) for length in lengths)
+    found = any(
+        _chance(length / memory, sums[length - 1] / memory) < _CHANCE / len(lengths)
+        for length in lengths
+    )
     if not found:
         return 0
     excess = np.cumsum(ranks[:half] - 0.5 - _SLACK)
@@ -413,12 +445,16 @@ def _shares_below(values: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> Floats
     order = np.argsort(values)  # searching for sorted values is many times faster
     rising = values[order]
     shares = np.empty(len(values))
-    shares[order] = np.searchsorted(ordered, rising, "left") + np.searchsorted(ordered, rising, "right")
+    shares[order] = np.searchsorted(ordered, rising, "left") + np.searchsorted(
+        ordered, rising, "right"
+    )
     return shares / (2.0 * len(ordered))
 
 
 def _chance(shape: float, value: float) -> float:
-    """Return Chernoff's upper bound of the probability that a gamma variate (this shape, scale 1) exceeds a value."""
+    """Return Chernoff's upper bound of the probability that a gamma variate (this shape, scale
+    1) exceeds a value.
+    """
     if value <= shape:
         return 1.0
     return math.exp(min(0.0, -(value - shape) + shape * math.log(value / shape)))

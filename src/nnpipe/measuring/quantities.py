@@ -20,8 +20,14 @@ from nnpipe.measuring.series import BETWEEN, LATENCY, PACED, RESPONSE, ROUND_TRI
 
 Kind = Literal["time", "bytes", "share", "rate", "ratio", "energy", "count"]
 UNITS: Mapping[str, str] = {
-    "time": "s", "bytes": "B", "share": "1", "rate": "1/s", "ratio": "1", "energy": "J", "count": "1"
-}  # fmt: skip
+    "time": "s",
+    "bytes": "B",
+    "share": "1",
+    "rate": "1/s",
+    "ratio": "1",
+    "energy": "J",
+    "count": "1",
+}
 """The unit of a quantity in files, by its kind."""
 
 
@@ -48,10 +54,11 @@ class Quantity:
     judged
         Whether constraints and objectives may use it.
     metric
-        The quality metric of a task that it is, or that it compares; empty for all other quantities.
+        The quality metric of a task that it is, or that it compares; empty for all other
+        quantities.
     compared
-        ``"loss"``: what is lost of the metric against the model as trained; ``"difference"``: the metric less that of
-        the first candidate; empty if nothing is compared.
+        ``"loss"``: what is lost of the metric against the model as trained; ``"difference"``: the
+        metric less that of the first candidate; empty if nothing is compared.
     """
 
     name: str
@@ -72,12 +79,16 @@ class Quantity:
 
     @property
     def of_calls(self) -> bool:
-        """Whether it is a cost of calls, which compares models only if their calls are the same work."""
+        """Whether it is a cost of calls, which compares models only if their calls are the same
+        work.
+        """
         return self.computed_from.startswith(("series.inference", "series.paced", "series.energy"))
 
     @property
     def percentile(self) -> float | None:
-        """The percentile as a share, if the quantity is a percentile of call times; 0.5 for the median."""
+        """The percentile as a share, if the quantity is a percentile of call times; 0.5 for the
+        median.
+        """
         if self.metric:
             return None
         if self.name.endswith("_median"):
@@ -96,43 +107,76 @@ def _timed(time: CallTime) -> list[Quantity]:
     if time is LATENCY:
         source = "series.inference.target_ns where the model ran on a target, else latency_ns"
     if time is PACED:
-        source = "series.paced.target_ns where the model ran on a target, else latency_ns, where asleep is 1"
+        source = (
+            "series.paced.target_ns where the model ran on a target, else latency_ns, where asleep "
+            "is 1"
+        )
     title, judged = time.title, time is LATENCY
     return [
         Quantity(
-            f"{time.name}_median", _heading(time, "Median"), f"Median {title}", "time", True,
-            f"{time.meaning}: half of them take less", source, judged,
+            f"{time.name}_median",
+            _heading(time, "Median"),
+            f"Median {title}",
+            "time",
+            True,
+            f"{time.meaning}: half of them take less",
+            source,
+            judged,
         ),
         Quantity(
-            f"{time.name}_p90", _heading(time, "p90"), f"p90 of the {title}", "time", True,
-            f"{time.meaning}: 90 % take less; any {time.name}_pN below 100 will do", source, judged,
+            f"{time.name}_p90",
+            _heading(time, "p90"),
+            f"p90 of the {title}",
+            "time",
+            True,
+            f"{time.meaning}: 90 % take less; any {time.name}_pN below 100 will do",
+            source,
+            judged,
         ),
         Quantity(
-            f"{time.name}_mean", _heading(time, "Mean"), f"Mean {title}", "time", True,
-            f"{time.meaning}: all of it by the number of calls", source,
+            f"{time.name}_mean",
+            _heading(time, "Mean"),
+            f"Mean {title}",
+            "time",
+            True,
+            f"{time.meaning}: all of it by the number of calls",
+            source,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _counted(what: str) -> Quantity:
     return Quantity(
-        what, what.capitalize(), f"{what.capitalize()} of an inference", "count", True,
-        "of one call, of a batch of samples, as a target without a clock counts them: half of them take fewer",
-        f"series.inference.target_counts where timing.session.counter is {what}", True,
-    )  # fmt: skip
+        what,
+        what.capitalize(),
+        f"{what.capitalize()} of an inference",
+        "count",
+        True,
+        "of one call, of a batch of samples, as a target without a clock counts them: half of them "
+        "take fewer",
+        f"series.inference.target_counts where timing.session.counter is {what}",
+        True,
+    )
 
 
 def _of_board(name: str, heading: str, title: str, meaning: str) -> Quantity:
-    return Quantity(name, heading, title, "bytes", True, meaning, f"timing.session.board.{name}_bytes", True)
+    return Quantity(
+        name, heading, title, "bytes", True, meaning, f"timing.session.board.{name}_bytes", True
+    )
 
 
 def _heading(time: CallTime, word: str) -> str:
-    """Return a column heading: the plain word for inference times, with the name of the time for others."""
+    """Return a column heading: the plain word for inference times, with the name of the time for
+    others.
+    """
     if time is LATENCY:
         return word
-    return {"response": "Response", "between": "Between", "round_trip": "Round trip", "paced": "Paced"}[
-        time.name
-    ] + f" {word.lower()}"
+    return {
+        "response": "Response",
+        "between": "Between",
+        "round_trip": "Round trip",
+        "paced": "Paced",
+    }[time.name] + f" {word.lower()}"
 
 
 _SIZE = "of the model and its weight files; of C, its code and constants as they were built to run"
@@ -145,33 +189,40 @@ _TABLE = (
     Quantity(
         "throughput", "Samples/s", "Throughput", "rate", False,
         "samples a second of inference; under a load, of the time that it lasted",
-        "series.inference.samples by the sum of the times of inference, or timing.load.busy_ns", True,
+        "series.inference.samples by the sum of the times of inference, or "
+        "timing.load.busy_ns", True,
     ),
     Quantity(
         "load", "Load", "Time to load", "time", True, "from a file to a model that can run",
         "timing.session.load_ns where the model ran on a target, else timing.load_ns", True,
     ),
-    Quantity("import", "Import", "Time to import", "time", True, "of the runtime's packages", "timing.import_ns"),
-    Quantity("first_inference", "First", "First inference", "time", True, "time of the first", "timing.first_ns"),
+    Quantity("import", "Import", "Time to import", "time", True, "of the runtime's "
+        "packages", "timing.import_ns"),
+    Quantity("first_inference", "First", "First inference", "time", True, "time of the "
+        "first", "timing.first_ns"),
     Quantity(
-        "memory", "Memory", "Process memory", "bytes", True, "of the process that runs the model, at its peak",
-        "the greatest of series.target.process_bytes on a target, else of series.resources.process_bytes", True,
+        "memory", "Memory", "Process memory", "bytes", True, "of the process that runs the model, "
+            "at its peak",
+        "the greatest of series.target.process_bytes on a target, else of "
+        "series.resources.process_bytes", True,
     ),
     _counted("instructions"),
     _counted("cycles"),
     _of_board(
-        "flash", "Flash", "Flash", "code, constants and initial values of the model, as built for the core of the board"
+        "flash", "Flash", "Flash", "code, constants and initial values of the model, as built for "
+            "the core of the board"
     ),
     _of_board(
         "ram", "RAM", "Memory on the board",
         "arena and initial values of the model, and the stack that its runs have used",
     ),
     _of_board("arena", "Arena", "Arena", "memory of all values of the model on the board"),
-    _of_board("stack", "Stack", "Greatest stack", "the most that a run of the model on the board has used"),
+    _of_board("stack", "Stack", "Greatest stack", "the most that a run of the model on the board "
+        "has used"),
     Quantity(
         "energy", "Energy", "Energy of an inference", "energy", True,
-        "of one call, of a batch of samples, from the sensor that the result names; idle power included unless "
-        "it was measured to be subtracted",
+        "of one call, of a batch of samples, from the sensor that the result names; idle power "
+        "included unless it was measured to be subtracted",
         "series.energy.joules by calls, less timing.energy.idle_watts if there are any", True,
     ),
     Quantity("size", "Size", "Model size", "bytes", True, _SIZE, "artifact.size", True),
@@ -187,7 +238,8 @@ _TABLE = (
     ),
     Quantity(
         "same_class", "Same class", "Same class as the source", "share", False,
-        "share of the samples of the verification that get the class that the model gives from which it was made",
+        "share of the samples of the verification that get the class that the model gives from "
+        "which it was made",
         "verification.same_class by verification.samples",
     ),
     Quantity(
@@ -197,11 +249,14 @@ _TABLE = (
     ),
 )  # fmt: skip
 QUANTITIES: Mapping[str, Quantity] = {each.name: each for each in _TABLE}
-"""Quantities of speed and cost by name; :func:`quantity` also accepts any percentile and the metrics of tasks."""
+"""Quantities of speed and cost by name; :func:`quantity` also accepts any percentile and the
+metrics of tasks.
+"""
 
 
 def quantity(name: str) -> Quantity:
-    """Return a quantity by its name, such as ``latency_p99``, ``top_5_accuracy`` or ``loss(accuracy)``.
+    """Return a quantity by its name, such as ``latency_p99``, ``top_5_accuracy`` or
+    ``loss(accuracy)``.
 
     Raises
     ------
@@ -216,9 +271,15 @@ def quantity(name: str) -> Quantity:
         time, word = _CALL_TIMES[found[1]], f"p{found[2]}"
         like = QUANTITIES[f"{time.name}_p90"]
         return Quantity(
-            name, _heading(time, word), f"{word} of the {time.title}", "time", True,
-            f"{time.meaning}: {found[2]} % take less", like.computed_from, like.judged,
-        )  # fmt: skip
+            name,
+            _heading(time, word),
+            f"{word} of the {time.title}",
+            "time",
+            True,
+            f"{time.meaning}: {found[2]} % take less",
+            like.computed_from,
+            like.judged,
+        )
     if loss := _LOSS.fullmatch(name):
         return lost(quality_metric(loss[1]), name)
     for ending, made in (("_loss", lost), ("_difference", difference)):
@@ -231,31 +292,61 @@ def quantity(name: str) -> Quantity:
 def quality(metric: QualityMetric) -> Quantity:
     """Return the quantity of a quality metric."""
     return Quantity(
-        metric.name, metric.heading, metric.title, metric.kind, metric.less_is_better, metric.meaning, "evaluation",
-        True, metric.name,
-    )  # fmt: skip
+        metric.name,
+        metric.heading,
+        metric.title,
+        metric.kind,
+        metric.less_is_better,
+        metric.meaning,
+        "evaluation",
+        True,
+        metric.name,
+    )
 
 
 def lost(metric: QualityMetric, name: str = "") -> Quantity:
-    """Return the quantity of what is lost of a quality metric against the model as trained; less than 0 is a gain."""
+    """Return the quantity of what is lost of a quality metric against the model as trained; less
+    than 0 is a gain.
+    """
     ours, theirs = "the candidate's", f"{in_sentence(metric.title)} of the model as trained"
     meaning = f"{ours} less {theirs}" if metric.less_is_better else f"{theirs}, less {ours}"
     return Quantity(
-        name or f"loss({metric.name})", f"{metric.heading} lost", f"{metric.title} lost", metric.kind, True,
-        f"{meaning}, on the same samples", "evaluation of both", True, metric.name, "loss",
-    )  # fmt: skip
+        name or f"loss({metric.name})",
+        f"{metric.heading} lost",
+        f"{metric.title} lost",
+        metric.kind,
+        True,
+        f"{meaning}, on the same samples",
+        "evaluation of both",
+        True,
+        metric.name,
+        "loss",
+    )
 
 
 def difference(metric: QualityMetric, name: str = "") -> Quantity:
-    """Return the quantity of the difference of a quality metric from that of the first candidate."""
+    """Return the quantity of the difference of a quality metric from that of the first
+    candidate.
+    """
     title = in_sentence(metric.title)
     return Quantity(
-        name or f"{metric.name}_difference", f"Δ {in_sentence(metric.heading)}", f"Difference of {title}", metric.kind,
-        metric.less_is_better, f"{title} less that of the first candidate, on the same samples", "evaluation of both",
-        False, metric.name, "difference",
-    )  # fmt: skip
+        name or f"{metric.name}_difference",
+        f"Δ {in_sentence(metric.heading)}",
+        f"Difference of {title}",
+        metric.kind,
+        metric.less_is_better,
+        f"{title} less that of the first candidate, on the same samples",
+        "evaluation of both",
+        False,
+        metric.name,
+        "difference",
+    )
 
 
 def in_sentence(title: str) -> str:
     """Return a title with a small first letter, unless it begins with an abbreviation."""
-    return title if title[1:2].isupper() or len(title) < 2 or not title[1].isalpha() else title[0].lower() + title[1:]
+    return (
+        title
+        if title[1:2].isupper() or len(title) < 2 or not title[1].isalpha()
+        else title[0].lower() + title[1:]
+    )

@@ -1,17 +1,19 @@
 """Decide which candidates of a race are measured further, and which can no longer win.
 
-Every candidate is measured a little, then more, then in full.  After each measurement, whoever cannot win any more is
-left behind (O. Maron and A. W. Moore, "The racing algorithm", Artificial Intelligence Review 11 (1997), 193-225).
-Of the others, the one that seems best comes first, then the one that may still be best by most (S. Kalyanakrishnan,
-A. Tewari, P. Auer and P. Stone, "PAC subset selection in stochastic multi-armed bandits", ICML 2012).
+Every candidate is measured a little, then more, then in full.  After each measurement, whoever
+cannot win any more is left behind (O. Maron and A. W. Moore, "The racing algorithm", Artificial
+Intelligence Review 11 (1997), 193-225). Of the others, the one that seems best comes first, then
+the one that may still be best by most (S. Kalyanakrishnan, A. Tewari, P. Auer and P. Stone, "PAC
+subset selection in stochastic multi-armed bandits", ICML 2012).
 
-The results are looked at many times, which would make mistakes more frequent.  The number of stages is known in
-advance, so each interval gets an equal part of the allowed error (error spending; K. K. G. Lan and D. L. DeMets,
-"Discrete sequential boundaries for clinical trials", Biometrika 70 (1983), 659-663; the parts add up by Bonferroni's
-inequality): all intervals hold together with the stated confidence, however often they are looked at and whenever the
-race stops.
+The results are looked at many times, which would make mistakes more frequent.  The number of stages
+is known in advance, so each interval gets an equal part of the allowed error (error spending; K. K.
+G. Lan and D. L. DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70 (1983),
+659-663; the parts add up by Bonferroni's inequality): all intervals hold together with the stated
+confidence, however often they are looked at and whenever the race stops.
 
-Everything here is computed from its arguments alone, so the same measurements lead to the same decisions.
+Everything here is computed from its arguments alone, so the same measurements lead to the same
+decisions.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Racer:
     Parameters
     ----------
     stage
-        The number of stages that it was measured in, from 0; ``len(SHARES)`` if it was measured in full.
+        The number of stages that it was measured in, from 0; ``len(SHARES)`` if it was measured in
+        full.
     possible
         Whether it may still qualify; of a candidate measured in full, whether it qualifies.
     unmet
@@ -60,7 +63,9 @@ class Racer:
 
 
 def error_level(confidence: float, candidates: int, metrics: int) -> float:
-    """Return the confidence of each interval with which all intervals of a race hold together with ``confidence``."""
+    """Return the confidence of each interval with which all intervals of a race hold together
+    with ``confidence``.
+    """
     return 1 - (1 - confidence) / (len(SHARES) * max(candidates, 1) * max(metrics, 1))
 
 
@@ -71,7 +76,8 @@ def leaders(racers: Sequence[Racer]) -> list[int]:
 
 
 def open_for_choice(racers: Sequence[Racer], beaten: Sequence[bool]) -> list[int]:
-    """Return the candidates that may still be chosen and are not measured in full, in the order to measure them.
+    """Return the candidates that may still be chosen and are not measured in full, in the order to
+    measure them.
 
     Parameters
     ----------
@@ -81,7 +87,9 @@ def open_for_choice(racers: Sequence[Racer], beaten: Sequence[bool]) -> list[int
         Whether each is surely worse than one of the :func:`leaders`.
     """
     waiting = [
-        place for place, racer in enumerate(racers) if racer.possible and not racer.complete and not beaten[place]
+        place
+        for place, racer in enumerate(racers)
+        if racer.possible and not racer.complete and not beaten[place]
     ]
     first = leaders(racers)[:1]
     running = [*waiting, *first]
@@ -102,7 +110,9 @@ def open_for_choice(racers: Sequence[Racer], beaten: Sequence[bool]) -> list[int
     return order
 
 
-def front_places(low: Floats, high: Floats, twins: npt.NDArray[np.int64], shared: Flags) -> tuple[Flags, Flags]:
+def front_places(
+    low: Floats, high: Floats, twins: npt.NDArray[np.int64], shared: Flags
+) -> tuple[Flags, Flags]:
     """Return which candidates are surely dominated, and which are surely on the Pareto front.
 
     Parameters
@@ -110,7 +120,8 @@ def front_places(low: Floats, high: Floats, twins: npt.NDArray[np.int64], shared
     low, high
         The intervals of the objectives, less is better: ``(candidates, objectives)``, without NaN.
     twins
-        ``(candidates,)``: those with the same number are equal in the ``shared`` objectives, whatever their values.
+        ``(candidates,)``: those with the same number are equal in the ``shared`` objectives,
+        whatever their values.
     shared
         ``(objectives,)``.
 
@@ -125,7 +136,9 @@ def front_places(low: Floats, high: Floats, twins: npt.NDArray[np.int64], shared
         as_good, better = (high <= low[place]) | equal, (high < low[place]) & ~equal
         dominated[place] = bool((as_good.all(axis=1) & better.any(axis=1)).any())
         # Another may dominate it if it may be as good in everything and better in something.
-        may = ((low <= high[place]) | equal).all(axis=1) & ((low < high[place]) & ~equal).any(axis=1)
+        may = ((low <= high[place]) | equal).all(axis=1) & ((low < high[place]) & ~equal).any(
+            axis=1
+        )
         may[place] = False
         surely[place] = not may.any()
     return dominated, surely

@@ -22,7 +22,14 @@ from nnpipe.measuring.series import Series
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_WHOLE = ("time_ns", "process_bytes", "memory_bytes", "gpu_bytes", "involuntary_switches", "wall_ns")
+_WHOLE = (
+    "time_ns",
+    "process_bytes",
+    "memory_bytes",
+    "gpu_bytes",
+    "involuntary_switches",
+    "wall_ns",
+)
 
 
 class UsageSampler:
@@ -78,7 +85,8 @@ class UsageSampler:
     def __init__(self, interval_seconds: float = 0.05, clock: Clock = time.perf_counter_ns) -> None:
         if not 0 < interval_seconds <= 86_400:
             raise ConfigError(
-                f"{interval_seconds} s is no interval to sample at; use more than nothing and at most a day"
+                f"{interval_seconds} s is no interval to sample at; use more than nothing and at "
+                f"most a day"
             )
         self._interval = interval_seconds
         self._clock = clock
@@ -86,7 +94,9 @@ class UsageSampler:
         self._process = psutil.Process()
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._keep_observing, name="nnpipe-sampler", daemon=True)
+        self._thread = threading.Thread(
+            target=self._keep_observing, name="nnpipe-sampler", daemon=True
+        )
         self._error: BaseException | None = None
         self._active = False
         self._opened_ns = 0
@@ -106,12 +116,20 @@ class UsageSampler:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stop.set()
         self._thread.join()
         try:
-            if error is None and self._error is None and self._pending.wall_ns and not self._columns["time_ns"]:
+            if (
+                error is None
+                and self._error is None
+                and self._pending.wall_ns
+                and not self._columns["time_ns"]
+            ):
                 self._record()  # even the shortest measurement has one observation
         finally:
             self._gpus.__exit__(None, None, None)
@@ -180,7 +198,9 @@ class UsageSampler:
         idle = machine.idle + getattr(machine, "iowait", 0.0)
         steal = getattr(machine, "steal", 0.0)
         switches = involuntary_switches() or 0
-        return _Counters(self._clock(), time.process_time_ns(), total - idle, total, steal, switches)
+        return _Counters(
+            self._clock(), time.process_time_ns(), total - idle, total, steal, switches
+        )
 
     def _gather(self) -> None:
         now = self._count()

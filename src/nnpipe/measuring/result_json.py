@@ -1,4 +1,6 @@
-"""Read the JSON of untrusted result files, with limits that are checked before memory is allocated."""
+"""Read the JSON of untrusted result files, with limits that are checked before memory is
+allocated.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,13 @@ from nnpipe.measuring.series import Series
 # little endian.
 
 LIMIT = 1 << 29
-"""The size limit of one array in bytes: far more than any measurement needs, far less than a workstation's memory."""
+"""The size limit of one array in bytes: far more than any measurement needs, far less than a
+workstation's memory.
+"""
 
-_DTYPES = {np.dtype(code).name: np.dtype(code) for code in "bool i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8".split()}
+_DTYPES = {
+    np.dtype(code).name: np.dtype(code) for code in "bool i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8".split()
+}
 _MOST_AXES = 32  # the limit of all versions of numpy
 
 
@@ -57,7 +63,9 @@ def pack(array: npt.ArrayLike) -> dict[str, Any]:
     if _DTYPES.get(native.name) != native:
         raise TypeError(f"{array.dtype} arrays are not stored in result files")
     if array.nbytes > LIMIT:
-        raise ArtifactError(f"an array of {array.nbytes:,} bytes is too large for a result file, {LIMIT:,} may be")
+        raise ArtifactError(
+            f"an array of {array.nbytes:,} bytes is too large for a result file, {LIMIT:,} may be"
+        )
     flat = np.ascontiguousarray(array, native.newbyteorder("<")).reshape(-1)
     data, delta = _squeeze(flat), False
     if _can_differ(native) and flat.size > 1:
@@ -131,7 +139,8 @@ def _squeeze(flat: npt.NDArray[Any]) -> bytes:
 
 def _expand(text: Any, size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     opener = zlib.decompressobj()
-    # Ask for one byte more than expected, so that a too long stream is detected without decompressing it all.
+    # Ask for one byte more than expected, so that a too long stream is detected without
+    # decompressing it all.
     raw = opener.decompress(base64.b64decode(text, validate=True), size + 1)
     if len(raw) != size or not opener.eof or opener.unused_data:
         raise ValueError("its data do not have the stated length")
@@ -152,13 +161,18 @@ _NODE_LIMIT = 1 << 20  # JSON values; bulk arrays are text and count as one each
 _ARRAYS_LIMIT = 1 << 30  # bytes of all arrays together, unpacked
 
 _IN_USE: MutableMapping[bytes, npt.NDArray[Any]] = WeakValueDictionary()
-"""Arrays that are in use, by the digest of their JSON: many results hold the same truth, which is kept once."""
+"""Arrays that are in use, by the digest of their JSON: many results hold the same truth, which
+is kept once.
+"""
 
 T = TypeVar("T")
 
 _KINDS: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
 _COLUMNS = {"resources": ("time_ns",), "paced": ("start_ns", "latency_ns", "asleep")}
-_COLUMNS |= {"inference": ("start_ns", "latency_ns", "samples"), "energy": ("duration_ns", "calls", "joules")}
+_COLUMNS |= {
+    "inference": ("start_ns", "latency_ns", "samples"),
+    "energy": ("duration_ns", "calls", "joules"),
+}
 
 
 def read_json(path: Path) -> Any:
@@ -180,12 +194,18 @@ def read_json(path: Path) -> Any:
 
 
 def is_result(path: Path) -> bool:
-    """Return whether a file is the result of a measurement or of a comparison, judged by its beginning."""
+    """Return whether a file is the result of a measurement or of a comparison, judged by its
+    beginning.
+    """
     try:
         data = read_json(path)
     except ArtifactError:
         return False
-    return isinstance(data, dict) and "schema" in data and ("series" in data or data.get("kind") == COMPARISON)
+    return (
+        isinstance(data, dict)
+        and "schema" in data
+        and ("series" in data or data.get("kind") == COMPARISON)
+    )
 
 
 class ArrayUnpacker:
@@ -231,7 +251,8 @@ def evaluation_of(data: Any, arrays: ArrayUnpacker) -> Evaluation | None:
         if not array.ndim:
             raise ValueError(f"the evaluation's {name!r} has no axis for samples")
     ragged = {}
-    for name in typed(dict, data, "ragged") if "ragged" in data else ():  # files of earlier versions have none
+    # files of earlier versions have none
+    for name in typed(dict, data, "ragged") if "ragged" in data else ():
         rows = arrays(typed(dict, data["ragged"], name))
         ragged[name] = Ragged(rows["values"], rows["counts"])
     return Evaluation(
@@ -260,8 +281,8 @@ def typed(kind: type[T], data: Mapping[str, Any], name: str) -> T:
 
 
 def _parse(content: bytes) -> Any:
-    # Each JSON value but the first follows one of these characters.  A small file of many empty lists would otherwise
-    # fill the memory.
+    # Each JSON value but the first follows one of these characters.  A small file of many empty
+    # lists would otherwise fill the memory.
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
         raise ArtifactError("not a result file: too many values")
     try:

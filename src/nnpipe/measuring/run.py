@@ -17,7 +17,15 @@ from nnpipe.core.files import write_text
 from nnpipe.core.task import task_of
 from nnpipe.measuring.quantile_intervals import Sample
 from nnpipe.measuring.quantities import UNITS
-from nnpipe.measuring.result_json import COMPARISON, ArrayUnpacker, evaluation_of, pack, read_json, series_of, typed
+from nnpipe.measuring.result_json import (
+    COMPARISON,
+    ArrayUnpacker,
+    evaluation_of,
+    pack,
+    read_json,
+    series_of,
+    typed,
+)
 from nnpipe.measuring.series import ON_TARGET, ROUND_TRIP, Series, call_time
 
 SCHEMA = 1
@@ -34,9 +42,11 @@ class Run:
     command
         The command line of the measurement.
     components
-        Class and arguments of each component, by role (``dataset``, ``wrapper``, ``compilers``, ``runtime``).
+        Class and arguments of each component, by role (``dataset``, ``wrapper``, ``compilers``,
+        ``runtime``).
     artifact
-        The model file that ran: format, inputs and outputs, SHA-256, size in bytes, parents; may be empty.
+        The model file that ran: format, inputs and outputs, SHA-256, size in bytes, parents; may be
+        empty.
     frameworks
         Versions by package name.
     host
@@ -44,46 +54,59 @@ class Run:
     timing
         Times in nanoseconds (``load_ns``, ``first_ns``) and counts (``warmup``, ``batch_size``).
 
-        ``load``, if there was a load scenario: ``scenario``, the requested ``rate`` (queries per second), ``seed``,
-        ``samples_per_query``, ``calls_per_query``, ``queries_in_memory``, ``ended`` (the condition that ended it),
-        ``busy_ns`` (its duration), ``unanswered`` (queries that were due but not sent), ``max_latency`` (a bound
-        such as ``10ms@p99``) and ``search`` (the search for the highest rate that keeps the bound).
+        ``load``, if there was a load scenario: ``scenario``, the requested ``rate`` (queries per
+        second), ``seed``, ``samples_per_query``, ``calls_per_query``, ``queries_in_memory``,
+        ``ended`` (the condition that ended it), ``busy_ns`` (its duration), ``unanswered`` (queries
+        that were due but not sent), ``max_latency`` (a bound such as ``10ms@p99``) and ``search``
+        (the search for the highest rate that keeps the bound).
 
-        ``pace``, if there is a series ``paced``: ``period_ns`` from call to call, and the number of ``missed`` calls.
+        ``pace``, if there is a series ``paced``: ``period_ns`` from call to call, and the number of
+        ``missed`` calls.
 
-        ``energy``, if it was to be measured: the ``source`` and the ``meter``, and ``idle_watts`` and ``idle_seconds``
-        if the idle power is to be subtracted; or the ``reason`` why there is no series ``energy``.
+        ``energy``, if it was to be measured: the ``source`` and the ``meter``, and ``idle_watts``
+        and ``idle_seconds`` if the idle power is to be subtracted; or the ``reason`` why there is
+        no series ``energy``.
     series
-        ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` of each call.  If the
-        model ran on a target, also ``host_ns``, ``wire_ns``, ``serve_ns`` and ``target_ns``, which add up to
-        ``latency_ns`` (:meth:`~nnpipe.protocols.client.session.RemoteSession.split`).  With a load, there is one row
-        per query (offline, per call).  In the server scenario, ``scheduled_ns`` is when the query was due and
-        ``latency_ns`` counts from then; ``start_ns`` is when it was sent, and the parts add up to the time from then.
+        ``inference``: ``start_ns`` from the start of the window, ``latency_ns``, and ``samples`` of
+        each call.  If the model ran on a target, also ``host_ns``, ``wire_ns``, ``serve_ns`` and
+        ``target_ns``, which add up to ``latency_ns``
+        (:meth:`~nnpipe.protocols.client.session.RemoteSession.split`).  With a load, there is one
+        row per query (offline, per call).  In the server scenario, ``scheduled_ns`` is when the
+        query was due and ``latency_ns`` counts from then; ``start_ns`` is when it was sent, and the
+        parts add up to the time from then.
 
-        ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``, ``memory_bytes`` and the
-        other columns of :class:`~nnpipe.measuring.resource_sampler.UsageSampler`; ``target``: the same for the target.
+        ``resources``: ``time_ns`` from the same start, ``cpu_percent``, ``process_bytes``,
+        ``memory_bytes`` and the other columns of
+        :class:`~nnpipe.measuring.resource_sampler.UsageSampler`; ``target``: the same for the
+        target.
 
-        ``paced``: calls at a pace (:class:`~nnpipe.measuring.pace.Paced`), with the same parts as ``inference``.
+        ``paced``: calls at a pace (:class:`~nnpipe.measuring.pace.Paced`), with the same parts as
+        ``inference``.
 
-        ``energy``: blocks of calls with their ``joules`` (:func:`~nnpipe.measuring.energy.measure_energy`).
+        ``energy``: blocks of calls with their ``joules``
+        (:func:`~nnpipe.measuring.energy.measure_energy`).
     evaluation
         Predictions and truth, if quality was measured.
     created
         Date and time with time zone, ISO 8601.
     verification
-        The comparison of the model's outputs with those of its source model: ``verdict`` (``same``, ``close``,
-        ``different``, or ``unknown`` if they could not be compared), ``reason``, and values; may be empty.
+        The comparison of the model's outputs with those of its source model: ``verdict`` (``same``,
+        ``close``, ``different``, or ``unknown`` if they could not be compared), ``reason``, and
+        values; may be empty.
     audits
-        The result of each audit (:mod:`nnpipe.measuring.audit`), by name (``outputs``, ``caching``): ``verdict``
-        (``passed``, ``failed`` or ``unknown``), ``reason``, and values; may be empty.
+        The result of each audit (:mod:`nnpipe.measuring.audit`), by name (``outputs``,
+        ``caching``): ``verdict`` (``passed``, ``failed`` or ``unknown``), ``reason``, and values;
+        may be empty.
     preparation
-        How samples were prepared, as in :class:`~nnpipe.core.meaning.Preparation`, with the resulting value ranges
-        under ``arrived`` (:func:`~nnpipe.measuring._sample_preparation.input_ranges`), and how the data set was
-        understood under ``read`` (:attr:`~nnpipe.core.dataset.Dataset.reading_notes`); empty in files of older
-        versions.
+        How samples were prepared, as in :class:`~nnpipe.core.meaning.Preparation`, with the
+        resulting value ranges under ``arrived``
+        (:func:`~nnpipe.measuring._sample_preparation.input_ranges`), and how the data set was
+        understood under ``read`` (:attr:`~nnpipe.core.dataset.Dataset.reading_notes`); empty in
+        files of older versions.
     profile
-        The times and costs of the layers, measured in a process of its own after everything else, as in
-        :class:`~nnpipe.report.inputs.layer_profile.LayerProfile`; or the ``reason`` why there are none; may be empty.
+        The times and costs of the layers, measured in a process of its own after everything else,
+        as in :class:`~nnpipe.report.inputs.layer_profile.LayerProfile`; or the ``reason`` why there
+        are none; may be empty.
 
     Examples
     --------
@@ -111,7 +134,9 @@ class Run:
     profile: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the run in its JSON form; ``summary`` is for human readers and ignored when read."""
+        """Return the run in its JSON form; ``summary`` is for human readers and ignored when
+        read.
+        """
         return {
             "schema": SCHEMA,
             "title": self.title,
@@ -127,7 +152,10 @@ class Run:
             "frameworks": dict(self.frameworks),
             "host": dict(self.host),
             "timing": dict(self.timing),
-            "series": {name: {c: pack(a) for c, a in series.columns.items()} for name, series in self.series.items()},
+            "series": {
+                name: {c: pack(a) for c, a in series.columns.items()}
+                for name, series in self.series.items()
+            },
             "evaluation": None
             if self.evaluation is None
             else {
@@ -143,7 +171,8 @@ class Run:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return counts, the median, the metrics of quality and the doubts, for human readers of the file.
+        """Return counts, the median, the metrics of quality and the doubts, for human readers of
+        the file.
 
         The names and units are those of :mod:`nnpipe.measuring.quantities`.
         """
@@ -164,13 +193,17 @@ class Run:
                 median = percentile(Sample(inference[column].astype(np.float64)), 0.5)
                 found[f"{name}_median"] = {
                     "value": None if median.value is None else median.value / 1e9,
-                    "interval": None if median.interval is None else [end / 1e9 for end in median.interval],
+                    "interval": None
+                    if median.interval is None
+                    else [end / 1e9 for end in median.interval],
                     "unit": "s",
                 }
         if (energy := energy_figure(self)) is not None and energy.value is not None:
             found["energy"] = {
                 "value": energy.value,
-                "interval": [energy.low, energy.high] if math.isfinite(energy.high - energy.low) else None,
+                "interval": [energy.low, energy.high]
+                if math.isfinite(energy.high - energy.low)
+                else None,
                 "unit": UNITS["energy"],
             }
         if self.evaluation is not None:
@@ -219,7 +252,9 @@ class Run:
         if data.get("kind") == COMPARISON:
             raise ArtifactError("the result of a comparison, not of one run")
         if data["schema"] != SCHEMA:
-            raise ArtifactError(f"schema {str(data['schema'])[:40]} is unknown, this version reads {SCHEMA}")
+            raise ArtifactError(
+                f"schema {str(data['schema'])[:40]} is unknown, this version reads {SCHEMA}"
+            )
         try:
             arrays = ArrayUnpacker()
             return cls(

@@ -1,4 +1,6 @@
-"""Figures that follow from a result: the energy of an inference, its counted steps, and the memory on a board."""
+"""Figures that follow from a result: the energy of an inference, its counted steps, and the
+memory on a board.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +40,23 @@ def energy_figure(run: Run, confidence: float = CONFIDENCE) -> Figure | None:
         return Figure.unknown("inference took no more energy than the idle machine")
     ends = mean_interval(joules / calls, confidence)
     return (
-        Figure(value, count=total) if ends is None else Figure(value, min(ends[0], value), max(ends[1], value), total)
+        Figure(value, count=total)
+        if ends is None
+        else Figure(value, min(ends[0], value), max(ends[1], value), total)
     )
 
 
 def energy_source(run: Run) -> str:
-    """Return the sensor of a run's energy, with what was subtracted; the empty string without one."""
+    """Return the sensor of a run's energy, with what was subtracted; the empty string without
+    one.
+    """
     about = run.timing.get("energy")
     if not isinstance(about, Mapping) or "source" not in about:
         return ""
     idle = _idle_watts(about)
-    return f"{about['source']}"[:300] + ("" if idle is None else f", less an idle power of {idle:.3g} W")
+    return f"{about['source']}"[:300] + (
+        "" if idle is None else f", less an idle power of {idle:.3g} W"
+    )
 
 
 def _idle_watts(about: Mapping[str, object]) -> float | None:
@@ -61,7 +69,9 @@ BOARD_FIGURES = ("flash", "ram", "arena", "stack")
 
 
 def board_bytes(run: Run) -> Mapping[str, int]:
-    """Return what the target of a run tells of flash and memory, by the names there; empty if it tells nothing."""
+    """Return what the target of a run tells of flash and memory, by the names there; empty if it
+    tells nothing.
+    """
     session = run.timing.get("session")
     told = session.get("board") if isinstance(session, Mapping) else None
     if not isinstance(told, Mapping):
@@ -70,7 +80,9 @@ def board_bytes(run: Run) -> Mapping[str, int]:
 
 
 def board_figure(run: Run, name: str) -> Figure:
-    """Return one of :data:`BOARD_FIGURES`; it has no value, but a reason, if the target does not tell it."""
+    """Return one of :data:`BOARD_FIGURES`; it has no value, but a reason, if the target does not
+    tell it.
+    """
     value = board_bytes(run).get(f"{name}_bytes")
     if value is None:
         return Figure.unknown("only boards without an operating system tell it")
@@ -82,20 +94,28 @@ COUNTERS = ("instructions", "cycles")
 
 
 def counter_of(run: Run) -> str:
-    """Return what the target of a run counted instead of time; empty if it has a clock, or there is no target."""
+    """Return what the target of a run counted instead of time; empty if it has a clock, or there
+    is no target.
+    """
     session = run.timing.get("session")
     counter = session.get("counter") if isinstance(session, Mapping) else None
     return counter if counter in COUNTERS else ""
 
 
 def counted_figure(run: Run, counter: str, confidence: float = CONFIDENCE) -> Figure:
-    """Return the median of the counts of an inference, with an interval; counts that are all the same are exact.
+    """Return the median of the counts of an inference, with an interval; counts that are all the
+    same are exact.
 
     The figure has no value, but a reason, if the run's target counted something else.
     """
     inference = run.series.get("inference")
     known = counter_of(run)
-    if known != counter or inference is None or "target_counts" not in inference or not len(inference):
+    if (
+        known != counter
+        or inference is None
+        or "target_counts" not in inference
+        or not len(inference)
+    ):
         return Figure.unknown(f"only targets tell it that count {counter} instead of time")
     counts = inference["target_counts"].astype(np.float64)
     if not (np.isfinite(counts).all() and (counts >= 0).all()):

@@ -1,7 +1,8 @@
-"""Small pictures and curves of the samples with which a model did worst, kept with its evaluation for reports.
+"""Small pictures and curves of the samples with which a model did worst, kept with its evaluation
+for reports.
 
-They are bounded: a few samples, each a JPEG file of some kilobytes, or a curve of some hundred numbers.  In an
-evaluation they are ragged arrays, empty for all other samples.
+They are bounded: a few samples, each a JPEG file of some kilobytes, or a curve of some hundred
+numbers.  In an evaluation they are ragged arrays, empty for all other samples.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from nnpipe.core.preprocessing import IMAGE_SIZE
 from nnpipe.core.tensors import Batch
 
 PICTURE, CURVE = "sample_picture", "sample_curve"
-"""Names of the arrays: bytes of JPEG files, and ``(points, 2)``, the least and greatest numbers of short stretches."""
+"""Names of the arrays: bytes of JPEG files, and ``(points, 2)``, the least and greatest numbers
+of short stretches.
+"""
 
 LARGEST = 16 << 10
 """The greatest number of bytes of a picture."""
@@ -29,12 +32,15 @@ LARGEST = 16 << 10
 _SIDE = 240  # pixels of the longer side
 _QUALITIES = (80, 60, 40, 20)
 _POINTS = 160
-_LEAST_WAVE = 1000  # numbers of a sample that is shown as a curve; fewer may well be features without an order
+# numbers of a sample that is shown as a curve; fewer may well be features without an order
+_LEAST_WAVE = 1000
 _LEAST_ROWS = 8  # of a series, whose first column is shown
 _MOST_PIXELS = 64 << 20
 
 
-def with_worst_samples(evaluation: Evaluation, dataset: Dataset, indices: npt.NDArray[Any], count: int) -> Evaluation:
+def with_worst_samples(
+    evaluation: Evaluation, dataset: Dataset, indices: npt.NDArray[Any], count: int
+) -> Evaluation:
     """Return an evaluation with pictures or curves of the samples with which the model did worst.
 
     Parameters
@@ -51,8 +57,8 @@ def with_worst_samples(evaluation: Evaluation, dataset: Dataset, indices: npt.ND
     Returns
     -------
     Evaluation
-        The same evaluation if samples are neither images nor series of numbers, if the task does not tell which are
-        worst, or if the model is right about all.
+        The same evaluation if samples are neither images nor series of numbers, if the task does
+        not tell which are worst, or if the model is right about all.
     """
     if not count or len(evaluation) != len(indices):
         return evaluation
@@ -64,11 +70,15 @@ def with_worst_samples(evaluation: Evaluation, dataset: Dataset, indices: npt.ND
     chosen = order[known[order] > 0]
     rows: dict[str, list[npt.NDArray[Any]]] = {}
     ranges = dataset.spec.ranges
-    empty: dict[str, npt.NDArray[Any]] = {PICTURE: np.zeros(0, np.uint8), CURVE: np.zeros((0, 2), np.float32)}
+    empty: dict[str, npt.NDArray[Any]] = {
+        PICTURE: np.zeros(0, np.uint8),
+        CURVE: np.zeros((0, 2), np.float32),
+    }
     for place in chosen.tolist():
         try:
             inputs, _ = dataset.read(indices[place : place + 1])
-        except NNPipeError:  # a file may have gone meanwhile, and the measurement is worth more than its picture
+        # a file may have gone meanwhile, and the measurement is worth more than its picture
+        except NNPipeError:
             continue
         name, found = _shown(inputs, ranges)
         if name:
@@ -76,10 +86,14 @@ def with_worst_samples(evaluation: Evaluation, dataset: Dataset, indices: npt.ND
     if not rows:
         return evaluation
     ragged = {**evaluation.ragged, **{name: Ragged.of_rows(each) for name, each in rows.items()}}
-    return Evaluation(evaluation.task, evaluation.arrays, evaluation.class_names, ragged, evaluation.settings)
+    return Evaluation(
+        evaluation.task, evaluation.arrays, evaluation.class_names, ragged, evaluation.settings
+    )
 
 
-def _shown(inputs: Batch, ranges: Mapping[str, tuple[float, float]]) -> tuple[str, npt.NDArray[Any]]:
+def _shown(
+    inputs: Batch, ranges: Mapping[str, tuple[float, float]]
+) -> tuple[str, npt.NDArray[Any]]:
     """Return what is kept of a sample, and as which array; an empty name for nothing."""
     for name, values in inputs.items():
         if name == IMAGE_SIZE or values.dtype.kind not in "uif":
@@ -108,11 +122,17 @@ def _own(sample: npt.NDArray[Any], inputs: Batch) -> npt.NDArray[Any]:
 
 
 def _pixels(image: npt.NDArray[Any], stated: tuple[float, float] | None) -> npt.NDArray[np.uint8]:
-    """Return an image as bytes; numbers that are no bytes already are stretched from the stated range, or their own."""
+    """Return an image as bytes; numbers that are no bytes already are stretched from the stated
+    range, or their own.
+    """
     if image.dtype == np.uint8 and stated is None:
         return np.asarray(image)
     real = np.nan_to_num(image.astype(np.float64), posinf=0, neginf=0)
-    least, most = (0.0, 1.0) if real.min() >= 0 and real.max() <= 1 else (float(real.min()), float(real.max()))
+    least, most = (
+        (0.0, 1.0)
+        if real.min() >= 0 and real.max() <= 1
+        else (float(real.min()), float(real.max()))
+    )
     if least >= 0 and 1 < most <= 255:
         least, most = 0.0, 255.0
     least, most = stated or (least, most)
@@ -122,7 +142,9 @@ def _pixels(image: npt.NDArray[Any], stated: tuple[float, float] | None) -> npt.
 
 
 def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """Return a small JPEG file; nothing if Pillow is not installed or the picture does not become small enough."""
+    """Return a small JPEG file; nothing if Pillow is not installed or the picture does not
+    become small enough.
+    """
     try:
         from PIL import Image
     except ImportError:
@@ -140,6 +162,8 @@ def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 
 def _curve(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Return the least and the greatest number of each of up to 160 stretches of a series, ``(points, 2)``."""
+    """Return the least and the greatest number of each of up to 160 stretches of a series,
+    ``(points, 2)``.
+    """
     parts = np.array_split(np.nan_to_num(values), min(len(values), _POINTS))
     return np.array([(part.min(), part.max()) for part in parts], np.float32)

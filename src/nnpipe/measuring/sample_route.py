@@ -61,7 +61,8 @@ class SampleRoute:
         fixed = fixed_size(self.session_io)
         if fixed is not None and fixed != self.size:
             raise ConfigError(
-                f"the model takes batches of {fixed}, not of {self.size}: give --inference-batch-size {fixed}"
+                f"the model takes batches of {fixed}, not of {self.size}: give "
+                f"--inference-batch-size {fixed}"
             )
 
     def items(self, indices: npt.NDArray[Any]) -> Iterator[Item]:
@@ -70,16 +71,22 @@ class SampleRoute:
             samples = batch_size(raw)
             inputs = adapt_inputs(self.wrapper.preprocess(raw), self.model_io, self.session_io)
             if fixed_size(self.session_io) is not None and samples < self.size:
-                inputs = {name: _filled_up(array, samples, self.size) for name, array in inputs.items()}
+                inputs = {
+                    name: _filled_up(array, samples, self.size) for name, array in inputs.items()
+                }
             yield Item(inputs, truth, samples)
 
     def judge(self, items: Sequence[Item], outputs: Sequence[Batch]) -> list[Evaluation]:
-        """Evaluate the outputs of some calls: together if they can be concatenated, otherwise one by one."""
+        """Evaluate the outputs of some calls: together if they can be concatenated, otherwise
+        one by one.
+        """
         outputs = [
             {name: _without_copies(array, item.samples, self.size) for name, array in found.items()}
             for item, found in zip(items, outputs, strict=True)
         ]
-        given: list[Batch] = [{name: a[: item.samples] for name, a in item.inputs.items()} for item in items]
+        given: list[Batch] = [
+            {name: a[: item.samples] for name, a in item.inputs.items()} for item in items
+        ]
         truths = [item.truth for item in items]
         counts = [item.samples for item in items]
         if _can_be_joined(outputs, counts) and _can_be_joined(truths, counts):
@@ -105,7 +112,11 @@ class SampleRoute:
             predictions = {**predictions, NOT_FINITE: lost}
         found = self.dataset.judge_predictions(predictions, truth)
         # Thresholds of a decoder change its metrics.
-        return found if decoder is None else replace(found, settings={**found.settings, "decoder": decoder.describe()})
+        return (
+            found
+            if decoder is None
+            else replace(found, settings={**found.settings, "decoder": decoder.describe()})
+        )
 
 
 def fixed_size(io: IOSpec) -> int | None:
@@ -114,8 +125,12 @@ def fixed_size(io: IOSpec) -> int | None:
     return first[0] if first else None
 
 
-def chunks(items: Iterable[Item], most_bytes: int, output_bytes: int, most_calls: int) -> Iterator[list[Item]]:
-    """Group calls into chunks whose inputs, truth and outputs are not much larger than ``most_bytes``."""
+def chunks(
+    items: Iterable[Item], most_bytes: int, output_bytes: int, most_calls: int
+) -> Iterator[list[Item]]:
+    """Group calls into chunks whose inputs, truth and outputs are not much larger than
+    ``most_bytes``.
+    """
     chunk: list[Item] = []
     held = 0
     for item in items:
@@ -142,7 +157,9 @@ def _can_be_joined(batches: Sequence[Batch], counts: Sequence[int]) -> bool:
     shapes = {name: array.shape[1:] for name, array in batches[0].items()}
     return all(
         batch.keys() == shapes.keys()
-        and all(array.ndim and array.shape == (count, *shapes[name]) for name, array in batch.items())
+        and all(
+            array.ndim and array.shape == (count, *shapes[name]) for name, array in batch.items()
+        )
         for batch, count in zip(batches, counts, strict=True)
     )
 

@@ -31,7 +31,9 @@ class Series:
                 or column.dtype.kind not in "iuf"
                 or (name.endswith("_ns") and column.dtype.kind == "f")
             ):
-                raise ArtifactError(f"{name!r} is no column of a series: {column.dtype} of shape {column.shape}")
+                raise ArtifactError(
+                    f"{name!r} is no column of a series: {column.dtype} of shape {column.shape}"
+                )
         lengths = {name: len(column) for name, column in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise ArtifactError(f"the columns of a series differ in length: {lengths}")
@@ -61,8 +63,8 @@ class CallTime:
     column
         The column of the series ``inference`` that holds it.
     ranks
-        Whether it tells which model is faster.  A round trip to a target without a clock does not: an emulator's time
-        is that of the machine on which it runs, and a line's is the line's.
+        Whether it tells which model is faster.  A round trip to a target without a clock does not:
+        an emulator's time is that of the machine on which it runs, and a line's is the line's.
     """
 
     name: str
@@ -73,14 +75,23 @@ class CallTime:
 
 
 LATENCY = CallTime(
-    "latency", "inference time", "time of one call, of a batch of samples, where the model runs", "latency_ns"
+    "latency",
+    "inference time",
+    "time of one call, of a batch of samples, where the model runs",
+    "latency_ns",
 )
 ON_TARGET = CallTime("latency", LATENCY.title, LATENCY.meaning, "target_ns")
 RESPONSE = CallTime(
-    "response", "response time", "from when a query was due to its answer, waiting included", "latency_ns"
+    "response",
+    "response time",
+    "from when a query was due to its answer, waiting included",
+    "latency_ns",
 )
 BETWEEN = CallTime(
-    "between", "time between answers", "from one answer to the next, with all queries there", "latency_ns"
+    "between",
+    "time between answers",
+    "from one answer to the next, with all queries there",
+    "latency_ns",
 )
 ROUND_TRIP = CallTime(
     "round_trip",
@@ -89,7 +100,12 @@ ROUND_TRIP = CallTime(
     "latency_ns",
     ranks=False,
 )
-PACED = CallTime("paced", "time at the pace of use", f"{LATENCY.meaning}, after a sleep between calls", "latency_ns")
+PACED = CallTime(
+    "paced",
+    "time at the pace of use",
+    f"{LATENCY.meaning}, after a sleep between calls",
+    "latency_ns",
+)
 
 
 def call_time(columns: Container[str], timing: Mapping[str, Any]) -> CallTime:
@@ -108,6 +124,7 @@ def call_time(columns: Container[str], timing: Mapping[str, Any]) -> CallTime:
     # A schedule measures the waiting time, too, which a target's own clock cannot see.
     if "scheduled_ns" in columns:
         return RESPONSE
-    if "target_counts" in columns:  # the target's counter is no clock, so nothing tells how long the model took there
+    # the target's counter is no clock, so nothing tells how long the model took there
+    if "target_counts" in columns:
         return ROUND_TRIP
     return ON_TARGET if "target_ns" in columns else LATENCY

@@ -130,7 +130,9 @@ class Summary:
         return self.quantile(0.5)
 
     def quantile(self, share: float) -> float:
-        """Return a quantile of the sample even if there are too few samples for an interval; use it for plots only."""
+        """Return a quantile of the sample even if there are too few samples for an interval; use
+        it for plots only.
+        """
         return quantile_of_ordered(self.ordered, share)
 
     def percentile(self, share: float) -> Percentile:
@@ -139,7 +141,9 @@ class Summary:
 
 
 def quantile_of_ordered(ordered: Floats, share: float) -> float:
-    """Return what ``numpy.quantile`` returns, from values in ascending order and without partitioning them again."""
+    """Return what ``numpy.quantile`` returns, from values in ascending order and without
+    partitioning them again.
+    """
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
@@ -153,5 +157,9 @@ def percentile(sample: Sample, share: float) -> Percentile:
     samples, effective, needed = len(sample), sample.effective(share), samples_needed(share)
     interval = sample.interval(share)
     if interval is None:
-        return Percentile(share, max(samples + 1, math.ceil(needed * samples / effective)), None, None, effective)
-    return Percentile(share, needed, quantile_of_ordered(sample.ordered, share), interval, effective)
+        return Percentile(
+            share, max(samples + 1, math.ceil(needed * samples / effective)), None, None, effective
+        )
+    return Percentile(
+        share, needed, quantile_of_ordered(sample.ordered, share), interval, effective
+    )

@@ -38,7 +38,8 @@ class EnergyCounter:
 class CounterReading(MeterReading):
     """The sum of counters, read at each mark.
 
-    A counter may begin again once between two marks, which are seconds apart: the smallest ones do it each minute.
+    A counter may begin again once between two marks, which are seconds apart: the smallest ones do
+    it each minute.
     """
 
     def __init__(
@@ -66,9 +67,15 @@ class CounterReading(MeterReading):
             [step * counter.unit_j for step in consumed(list(values), counter.modulus)]
             for counter, values in zip(self._counters, zip(*self._read, strict=True), strict=True)
         ]
-        still = [counter.name for counter, each in zip(self._counters, spans, strict=True) if each and not any(each)]
+        still = [
+            counter.name
+            for counter, each in zip(self._counters, spans, strict=True)
+            if each and not any(each)
+        ]
         if still:  # as in virtual machines that show a counter and do not run it
-            raise NotSupported(f"{self.source}: {', '.join(still)} stood still during the measurement")
+            raise NotSupported(
+                f"{self.source}: {', '.join(still)} stood still during the measurement"
+            )
         return [sum(parts) for parts in zip(*spans, strict=True)]
 
     def close(self) -> None:
@@ -89,7 +96,9 @@ class NVMLMeter(EnergyMeter):
     install = "nnpipe[gpu]"
     measures_host: ClassVar[bool] = True
 
-    gpu: int | None = argument(None, help="the number of the GPU; by default all are added up", minimum=0)
+    gpu: int | None = argument(
+        None, help="the number of the GPU; by default all are added up", minimum=0
+    )
 
     def _open(self) -> CounterReading:
         counters, close = self.counters()
@@ -122,7 +131,9 @@ class NVMLMeter(EnergyMeter):
                     pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
                     name = pynvml.nvmlDeviceGetName(handle)
                 except pynvml.NVMLError as error:
-                    raise NotSupported(f"NVML: GPU {number} has no energy counter: {error}") from None
+                    raise NotSupported(
+                        f"NVML: GPU {number} has no energy counter: {error}"
+                    ) from None
                 name = name.decode(errors="replace") if isinstance(name, bytes) else name
                 found.append(_counter(f"GPU {number} ({name})", handle))
             return found, stack.pop_all().close
@@ -147,16 +158,20 @@ _MOST_ZONES = 256
 class RAPLMeter(EnergyMeter):
     """The counters of the processor's packages (RAPL), from Linux's powercap tree.
 
-    They hold all cores, caches and the built-in graphics of each package, whatever process uses them, and no board,
-    disk or fan.  Linux lets root alone read them, since they reveal what others compute.
+    They hold all cores, caches and the built-in graphics of each package, whatever process uses
+    them, and no board, disk or fan.  Linux lets root alone read them, since they reveal what others
+    compute.
     """
 
     measures_host: ClassVar[bool] = True
 
     domains: tuple[str, ...] = argument(
-        ("package",), help="which zones to add up, by the beginning of their names: package, dram, psys"
+        ("package",),
+        help="which zones to add up, by the beginning of their names: package, dram, psys",
     )
-    powercap_root: Path = argument(Path("/sys/class/powercap"), help="the powercap tree", metavar="FOLDER")
+    powercap_root: Path = argument(
+        Path("/sys/class/powercap"), help="the powercap tree", metavar="FOLDER"
+    )
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` if a zone would be counted twice."""
@@ -165,7 +180,9 @@ class RAPLMeter(EnergyMeter):
         inner = {"package": ("core", "uncore"), "psys": ("package", "core", "uncore", "dram")}
         for outer, parts in inner.items():
             if twice := set(self.domains) & set(parts) if outer in self.domains else set():
-                raise ConfigError(f"RAPLMeter: {outer} contains {', '.join(sorted(twice))}; name one of them")
+                raise ConfigError(
+                    f"RAPLMeter: {outer} contains {', '.join(sorted(twice))}; name one of them"
+                )
 
     def _open(self) -> CounterReading:
         return CounterReading("RAPL", self.counters(), _RAPL_RESOLUTION_S)
@@ -183,10 +200,17 @@ class RAPLMeter(EnergyMeter):
         if not zones:
             there = ", ".join(sorted({name for name, _ in _zones(root)}))
             why = f"{root} has the zones {there}" if there else f"{root} has no energy counters"
-            hint = "" if there else "; virtual machines, and processors other than of Intel and AMD, show none"
+            hint = (
+                ""
+                if there
+                else "; virtual machines, and processors other than of Intel and AMD, show none"
+            )
             raise NotSupported(f"RAPL: no zone {' or '.join(self.domains)}: {why}{hint}")
         twice = {name for name, _ in zones if [other for other, _ in zones].count(name) > 1}
-        return [_rapl_counter(f"{name} of {folder.name}" if name in twice else name, folder) for name, folder in zones]
+        return [
+            _rapl_counter(f"{name} of {folder.name}" if name in twice else name, folder)
+            for name, folder in zones
+        ]
 
 
 def _zones(root: Path) -> Iterator[tuple[str, Path]]:
@@ -197,7 +221,11 @@ def _zones(root: Path) -> Iterator[tuple[str, Path]]:
         return
     for folder in folders:
         # intel-rapl-mmio shows the same package a second time.
-        if "-rapl:" in folder.name and "mmio" not in folder.name and (folder / "energy_uj").exists():
+        if (
+            "-rapl:" in folder.name
+            and "mmio" not in folder.name
+            and (folder / "energy_uj").exists()
+        ):
             try:
                 yield (folder / "name").read_text("ascii", "replace").strip()[:40], folder
             except OSError:
@@ -223,14 +251,17 @@ def _rapl_counter(name: str, folder: Path) -> EnergyCounter:
         # The counter begins again at this value; its own steps are 15 to 61 microjoules.
         modulus = int((folder / "max_energy_range_uj").read_text("ascii"))
     except (OSError, ValueError) as error:
-        raise NotSupported(f"RAPL: {folder / 'max_energy_range_uj'} cannot be read: {error}") from None
+        raise NotSupported(
+            f"RAPL: {folder / 'max_energy_range_uj'} cannot be read: {error}"
+        ) from None
     if modulus < 1:
         raise NotSupported(f"RAPL: {folder / 'max_energy_range_uj'} is {modulus}")
     return EnergyCounter(name, read, 1e-6, modulus)
 
 
 class MachineMeter(EnergyMeter):
-    """All energy counters of this machine: those of the processor's packages (RAPL) and of NVIDIA GPUs (NVML).
+    """All energy counters of this machine: those of the processor's packages (RAPL) and of NVIDIA
+    GPUs (NVML).
 
     A sensor that cannot be read is left out; the name of the source says which are in the sum.
     """
@@ -247,7 +278,9 @@ class MachineMeter(EnergyMeter):
                 except NNPipeError as error:
                     reasons.append(str(error))
             if not found:
-                raise NotSupported(f"this machine has no energy counter that can be read: {'; '.join(reasons)}")
+                raise NotSupported(
+                    f"this machine has no energy counter that can be read: {'; '.join(reasons)}"
+                )
             return _Sum(found, stack.pop_all())
 
 

@@ -67,26 +67,42 @@ class TracedReading(MeterReading):
 class PowerTraceMeter(EnergyMeter):
     """A CSV file of power over time, which another program writes while nnpipe measures.
 
-    Its first line names the columns: ``time`` in seconds since 1970, and ``power`` in watts, or ``voltage`` and
-    ``current`` in volts and amperes; ``time_ms``, ``power_mw``, ``current_ma`` and the like are known, too.
+    Its first line names the columns: ``time`` in seconds since 1970, and ``power`` in watts, or
+    ``voltage`` and ``current`` in volts and amperes; ``time_ms``, ``power_mw``, ``current_ma`` and
+    the like are known, too.
     """
 
-    trace_file: Path = argument(help="the file, which must reach to the end of the measurement", metavar="FILE.csv")
-    clock_offset: float = argument(0.0, help="seconds to add to the file's times to get this machine's time of day")
-    trace_interval: float = argument(0.001, help="seconds between two samples", minimum=1e-7, maximum=60.0)
+    trace_file: Path = argument(
+        help="the file, which must reach to the end of the measurement", metavar="FILE.csv"
+    )
+    clock_offset: float = argument(
+        0.0, help="seconds to add to the file's times to get this machine's time of day"
+    )
+    trace_interval: float = argument(
+        0.001, help="seconds between two samples", minimum=1e-7, maximum=60.0
+    )
     trace_wait: float = argument(
-        2.0, help="seconds to wait after measuring for the last samples to be written", minimum=0.0, maximum=3600.0
+        2.0,
+        help="seconds to wait after measuring for the last samples to be written",
+        minimum=0.0,
+        maximum=3600.0,
     )
 
     def _open(self) -> TracedReading:
         if not self.trace_file.parent.is_dir():
-            raise NotSupported(f"{self.trace_file}: there is no such folder, so nothing writes a trace there")
+            raise NotSupported(
+                f"{self.trace_file}: there is no such folder, so nothing writes a trace there"
+            )
         return TracedReading(f"trace {self.trace_file.name}", self.trace_interval, self._read)
 
     def _read(self) -> PowerTrace:
         time.sleep(self.trace_wait)
         found = read_power_trace(self.trace_file)
-        return PowerTrace(found.time_s + self.clock_offset, found.watts, found.trigger) if self.clock_offset else found
+        return (
+            PowerTrace(found.time_s + self.clock_offset, found.watts, found.trigger)
+            if self.clock_offset
+            else found
+        )
 
 
 _RATES = {"js110": 2_000_000, "js220": 1_000_000, "js320": 1_000_000}  # samples a second
@@ -95,13 +111,16 @@ _RATES = {"js110": 2_000_000, "js220": 1_000_000, "js320": 1_000_000}  # samples
 class JoulescopeMeter(EnergyMeter):
     """A Joulescope (JS110, JS220, JS320) on the supply of the device.
 
-    The statistics that the instrument sends hold the mean power of each interval, so nothing between them is lost.
+    The statistics that the instrument sends hold the mean power of each interval, so nothing
+    between them is lost.
     """
 
     requires = ("pyjoulescope_driver",)
     install = "pyjoulescope_driver"
 
-    joulescope: str = argument("", help="the path of the instrument, if several are connected, such as u/js220/000415")
+    joulescope: str = argument(
+        "", help="the path of the instrument, if several are connected, such as u/js220/000415"
+    )
     statistics_rate: float = argument(50.0, help="statistics a second", minimum=1.0, maximum=1000.0)
 
     def _open(self) -> TracedReading:
@@ -114,7 +133,9 @@ class JoulescopeMeter(EnergyMeter):
             model = next((model for model in _RATES if model in device), "")
             if device not in paths or not model:
                 there = ", ".join(paths) or "none"
-                raise NotSupported(f"JoulescopeMeter: say which instrument by joulescope; connected: {there}")
+                raise NotSupported(
+                    f"JoulescopeMeter: say which instrument by joulescope; connected: {there}"
+                )
             samples = StatisticsTrace(1 / self.statistics_rate)
             driver.open(device)
             if model == "js110":
@@ -127,7 +148,9 @@ class JoulescopeMeter(EnergyMeter):
         except BaseException:
             driver.finalize()
             raise
-        return TracedReading(f"Joulescope {device}", 1 / self.statistics_rate, samples.trace, driver.finalize)
+        return TracedReading(
+            f"Joulescope {device}", 1 / self.statistics_rate, samples.trace, driver.finalize
+        )
 
 
 class StatisticsTrace:
@@ -168,7 +191,8 @@ _CONNECT_S = 5
 class OtiiMeter(EnergyMeter):
     """An Otii Arc or Ace on the supply of the device; the maker's program or its server must run.
 
-    Voltage and current limits are those that are set in the program; nnpipe does not change what the device gets.
+    Voltage and current limits are those that are set in the program; nnpipe does not change what
+    the device gets.
     """
 
     requires = ("otii_tcp_client",)
@@ -183,14 +207,20 @@ class OtiiMeter(EnergyMeter):
 
         client = OtiiClient()
         try:
-            otii = client.connect(host=self.otii_host, port=self.otii_port, try_for_seconds=_CONNECT_S)
+            otii = client.connect(
+                host=self.otii_host, port=self.otii_port, try_for_seconds=_CONNECT_S
+            )
         except Exception as error:  # the package declares no common base of its errors
-            raise TransportError(f"no Otii server answers at {self.otii_host}:{self.otii_port}: {error}") from None
+            raise TransportError(
+                f"no Otii server answers at {self.otii_host}:{self.otii_port}: {error}"
+            ) from None
         try:
             devices = [each for each in otii.get_devices() if self.otii_device in ("", each.name)]
             if len(devices) != 1:
                 names = ", ".join(each.name for each in otii.get_devices()) or "none"
-                raise NotSupported(f"OtiiMeter: say which instrument by otii_device; connected: {names}")
+                raise NotSupported(
+                    f"OtiiMeter: say which instrument by otii_device; connected: {names}"
+                )
             recorder = OtiiRecording(devices[0], otii.get_active_project())
             recorder.start()
         except BaseException:
@@ -206,7 +236,9 @@ class OtiiMeter(EnergyMeter):
 
 
 class OtiiRecording:
-    """A recording of power in an Otii project; ``device`` and ``project`` are objects of ``otii_tcp_client``."""
+    """A recording of power in an Otii project; ``device`` and ``project`` are objects of
+    ``otii_tcp_client``.
+    """
 
     def __init__(self, device: Any, project: Any) -> None:
         self._device, self._project = device, project
@@ -233,9 +265,13 @@ class OtiiRecording:
         time.sleep(0.1)
         self.stop()
         recording = self._project.get_last_recording()
-        count = 0 if recording is None else recording.get_channel_data_count(self._device.id, _POWER)
+        count = (
+            0 if recording is None else recording.get_channel_data_count(self._device.id, _POWER)
+        )
         if not count:
-            raise NotSupported("OtiiMeter: the recording holds no power; is the instrument's main output on?")
+            raise NotSupported(
+                "OtiiMeter: the recording holds no power; is the instrument's main output on?"
+            )
         found = recording.get_channel_data(self._device.id, _POWER, 0, count)
         start = self._began_s if recording.start_time is None else recording.start_time.timestamp()
         watts = np.array(found["values"], np.float64)
@@ -273,7 +309,9 @@ class SerialMeter(EnergyMeter):
     install = "nnpipe[serial]"
 
     meter_port: str = argument(help="the sensor's serial port, such as /dev/ttyACM0 or COM4")
-    meter_baud_rate: int = argument(115_200, help="bits a second of the sensor's serial port", minimum=50)
+    meter_baud_rate: int = argument(
+        115_200, help="bits a second of the sensor's serial port", minimum=50
+    )
 
     def _open(self) -> TracedReading:
         import serial
@@ -281,7 +319,9 @@ class SerialMeter(EnergyMeter):
         try:
             port: Any = serial.Serial(self.meter_port, self.meter_baud_rate, timeout=_POLL_S)
         except (OSError, ValueError) as error:
-            raise TransportError(f"cannot open the serial port {self.meter_port}: {error}") from None
+            raise TransportError(
+                f"cannot open the serial port {self.meter_port}: {error}"
+            ) from None
         line = SampleLine(lambda: port.read(max(port.in_waiting, 1)))
         line.start()
         try:
@@ -296,7 +336,9 @@ class SerialMeter(EnergyMeter):
             with contextlib.suppress(OSError):
                 port.close()
 
-        return TracedReading(f"serial sensor at {self.meter_port}", line.interval_s, line.trace, close)
+        return TracedReading(
+            f"serial sensor at {self.meter_port}", line.interval_s, line.trace, close
+        )
 
 
 class SampleLine:
@@ -314,7 +356,8 @@ class SampleLine:
         self._read, self._clock = read, clock
         self._rest = b""
         self._turns, self._last_us = 0, -1
-        self._columns = tuple(array("d") for _ in range(4))  # seconds on its clock and on ours, volts, amperes
+        # seconds on its clock and on ours, volts, amperes
+        self._columns = tuple(array("d") for _ in range(4))
         self._error: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep_reading, name="nnpipe-meter", daemon=True)
@@ -364,7 +407,8 @@ class SampleLine:
     def trace(self) -> PowerTrace:
         """Return what has arrived until now, with times in seconds since 1970.
 
-        The sensor's clock tells the times between samples.  It is set by the sample that took least time to arrive.
+        The sensor's clock tells the times between samples.  It is set by the sample that took least
+        time to arrive.
 
         Raises
         ------
@@ -375,7 +419,9 @@ class SampleLine:
         if self._error is not None:
             raise TransportError(f"the meter's line failed: {self._error}")
         count = len(self._columns[3])
-        own, arrived, volts, amperes = (np.array(column[:count], np.float64) for column in self._columns)
+        own, arrived, volts, amperes = (
+            np.array(column[:count], np.float64) for column in self._columns
+        )
         if (np.diff(own) < 0).any():
             raise ArtifactError("the meter's clock was set back: did the board restart?")
         return PowerTrace(own + float(np.min(arrived - own)), volts * amperes)

@@ -11,6 +11,11 @@ COUNT = 3
 
 
 def some_inputs(shapes: Mapping[str, tuple[int, ...]], count: int = COUNT) -> dict[str, np.ndarray]:
-    """Return reproducible standard normal float32 numbers, ``(count, *shape)`` for each shape of one sample."""
+    """Return reproducible standard normal float32 numbers, ``(count, *shape)`` for each shape of
+    one sample.
+    """
     random = np.random.default_rng(0)
-    return {name: random.standard_normal((count, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    return {
+        name: random.standard_normal((count, *shape)).astype(np.float32)
+        for name, shape in shapes.items()
+    }

@@ -23,14 +23,18 @@ class JAXONNXConversion(ONNXConversion):
     install: ClassVar[str] = "nnpipe[jax]"
 
     def models(self) -> Iterator[ConversionCase]:
-        """Yield dense, convolutional, residual, recurrent and attention networks, written in plain JAX."""
+        """Yield dense, convolutional, residual, recurrent and attention networks, written in
+        plain JAX.
+        """
         for name, (build, shapes) in _MODELS.items():
             yield ConversionCase(name, build(_Weights()), some_inputs(shapes))
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
         """Run a model and return its outputs."""
         found = model(*inputs.values())
-        return [np.asarray(array) for array in (found if isinstance(found, (list, tuple)) else (found,))]
+        return [
+            np.asarray(array) for array in (found if isinstance(found, (list, tuple)) else (found,))
+        ]
 
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
         """Export a model with a free batch size."""
@@ -45,7 +49,9 @@ class JAXONNXConversion(ONNXConversion):
         try:
             from jaxonnxruntime.call_onnx import call_onnx_model
         except ImportError as error:
-            raise NotSupported(f"JAX reads ONNX with jaxonnxruntime, which is not installed: {error}") from None
+            raise NotSupported(
+                f"JAX reads ONNX with jaxonnxruntime, which is not installed: {error}"
+            ) from None
         import onnx
 
         model = onnx.load_model(str(path))
@@ -82,7 +88,12 @@ def _convolved(x: Any, kernel: Any, stride: int = 1, groups: int = 1) -> Any:
     import jax
 
     return jax.lax.conv_general_dilated(
-        x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=groups
+        x,
+        kernel,
+        (stride, stride),
+        "SAME",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
     )
 
 
@@ -117,7 +128,12 @@ def _resnet(weights: _Weights) -> Callable[..., Any]:
 def _mobilenet(weights: _Weights) -> Callable[..., Any]:
     import jax
 
-    stem, wide, depth, narrow = weights(3, 3, 3, 8), weights(1, 1, 8, 32), weights(3, 3, 1, 32), weights(1, 1, 32, 8)
+    stem, wide, depth, narrow = (
+        weights(3, 3, 3, 8),
+        weights(1, 1, 8, 32),
+        weights(3, 3, 1, 32),
+        weights(1, 1, 32, 8),
+    )
     last = weights(8, 5)
 
     def network(x: Any) -> Any:

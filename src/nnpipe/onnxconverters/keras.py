@@ -27,18 +27,24 @@ class KerasONNXConversion(ONNXConversion):
     install: ClassVar[str] = "nnpipe[tensorflow]"
 
     def models(self) -> Iterator[ConversionCase]:
-        """Yield dense, convolutional, residual, recurrent and attention networks, and Keras's MobileNetV2."""
+        """Yield dense, convolutional, residual, recurrent and attention networks, and Keras's
+        MobileNetV2.
+        """
         _, keras = import_keras()
         for name, (build, shapes) in _MODELS.items():
             keras.utils.set_random_seed(0)
             tensors = [keras.Input(shape, name=tensor) for tensor, shape in shapes.items()]
-            yield ConversionCase(name, keras.Model(tensors, build(keras, *tensors)), some_inputs(shapes))
+            yield ConversionCase(
+                name, keras.Model(tensors, build(keras, *tensors)), some_inputs(shapes)
+            )
 
     def run_model(self, model: Any, inputs: Batch) -> list[np.ndarray]:
         """Run a model in inference mode and return its outputs."""
         import_keras()
         found = model(list(inputs.values()), training=False)
-        return [tensor.numpy() for tensor in (found if isinstance(found, (list, tuple)) else (found,))]
+        return [
+            tensor.numpy() for tensor in (found if isinstance(found, (list, tuple)) else (found,))
+        ]
 
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
         """Export a model with a free batch size."""
@@ -61,7 +67,9 @@ class KerasONNXConversion(ONNXConversion):
 
     def import_model(self, path: Path) -> Any:
         """Raise ``NotSupported``: there is no importer."""
-        raise NotSupported("nothing reads ONNX into Keras 3 (onnx2keras and onnx-tf stopped at Keras 2)")
+        raise NotSupported(
+            "nothing reads ONNX into Keras 3 (onnx2keras and onnx-tf stopped at Keras 2)"
+        )
 
 
 def _mlp(keras: Any, x: Any) -> Any:
@@ -71,7 +79,9 @@ def _mlp(keras: Any, x: Any) -> Any:
 
 def _cnn(keras: Any, x: Any) -> Any:
     layers = keras.layers
-    x = layers.Activation("relu")(layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same")(x)))
+    x = layers.Activation("relu")(
+        layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same")(x))
+    )
     x = layers.Conv2D(16, 3, strides=2, padding="same", activation="gelu")(layers.MaxPooling2D()(x))
     return layers.Dense(5)(layers.GlobalAveragePooling2D()(x))
 
@@ -82,14 +92,17 @@ def _resnet(keras: Any, x: Any) -> Any:
     for width, stride in ((8, 1), (16, 2)):
         inner = layers.Conv2D(width, 3, stride, "same", use_bias=False)(x)
         inner = layers.ReLU()(layers.BatchNormalization()(inner))
-        inner = layers.BatchNormalization()(layers.Conv2D(width, 3, 1, "same", use_bias=False)(inner))
+        inner = layers.BatchNormalization()(
+            layers.Conv2D(width, 3, 1, "same", use_bias=False)(inner)
+        )
         around = x if stride == 1 else layers.Conv2D(width, 1, stride)(x)
         x = layers.ReLU()(layers.Add()([inner, around]))
     return layers.Dense(5)(layers.GlobalAveragePooling2D()(x))
 
 
 def _mobilenet(keras: Any, x: Any) -> Any:
-    # Without softmax: the outputs of untrained layers are so small that it would make all classes equal.
+    # Without softmax: the outputs of untrained layers are so small that it would make all classes
+    # equal.
     return keras.applications.MobileNetV2(
         input_tensor=x, alpha=0.35, weights=None, classes=5, classifier_activation=None
     ).output
@@ -108,7 +121,10 @@ def _attention(keras: Any, x: Any) -> Any:
 
 def _two_inputs(keras: Any, left: Any, right: Any) -> Any:
     layers = keras.layers
-    return [layers.Subtract()([layers.Dense(4)(left), layers.Dense(4)(right)]), layers.Multiply()([left, right])]
+    return [
+        layers.Subtract()([layers.Dense(4)(left), layers.Dense(4)(right)]),
+        layers.Multiply()([left, right]),
+    ]
 
 
 _MODELS: dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]]]] = {

@@ -36,7 +36,12 @@ def cnn() -> Any:
 
     return nn.Sequential(
         *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(8, 16, 3, padding=1, stride=2), nn.BatchNorm2d(16), nn.GELU(), nn.AdaptiveAvgPool2d(1)),
+        *(
+            nn.Conv2d(8, 16, 3, padding=1, stride=2),
+            nn.BatchNorm2d(16),
+            nn.GELU(),
+            nn.AdaptiveAvgPool2d(1),
+        ),
         *(nn.Flatten(), nn.Linear(16, 5, bias=False)),
     )
 
@@ -73,7 +78,11 @@ def mobilenet() -> Any:
             wide = 4 * given
             self.inner = nn.Sequential(
                 *(nn.Conv2d(given, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()),
-                *(nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()),
+                *(
+                    nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False),
+                    nn.BatchNorm2d(wide),
+                    nn.ReLU6(),
+                ),
                 *(nn.Conv2d(wide, wanted, 1, bias=False), nn.BatchNorm2d(wanted)),
             )
             self.residual = stride == 1 and given == wanted
@@ -141,7 +150,9 @@ _OLDEST_BY_EXPORT = 18
 
 
 class PyTorchONNXConversion(ONNXConversion):
-    """Exports PyTorch models with ``torch.export`` (opset 18 and later) or tracing, and imports with onnx2torch."""
+    """Exports PyTorch models with ``torch.export`` (opset 18 and later) or tracing, and imports
+    with onnx2torch.
+    """
 
     framework: ClassVar[str] = "PyTorch"
     requires: ClassVar[tuple[str, ...]] = ("torch", "onnx", "onnxscript")
@@ -163,7 +174,9 @@ class PyTorchONNXConversion(ONNXConversion):
 
         with torch.no_grad():
             found = model(*(torch.from_numpy(array) for array in inputs.values()))
-        return [tensor.numpy() for tensor in (found if isinstance(found, (tuple, list)) else (found,))]
+        return [
+            tensor.numpy() for tensor in (found if isinstance(found, (tuple, list)) else (found,))
+        ]
 
     def export_model(self, case: ConversionCase, path: Path, opset: int) -> None:
         """Export a model with a free batch size."""
@@ -174,25 +187,37 @@ class PyTorchONNXConversion(ONNXConversion):
             if opset >= _OLDEST_BY_EXPORT:
                 free = {0: torch.export.Dim("batch", min=1)}
                 program = torch.onnx.export(
-                    case.model, example, dynamo=True, opset_version=opset, verbose=False,
-                    input_names=list(case.inputs), dynamic_shapes=tuple(free for _ in example),
-                )  # fmt: skip
+                    case.model,
+                    example,
+                    dynamo=True,
+                    opset_version=opset,
+                    verbose=False,
+                    input_names=list(case.inputs),
+                    dynamic_shapes=tuple(free for _ in example),
+                )
                 write_bytes(path, program.model_proto.SerializeToString())
                 return
             buffer = io.BytesIO()
             torch.onnx.export(
-                case.model, example, buffer, dynamo=False, opset_version=opset, input_names=list(case.inputs),
+                case.model,
+                example,
+                buffer,
+                dynamo=False,
+                opset_version=opset,
+                input_names=list(case.inputs),
                 dynamic_axes={name: {0: "batch"} for name in case.inputs},
-            )  # fmt: skip
+            )
             write_bytes(path, buffer.getvalue())
 
     def import_model(self, path: Path) -> Any:
         """Return a file's model, imported with onnx2torch; PyTorch has no importer of its own."""
         try:
             from onnx2torch import convert
-        except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision for another PyTorch
+        # RuntimeError: torchvision for another PyTorch
+        except (ImportError, RuntimeError) as error:
             raise NotSupported(
-                "PyTorch reads ONNX with onnx2torch, which needs the torchvision that belongs to this PyTorch: "
+                "PyTorch reads ONNX with onnx2torch, which needs the torchvision that belongs to "
+                "this PyTorch: "
                 f"{one_line(error)}"
             ) from None
         try:

@@ -17,21 +17,30 @@ from nnpipe.onnxconverters._samples import some_inputs
 _FEATURES = 6
 _SAMPLES = 120
 _INPUT = "x"
-_ML_OPSET = 3  # of ai.onnx.ml, the domain of trees and support vectors; runtimes do not support newer trees
+# of ai.onnx.ml, the domain of trees and support vectors; runtimes do not support newer trees
+_ML_OPSET = 3
 
 
 class SklearnONNXConversion(ONNXConversion):
-    """Exports fitted scikit-learn estimators with skl2onnx; there is no importer of ONNX for scikit-learn."""
+    """Exports fitted scikit-learn estimators with skl2onnx; there is no importer of ONNX for
+    scikit-learn.
+    """
 
     framework: ClassVar[str] = "scikit-learn"
     requires: ClassVar[tuple[str, ...]] = ("sklearn", "skl2onnx", "onnx")
     install: ClassVar[str] = "nnpipe[sklearn]"
 
     def models(self) -> Iterator[ConversionCase]:
-        """Yield linear models, trees, support vector machines, neighbours, networks, and pipelines with a scaler."""
+        """Yield linear models, trees, support vector machines, neighbours, networks, and
+        pipelines with a scaler.
+        """
         from sklearn.base import is_regressor
         from sklearn.datasets import make_classification, make_regression
-        from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+        from sklearn.ensemble import (
+            GradientBoostingClassifier,
+            RandomForestClassifier,
+            RandomForestRegressor,
+        )
         from sklearn.linear_model import LinearRegression, LogisticRegression
         from sklearn.neighbors import KNeighborsClassifier
         from sklearn.neural_network import MLPClassifier
@@ -41,7 +50,13 @@ class SklearnONNXConversion(ONNXConversion):
         from sklearn.tree import DecisionTreeClassifier
 
         classes = make_classification(
-            _SAMPLES, _FEATURES, n_informative=4, n_redundant=0, n_classes=3, n_clusters_per_class=1, random_state=0
+            _SAMPLES,
+            _FEATURES,
+            n_informative=4,
+            n_redundant=0,
+            n_classes=3,
+            n_clusters_per_class=1,
+            random_state=0,
         )
         values = make_regression(_SAMPLES, _FEATURES, noise=1.0, random_state=0)
         estimators = {
@@ -60,7 +75,8 @@ class SklearnONNXConversion(ONNXConversion):
         }
         for name, estimator in estimators.items():
             data, truth = values if is_regressor(estimator) else classes
-            # In float32, as it will run: a tree's threshold from float64 values might separate them differently.
+            # In float32, as it will run: a tree's threshold from float64 values might separate them
+            # differently.
             estimator.fit(data.astype(np.float32), truth)
             yield ConversionCase(name, estimator, some_inputs({_INPUT: (_FEATURES,)}, 20))
 

@@ -28,7 +28,10 @@ PROCESS_MODEL_OUTPUT = "process_model_output"
 SIGNATURES: dict[str, tuple[tuple[str, ...], ...]] = {
     PROCESS_DATASET: (("x", "y"),),
     LOAD_TEST_DATA: (("path",),),
-    PROCESS_MODEL_OUTPUT: (("model_input", "model_output"), ("model_input", "expected_output", "model_output")),
+    PROCESS_MODEL_OUTPUT: (
+        ("model_input", "model_output"),
+        ("model_input", "expected_output", "model_output"),
+    ),
 }
 """Parameters by function; the longer of two forms also takes the expected output."""
 
@@ -68,7 +71,11 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        return [PluginProblem(file, "the file", "Python", f"{getattr(error, 'msg', None) or error}{line}")]
+        return [
+            PluginProblem(
+                file, "the file", "Python", f"{getattr(error, 'msg', None) or error}{line}"
+            )
+        ]
     defined: dict[str, ast.stmt] = {}
     for statement in tree.body:
         for name in _bound(statement):
@@ -83,7 +90,9 @@ def problems_of(source: bytes, file: str, needed: Collection[str] = ()) -> list[
         elif fault := _fault(statement_of, forms):
             found.append(PluginProblem(file, function, expected, fault))
     if not needed and not found and not any(name in defined for name in SIGNATURES):
-        found.append(PluginProblem(file, "the file", "one of " + ", ".join(SIGNATURES), "none of them"))
+        found.append(
+            PluginProblem(file, "the file", "one of " + ", ".join(SIGNATURES), "none of them")
+        )
     return found
 
 
@@ -92,13 +101,21 @@ def _bound(statement: ast.stmt) -> list[str]:
         return [statement.name]
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
         return [alias.asname or alias.name for alias in statement.names]
-    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return [
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
 
 
 def _fault(statement: ast.stmt, forms: tuple[tuple[str, ...], ...]) -> str:
     line = f"line {statement.lineno}"
     if not isinstance(statement, ast.FunctionDef):
-        kind = "an async function" if isinstance(statement, ast.AsyncFunctionDef) else "something else of that name"
+        kind = (
+            "an async function"
+            if isinstance(statement, ast.AsyncFunctionDef)
+            else "something else of that name"
+        )
         return f"{kind} in {line}"
     if statement.decorator_list:
         return f"a decorated function in {line}, whose parameters cannot be known"
@@ -111,7 +128,11 @@ def _fault(statement: ast.stmt, forms: tuple[tuple[str, ...], ...]) -> str:
     named = [parameter.arg for parameter in (*given.args, *given.kwonlyargs)]
     plain = len(given.args) - len(given.defaults)
     free = {parameter.arg for parameter in given.args[plain:]}
-    free |= {p.arg for p, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is not None}
+    free |= {
+        p.arg
+        for p, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        if default is not None
+    }
     for form in forms:
         if set(form) <= set(named) and set(named) - set(form) <= free:
             return ""
@@ -142,7 +163,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TestData:
-    """The result of ``load_test_data``: the data, their number of steps, and the expected output if it is known."""
+    """The result of ``load_test_data``: the data, their number of steps, and the expected output
+    if it is known.
+    """
 
     __test__ = False  # not a test class, despite its name
 
@@ -172,7 +195,8 @@ class Plugin:
         return found[0], found[1]
 
     def load_test_data(self, path: Path) -> TestData:
-        """Return test data from a path; the function returns ``data, steps`` or ``data, expected_output, steps``.
+        """Return test data from a path; the function returns ``data, steps`` or ``data,
+        expected_output, steps``.
 
         Raises
         ------
@@ -181,27 +205,40 @@ class Plugin:
         """
         found = self._call(LOAD_TEST_DATA, path=str(path))
         if not isinstance(found, (tuple, list)) or len(found) not in (2, 3):
-            raise self._wrong(LOAD_TEST_DATA, "data and steps, or data, expected_output and steps", found)
+            raise self._wrong(
+                LOAD_TEST_DATA, "data and steps, or data, expected_output and steps", found
+            )
         steps = found[-1]
         if not hasattr(steps, "__index__") or isinstance(steps, bool) or int(steps) < 1:
-            raise ConfigError(f"{self.name}: {LOAD_TEST_DATA} gave {steps!r} steps; expected a whole number above zero")
+            raise ConfigError(
+                f"{self.name}: {LOAD_TEST_DATA} gave {steps!r} steps; expected a whole number "
+                f"above zero"
+            )
         return TestData(found[0], int(steps), found[1] if len(found) == 3 else None)
 
     def process_model_output(
         self, model_input: Any, model_output: Any, expected_output: Any = None, *, folder: Path
     ) -> list[Path]:
-        """Call the function, which writes into ``output/`` below ``folder``, and return the files there.
+        """Call the function, which writes into ``output/`` below ``folder``, and return the files
+        there.
 
         The working directory of the whole process changes during the call: call
         this from one thread only.
         """
         (folder / OUTPUT).mkdir(parents=True, exist_ok=True)
-        given = {"model_input": model_input, "model_output": model_output, "expected_output": expected_output}
+        given = {
+            "model_input": model_input,
+            "model_output": model_output,
+            "expected_output": expected_output,
+        }
         names = inspect.signature(getattr(self.module, PROCESS_MODEL_OUTPUT)).parameters
         before = Path.cwd()
         os.chdir(folder)
         try:
-            self._call(PROCESS_MODEL_OUTPUT, **{name: value for name, value in given.items() if name in names})
+            self._call(
+                PROCESS_MODEL_OUTPUT,
+                **{name: value for name, value in given.items() if name in names},
+            )
         finally:
             os.chdir(before)
         return sorted(path for path in (folder / OUTPUT).rglob("*") if path.is_file())
@@ -213,7 +250,9 @@ class Plugin:
             raise ConfigError(f"{self.name}: {function} failed: {_told(error)}") from error
 
     def _wrong(self, function: str, expected: str, found: Any) -> ConfigError:
-        return ConfigError(f"{self.name}: {function} gave {type(found).__name__}; expected it to return {expected}")
+        return ConfigError(
+            f"{self.name}: {function} gave {type(found).__name__}; expected it to return {expected}"
+        )
 
 
 def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Plugin:
@@ -231,7 +270,8 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
     Raises
     ------
     ConfigError
-        If the plugin has problems, all in one message before any of its code runs; or if its code fails.
+        If the plugin has problems, all in one message before any of its code runs; or if its code
+        fails.
     """
     check_call(load_plugin, locals())
     path, source = checked_source(name, needed)
@@ -241,7 +281,8 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
     if name.endswith(".py"):
         _log.warning("%s is run as code, with all your rights: use only files that you trust", path)
     module = ModuleType("nnpipe_plugin_" + digest[:16])
-    module.__file__ = str(path.absolute())  # its functions may be called in another working directory
+    # its functions may be called in another working directory
+    module.__file__ = str(path.absolute())
     sys.modules[module.__name__] = module  # dataclasses look up their module there
     try:
         # Runs the checked content, even if the file has changed since.
@@ -253,7 +294,9 @@ def load_plugin(name: str, needed: Collection[str] = (), sha256: str = "") -> Pl
 
 
 def checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes]:
-    """Return a plugin's file and its content after the checks of :func:`load_plugin`; its code is not run."""
+    """Return a plugin's file and its content after the checks of :func:`load_plugin`; its code
+    is not run.
+    """
     path = path_of(name)
     try:
         with open(path, "rb") as handle:
@@ -270,7 +313,10 @@ def checked_source(name: str, needed: Collection[str] = ()) -> tuple[Path, bytes
 
 def official_plugins() -> dict[str, str]:
     """Return the modules of the installed plugins by name."""
-    return {entry.name: entry.value for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS))}
+    return {
+        entry.name: entry.value
+        for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS))
+    }
 
 
 def path_of(name: str) -> Path:
@@ -285,7 +331,10 @@ def path_of(name: str) -> Path:
         return Path(name)
     known = official_plugins()
     if name not in known:
-        hint = nearest(name, known) or "; give a file that ends in .py, or the name of an installed plugin"
+        hint = (
+            nearest(name, known)
+            or "; give a file that ends in .py, or the name of an installed plugin"
+        )
         raise ConfigError(f"there is no plugin {name!r}{hint}")
     try:
         spec = importlib.util.find_spec(known[name])

@@ -1,4 +1,6 @@
-"""Division of the result of ``load_test_data`` into steps; the model gets the data of one step at a time."""
+"""Division of the result of ``load_test_data`` into steps; the model gets the data of one step
+at a time.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class PluginStep:
         if self.samples is None:
             return name
         first, last = self.samples[0], self.samples[-1]
-        return f"{name} (sample {first})" if first == last else f"{name} (samples {first} to {last})"
+        return (
+            f"{name} (sample {first})" if first == last else f"{name} (samples {first} to {last})"
+        )
 
 
 def steps_of(test: TestData, plugin: str) -> Iterator[PluginStep]:
@@ -73,7 +77,8 @@ def steps_of(test: TestData, plugin: str) -> Iterator[PluginStep]:
         return _by_item(test, plugin)
     if test.steps > count:
         raise ConfigError(
-            f"{plugin}: load_test_data gave {count} samples, which cannot be divided into {test.steps} steps"
+            f"{plugin}: load_test_data gave {count} samples, which cannot be divided into "
+            f"{test.steps} steps"
         )
     return _by_share(test, count, plugin)
 
@@ -83,7 +88,9 @@ def _by_share(test: TestData, count: int, plugin: str) -> Iterator[PluginStep]:
     bounds = [number * count // test.steps for number in range(test.steps + 1)]
     for number, (first, last) in enumerate(pairwise(bounds), 1):
         expected = test.expected[number - 1] if by_step else _part(test.expected, first, last)
-        yield PluginStep(number, test.steps, _part(test.data, first, last), expected, range(first, last))
+        yield PluginStep(
+            number, test.steps, _part(test.data, first, last), expected, range(first, last)
+        )
 
 
 def is_array(value: Any) -> bool:
@@ -97,19 +104,25 @@ def _samples(data: Any, plugin: str) -> int | None:
         arrays = {str(name): value for name, value in data.items()}
         lengths = {name: _length(value) for name, value in arrays.items()}
         if not arrays or None in lengths.values() or len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name}: {_told(value)}" for name, value in arrays.items()) or "nothing"
+            told = (
+                ", ".join(f"{name}: {_told(value)}" for name, value in arrays.items()) or "nothing"
+            )
             raise ConfigError(
-                f"{plugin}: load_test_data gave a dict of {told}; it must hold arrays with as many samples each"
+                f"{plugin}: load_test_data gave a dict of {told}; it must hold arrays with as many "
+                f"samples each"
             )
         return next(iter(lengths.values()))
     if is_array(data):
         length = _length(data)
         if length is None:
-            raise ConfigError(f"{plugin}: load_test_data gave {_told(data)}; the first axis must count samples")
+            raise ConfigError(
+                f"{plugin}: load_test_data gave {_told(data)}; the first axis must count samples"
+            )
         return length
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
         raise ConfigError(
-            f"{plugin}: load_test_data gave {_told(data)} as data; expected an array, a dict of arrays, "
+            f"{plugin}: load_test_data gave {_told(data)} as data; expected an array, a dict of "
+            f"arrays, "
             "or something that gives one item for each step"
         )
     return None
@@ -130,13 +143,18 @@ def _part(value: Any, first: int, last: int) -> Any:
 def _goes_by_step(test: TestData, count: int, plugin: str) -> bool:
     """Return whether the expected output has one item per step, and not one per sample."""
     expected = test.expected
-    lengths = {_length(value) for value in expected.values()} if isinstance(expected, Mapping) else {_size(expected)}
+    lengths = (
+        {_length(value) for value in expected.values()}
+        if isinstance(expected, Mapping)
+        else {_size(expected)}
+    )
     if expected is None or lengths == {count}:
         return False
     if isinstance(expected, Sequence) and lengths == {test.steps}:
         return True
     raise ConfigError(
-        f"{plugin}: load_test_data gave {_told(expected)} as expected output of {count} samples in {test.steps} steps; "
+        f"{plugin}: load_test_data gave {_told(expected)} as expected output of {count} samples in "
+        f"{test.steps} steps; "
         "give as many, or a list with one item for each step"
     )
 
@@ -144,7 +162,9 @@ def _goes_by_step(test: TestData, count: int, plugin: str) -> bool:
 def _size(value: Any) -> int | None:
     if is_array(value):
         return _length(value)
-    return len(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else None
+    return (
+        len(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else None
+    )
 
 
 def _by_item(test: TestData, plugin: str) -> Iterator[PluginStep]:
@@ -159,7 +179,8 @@ def _by_item(test: TestData, plugin: str) -> Iterator[PluginStep]:
         isinstance(test.expected, (str, bytes)) or not isinstance(test.expected, Iterable)
     ):
         raise ConfigError(
-            f"{plugin}: load_test_data gave {_told(test.expected)} as expected output of {test.steps} steps"
+            f"{plugin}: load_test_data gave {_told(test.expected)} as expected output of "
+            f"{test.steps} steps"
         )
     data, expected = iter(test.data), None if test.expected is None else iter(test.expected)
     for number in range(1, test.steps + 1):
@@ -167,7 +188,9 @@ def _by_item(test: TestData, plugin: str) -> Iterator[PluginStep]:
             number,
             test.steps,
             _next(data, number, test.steps, "data", plugin),
-            None if expected is None else _next(expected, number, test.steps, "expected output", plugin),
+            None
+            if expected is None
+            else _next(expected, number, test.steps, "expected output", plugin),
         )
 
 
@@ -175,7 +198,9 @@ def _next(items: Iterator[Any], number: int, steps: int, what: str, plugin: str)
     try:
         return next(items)
     except StopIteration:
-        raise ConfigError(f"{plugin}: the {what} of load_test_data ended after {number - 1} of {steps} steps") from None
+        raise ConfigError(
+            f"{plugin}: the {what} of load_test_data ended after {number - 1} of {steps} steps"
+        ) from None
     except Exception as error:  # it is the plugin's own code that runs here
         raise ConfigError(
             f"{plugin}: the {what} of load_test_data failed at step {number} of {steps}: "
@@ -193,5 +218,6 @@ def _told(value: Any) -> str:
 
 def as_array(value: Any) -> np.ndarray[Any, Any]:
     """Return an array, a tensor on any device, or a list as a numpy array."""
-    detached = getattr(value, "detach", None)  # PyTorch's tensors that are on a device or in a graph
+    # PyTorch's tensors that are on a device or in a graph
+    detached = getattr(value, "detach", None)
     return np.asarray(detached().cpu() if detached is not None else value)

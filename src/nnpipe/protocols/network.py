@@ -20,11 +20,17 @@ class NetworkProtocol(RuntimeProtocol):
     """TCP, on this machine or over a network."""
 
     host: str = argument(
-        default="127.0.0.1", help="name or address of the target; for a server, the address to listen at"
+        default="127.0.0.1",
+        help="name or address of the target; for a server, the address to listen at",
     )
-    port: int = argument(default=12345, help="TCP port; for a server, 0 takes a free one", minimum=0, maximum=65535)
+    port: int = argument(
+        default=12345, help="TCP port; for a server, 0 takes a free one", minimum=0, maximum=65535
+    )
     packet_size: int = argument(
-        default=1 << 22, help="most bytes handed to the network in one call", minimum=64, maximum=1 << 30
+        default=1 << 22,
+        help="most bytes handed to the network in one call",
+        minimum=64,
+        maximum=1 << 30,
     )
     timeout: float = argument(
         default=10.0, help="seconds without a byte after which the line is given up", minimum=0.01
@@ -33,7 +39,10 @@ class NetworkProtocol(RuntimeProtocol):
     def exposed(self) -> bool:
         """Return whether the address can be reached from other machines."""
         try:
-            return not all(ipaddress.ip_address(found[4][0]).is_loopback for found in self._addresses(passive=True))
+            return not all(
+                ipaddress.ip_address(found[4][0]).is_loopback
+                for found in self._addresses(passive=True)
+            )
         except (TransportError, ValueError):
             return True
 
@@ -47,7 +56,9 @@ class NetworkProtocol(RuntimeProtocol):
                 cause = _cause(error)
                 continue
             return self._channel(sock)
-        raise TransportError(f"no target answers at {self.host}:{self.port} ({cause}); is the server running there?")
+        raise TransportError(
+            f"no target answers at {self.host}:{self.port} ({cause}); is the server running there?"
+        )
 
     def _connected(self, kind: list[int], address: Any) -> socket.socket:
         sock = socket.socket(*kind)
@@ -75,7 +86,9 @@ class NetworkProtocol(RuntimeProtocol):
             sock.listen(128)
         except OSError as error:
             sock.close()
-            raise TransportError(f"cannot listen at {self.host}:{self.port}: {_cause(error)}") from None
+            raise TransportError(
+                f"cannot listen at {self.host}:{self.port}: {_cause(error)}"
+            ) from None
         return self._listener(sock, f"{self.host}:{sock.getsockname()[1]}")
 
     def _listener(self, sock: socket.socket, name: str) -> SocketListener:
@@ -84,9 +97,15 @@ class NetworkProtocol(RuntimeProtocol):
     def _addresses(self, passive: bool) -> list[tuple[Any, ...]]:
         try:
             flags = socket.AI_PASSIVE if passive else 0
-            return list(socket.getaddrinfo(self.host or None, self.port, type=socket.SOCK_STREAM, flags=flags))
+            return list(
+                socket.getaddrinfo(
+                    self.host or None, self.port, type=socket.SOCK_STREAM, flags=flags
+                )
+            )
         except (OSError, UnicodeError) as error:
-            raise TransportError(f"{self.host!r} is not the name or address of a machine: {error}") from None
+            raise TransportError(
+                f"{self.host!r} is not the name or address of a machine: {error}"
+            ) from None
 
 
 def _cause(error: OSError) -> str:
@@ -94,7 +113,9 @@ def _cause(error: OSError) -> str:
 
 
 class UnixListener(SocketListener):
-    """A listening Unix socket, whose file is removed when the process that made it closes the listener."""
+    """A listening Unix socket, whose file is removed when the process that made it closes the
+    listener.
+    """
 
     def __init__(self, sock: socket.socket, timeout: float, packet_size: int, path: Path) -> None:
         super().__init__(sock, timeout, packet_size, str(path))
@@ -113,7 +134,9 @@ class UnixProtocol(RuntimeProtocol):
     """A Unix socket: a file that only this user's programs can reach."""
 
     socket_path: Path = argument(help="the socket's file")
-    packet_size: int = argument(default=1 << 22, help="most bytes handed over in one call", minimum=64, maximum=1 << 30)
+    packet_size: int = argument(
+        default=1 << 22, help="most bytes handed over in one call", minimum=64, maximum=1 << 30
+    )
     timeout: float = argument(
         default=10.0, help="seconds without a byte after which the line is given up", minimum=0.01
     )
@@ -132,7 +155,8 @@ class UnixProtocol(RuntimeProtocol):
         except OSError as error:
             sock.close()
             raise TransportError(
-                f"no target answers at {self.socket_path} ({error.strerror or error}); is the server running?"
+                f"no target answers at {self.socket_path} ({error.strerror or error}); is the "
+                f"server running?"
             ) from None
         return SocketChannel(sock, self.timeout, self.packet_size, str(self.socket_path))
 
@@ -149,7 +173,9 @@ class UnixProtocol(RuntimeProtocol):
             sock.listen(128)
         except OSError as error:
             sock.close()
-            raise TransportError(f"cannot listen at {self.socket_path}: {error.strerror or error}") from None
+            raise TransportError(
+                f"cannot listen at {self.socket_path}: {error.strerror or error}"
+            ) from None
         return UnixListener(sock, self.timeout, self.packet_size, self.socket_path)
 
     def _clear(self) -> None:

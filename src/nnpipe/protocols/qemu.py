@@ -24,7 +24,9 @@ from nnpipe.protocols.target_c import CORE, FOLDER
 
 FIRMWARE = FOLDER / "firmware"
 ADDRESS, PORT = "10.0.2.15", 12345
-"""Where the firmware of emulated boards is reached by UDP: QEMU's network gives this address to a guest."""
+"""Where the firmware of emulated boards is reached by UDP: QEMU's network gives this address to
+a guest.
+"""
 
 _PARTS = (
     *CORE,
@@ -78,7 +80,8 @@ class Board:
             f"-DBOARD_PORT={PORT}",
             f"-DBOARD_LAN_INTERRUPT={self.lan_interrupt}",
             f"-DBOARD_INTERRUPTS={1 + max(self.uart_interrupt, self.lan_interrupt)}",
-            f"-DBOARD_HANDLERS=[{self.uart_interrupt}] = byte_came, [{self.lan_interrupt}] = byte_came",
+            f"-DBOARD_HANDLERS=[{self.uart_interrupt}] = byte_came, [{self.lan_interrupt}] = "
+            f"byte_came",
             f"-DBOARD_MEGAHERTZ={self.megahertz}",
         )
 
@@ -106,15 +109,37 @@ def build_firmware(board: Board, destination: Path, needed_by: str) -> None:
         If the compiler refuses it.
     """
     command = [
-        ARM_GCC.check(needed_by), *board.core.flags, "-std=gnu99", "-Os", "-fno-tree-loop-distribute-patterns",
-        "-ffunction-sections", "-Wl,--gc-sections", *board.macros, "-I", str(FOLDER), "-I", str(IMAGE),
-        *map(str, _PARTS), "-nostdlib", "-L", str(FIRMWARE), "-T", str(FIRMWARE / board.linker_script), "-lgcc",
-        "-o", str(destination),
-    ]  # fmt: skip
+        ARM_GCC.check(needed_by),
+        *board.core.flags,
+        "-std=gnu99",
+        "-Os",
+        "-fno-tree-loop-distribute-patterns",
+        "-ffunction-sections",
+        "-Wl,--gc-sections",
+        *board.macros,
+        "-I",
+        str(FOLDER),
+        "-I",
+        str(IMAGE),
+        *map(str, _PARTS),
+        "-nostdlib",
+        "-L",
+        str(FIRMWARE),
+        "-T",
+        str(FIRMWARE / board.linker_script),
+        "-lgcc",
+        "-o",
+        str(destination),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
-        told = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip() or "?")
-        raise CompileError(f"the firmware of {board.name} cannot be built: {' '.join(told.split())[:300]}")
+        told = next(
+            (line for line in done.stderr.splitlines() if "error" in line),
+            done.stderr.strip() or "?",
+        )
+        raise CompileError(
+            f"the firmware of {board.name} cannot be built: {' '.join(told.split())[:300]}"
+        )
 
 
 QEMU = Tool("QEMU for Arm", ("qemu-system-arm",), "apt install qemu-system-arm")
@@ -128,7 +153,8 @@ _LINES = {
 
 
 class QemuTarget(RuntimeProtocol):
-    """A Cortex-M board that QEMU emulates on this machine, with firmware that is built and started for each connection.
+    """A Cortex-M board that QEMU emulates on this machine, with firmware that is built and started
+    for each connection.
 
     It counts instructions, which are not cycles, and repeat.  Models are C of
     ``CCompiler``, which is built for the core.
@@ -139,10 +165,15 @@ class QemuTarget(RuntimeProtocol):
     core: CoreName = argument("cortex-m4", help="core of the board")
     line: Literal["network", "uart"] = argument(
         "network",
-        help="how to reach the firmware: by UDP over the emulated network, or by the UART, which is slow",
+        help=(
+            "how to reach the firmware: by UDP over the emulated network, or by the UART, which is "
+            "slow"
+        ),
     )
     packet_size: int = argument(4096, help="most bytes in one packet", minimum=16, maximum=4096)
-    timeout: float = argument(10.0, help="seconds without a byte after which the emulator is given up", minimum=0.1)
+    timeout: float = argument(
+        10.0, help="seconds without a byte after which the emulator is given up", minimum=0.1
+    )
 
     def exposed(self) -> bool:
         """Return False: the line to the emulator belongs to this process."""
@@ -169,13 +200,29 @@ class QemuTarget(RuntimeProtocol):
             firmware = folder / "firmware.elf"
             build_firmware(board, firmware, type(self).__name__)
             command = [
-                qemu, "-M", board.name, "-display", "none", "-monitor", "none", "-icount", "shift=0",
-                "-kernel", str(firmware), *_LINES[self.line],
-            ]  # fmt: skip
-            port = (EmulatorUDPPort if self.line == "network" else EmulatorPort)(command, self.timeout)
+                qemu,
+                "-M",
+                board.name,
+                "-display",
+                "none",
+                "-monitor",
+                "none",
+                "-icount",
+                "shift=0",
+                "-kernel",
+                str(firmware),
+                *_LINES[self.line],
+            ]
+            port = (EmulatorUDPPort if self.line == "network" else EmulatorPort)(
+                command, self.timeout
+            )
             line = SerialLine(port, f"{self.core} in QEMU", self.timeout, self.packet_size)
-            return connected(line, f"the emulated {board.name} does not answer")  # it has read the firmware by then
+            # it has read the firmware by then
+            return connected(line, f"the emulated {board.name} does not answer")
 
     def listen(self) -> Listener:
         """Raise NotSupported: the emulated board is the server."""
-        raise NotSupported("QemuTarget is an emulated board, which serves by itself; name it where a model is measured")
+        raise NotSupported(
+            "QemuTarget is an emulated board, which serves by itself; name it where a model is "
+            "measured"
+        )

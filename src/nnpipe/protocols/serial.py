@@ -23,19 +23,28 @@ class BoardLineProtocol(RuntimeProtocol):
     abstract = True
 
     core: CoreName | None = argument(
-        default=None, help="core of the board, if it has no operating system: models in C are built for it"
+        default=None,
+        help="core of the board, if it has no operating system: models in C are built for it",
     )
     model_address: str = argument(
-        default="", help="where firmware of such a board keeps models, as its linker script says, such as 0x20010000"
+        default="",
+        help=(
+            "where firmware of such a board keeps models, as its linker script says, such as "
+            "0x20010000"
+        ),
     )
-    timeout: float = argument(default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1)
+    timeout: float = argument(
+        default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1
+    )
 
     def validate(self) -> None:
-        """Raise :class:`ConfigError` if one of ``core`` and ``model_address`` is missing, or the address is none."""
+        """Raise :class:`ConfigError` if one of ``core`` and ``model_address`` is missing, or the
+        address is none.
+        """
         if (self.core is None) != (not self.model_address):
             raise ConfigError(
-                "core and model_address go together: the core of a board without an operating system, and where its "
-                "firmware keeps models, as its linker script says (_model)"
+                "core and model_address go together: the core of a board without an operating "
+                "system, and where its firmware keeps models, as its linker script says (_model)"
             )
         if self.core is not None:
             self._address()
@@ -52,7 +61,10 @@ class BoardLineProtocol(RuntimeProtocol):
         except ValueError:
             address = -1
         if address % 16 or not 0 <= address < 1 << 32:
-            raise ConfigError(f"model_address is {self.model_address!r}, which is no multiple of 16 such as 0x20010000")
+            raise ConfigError(
+                f"model_address is {self.model_address!r}, which is no multiple of 16 such as "
+                f"0x20010000"
+            )
         return address
 
 
@@ -100,7 +112,8 @@ class SerialLine:
         """Wait for a moment, and return the packets that arrived."""
         try:
             data = self._port.read(max(self._port.in_waiting, 1))
-        except (OSError, TypeError) as error:  # pyserial raises TypeError when closed by another thread
+        # pyserial raises TypeError when closed by another thread
+        except (OSError, TypeError) as error:
             raise self._lost(error) from None
         return list(self._reader.feed(data))
 
@@ -142,7 +155,9 @@ class SerialChannel(Channel):
             self._sent = self._sent + 1 & 0xFFFF
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if the other side closed."""
+        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if
+        the other side closed.
+        """
         self._check()
         deadline = time.monotonic() + self._line.timeout
         while not self._bytes and not self._over:
@@ -186,14 +201,18 @@ class SerialChannel(Channel):
 
 
 def open_session(line: SerialLine) -> SerialChannel | None:
-    """Ask the other side for a new session until it answers; return None if it does not within the line's limit."""
+    """Ask the other side for a new session until it answers; return None if it does not within
+    the line's limit.
+    """
     session = secrets.randbelow(256)
     deadline = time.monotonic() + line.timeout
     while time.monotonic() < deadline:
         line.write(encode(Type.OPEN, session, 0))
         again = time.monotonic() + _OPEN_AGAIN
         while time.monotonic() < again:
-            if any(packet.type == Type.OPENED and packet.session == session for packet in line.read()):
+            if any(
+                packet.type == Type.OPENED and packet.session == session for packet in line.read()
+            ):
                 return SerialChannel(line, session, owns_line=True)
     return None
 
@@ -246,7 +265,9 @@ class SerialProtocol(BoardLineProtocol):
 
     serial_port: str = argument(help="the serial port, such as /dev/ttyUSB0 or COM3")
     baud_rate: int = argument(default=115_200, help="bits a second", minimum=50)
-    packet_size: int = argument(default=512, help="most bytes in one packet", minimum=16, maximum=_LARGEST)
+    packet_size: int = argument(
+        default=512, help="most bytes in one packet", minimum=16, maximum=_LARGEST
+    )
 
     def exposed(self) -> bool:
         """Return False: only the machine at the other end of the cable can connect."""
@@ -255,7 +276,9 @@ class SerialProtocol(BoardLineProtocol):
     def connect(self) -> SerialChannel:
         """Connect from the host to the target."""
         return connected(
-            self._open(), f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running there?"
+            self._open(),
+            f"no target answers at {self.serial_port} ({self.baud_rate} baud); is it running "
+            f"there?",
         )
 
     def listen(self) -> SerialListener:
@@ -267,9 +290,13 @@ class SerialProtocol(BoardLineProtocol):
         import serial
 
         try:
-            port: Any = serial.Serial(self.serial_port, self.baud_rate, timeout=_POLL, write_timeout=self.timeout)
+            port: Any = serial.Serial(
+                self.serial_port, self.baud_rate, timeout=_POLL, write_timeout=self.timeout
+            )
         except (OSError, ValueError) as error:
-            raise TransportError(f"cannot open the serial port {self.serial_port}: {error}") from None
+            raise TransportError(
+                f"cannot open the serial port {self.serial_port}: {error}"
+            ) from None
         return SerialLine(port, self.serial_port, self.timeout, self.packet_size)
 
 
@@ -278,7 +305,9 @@ class UDPProtocol(BoardLineProtocol):
 
     host: str = argument(help="name or address of the board")
     port: int = argument(default=12345, help="port of UDP at the board", minimum=1, maximum=65535)
-    packet_size: int = argument(default=4096, help="most bytes in one packet", minimum=16, maximum=4096)
+    packet_size: int = argument(
+        default=4096, help="most bytes in one packet", minimum=16, maximum=4096
+    )
 
     def connect(self) -> SerialChannel:
         """Connect from the host to the board.
@@ -286,18 +315,24 @@ class UDPProtocol(BoardLineProtocol):
         Raises
         ------
         TransportError
-            If the name is not known, no network leads there, or no firmware answers within ``timeout``.
+            If the name is not known, no network leads there, or no firmware answers within
+            ``timeout``.
         """
         name = f"{self.host}:{self.port}"
         try:
             port = UDPPort(self.host, self.port, self.timeout)
         except (OSError, UnicodeError) as error:
-            raise TransportError(f"{self.host!r} is not the name or address of a board: {error}") from None
+            raise TransportError(
+                f"{self.host!r} is not the name or address of a board: {error}"
+            ) from None
         line = SerialLine(port, name, self.timeout, self.packet_size)
-        return connected(line, f"no firmware answers at {name} by UDP; is the board on, and is this its address?")
+        return connected(
+            line, f"no firmware answers at {name} by UDP; is the board on, and is this its address?"
+        )
 
     def listen(self) -> Listener:
         """Raise NotSupported: the firmware is the server."""
         raise NotSupported(
-            "UDPProtocol leads to firmware, which serves by itself; other targets are reached by NetworkProtocol"
+            "UDPProtocol leads to firmware, which serves by itself; other targets are reached by "
+            "NetworkProtocol"
         )

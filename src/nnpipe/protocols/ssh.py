@@ -49,13 +49,20 @@ class SSHChannel(SocketChannel):
     """A connection through a process of ``ssh``, which ends with it."""
 
     def __init__(
-        self, sock: socket.socket, timeout: float, packet_size: int, name: str, process: subprocess.Popen[bytes]
+        self,
+        sock: socket.socket,
+        timeout: float,
+        packet_size: int,
+        name: str,
+        process: subprocess.Popen[bytes],
     ) -> None:
         super().__init__(sock, timeout, packet_size, name)
         self._process = process
 
     def connected(self, timeout: float) -> SSHChannel:
-        """Return the channel with the time limit in seconds that holds once the user is logged in."""
+        """Return the channel with the time limit in seconds that holds once the user is logged
+        in.
+        """
         self.timeout = timeout
         self._set_up(self._sock, timeout)
         return self
@@ -71,10 +78,14 @@ class SSHChannel(SocketChannel):
 
 
 class SSHProtocol(RuntimeProtocol):
-    """TCP through SSH, to a server that only its own machine can reach: encrypted, by the user's keys."""
+    """TCP through SSH, to a server that only its own machine can reach: encrypted, by the user's
+    keys.
+    """
 
     host: str = argument(help="the machine as ssh finds it: HOST, USER@HOST or USER@HOST:PORT")
-    port: int = argument(default=12345, help="TCP port of the server on that machine", minimum=0, maximum=65535)
+    port: int = argument(
+        default=12345, help="TCP port of the server on that machine", minimum=0, maximum=65535
+    )
     python: str = argument(default="python3", help="a Python on that machine")
     packet_size: int = argument(
         default=1 << 22, help="most bytes handed to ssh in one call", minimum=64, maximum=1 << 30
@@ -98,12 +109,16 @@ class SSHProtocol(RuntimeProtocol):
         with tempfile.TemporaryFile() as said:
             try:
                 process = subprocess.Popen(
-                    CommandConnection.at(self.host).command(relay), stdin=theirs.fileno(), stdout=theirs.fileno(),
+                    CommandConnection.at(self.host).command(relay),
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
                     stderr=said,
-                )  # fmt: skip
+                )
             except OSError as error:
                 ours.close()
-                raise TransportError(f"ssh: {error.strerror or error}; install OpenSSH's client") from None
+                raise TransportError(
+                    f"ssh: {error.strerror or error}; install OpenSSH's client"
+                ) from None
             finally:
                 theirs.close()
             channel = SSHChannel(ours, _LOGIN, self.packet_size, self.host, process)
@@ -133,4 +148,6 @@ class SSHProtocol(RuntimeProtocol):
                 raise TransportError(f"{self.host}: {last_line(said.read(_NOISE)) or 'ssh ended'}")
             heard += piece
             if len(heard) > _NOISE:
-                raise TransportError(f"{self.host}: what should have answered did not; is {self.python} Python?")
+                raise TransportError(
+                    f"{self.host}: what should have answered did not; is {self.python} Python?"
+                )

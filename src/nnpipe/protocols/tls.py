@@ -51,7 +51,9 @@ class TLSChannel(SocketChannel):
             raise self._failure(error, "took nothing") from None
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if the other side closed."""
+        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if
+        the other side closed.
+        """
         try:
             self._wait_again()
             return self._tls.recv_into(buffer, min(len(buffer), self._most))
@@ -59,7 +61,9 @@ class TLSChannel(SocketChannel):
             raise self._failure(error, "sent nothing") from None
 
     def receive_now(self, buffer: memoryview) -> int | None:
-        """Receive available bytes without waiting, and continue the TLS handshake if it is not complete."""
+        """Receive available bytes without waiting, and continue the TLS handshake if it is not
+        complete.
+        """
         try:
             self._tls.settimeout(0)
             if not self._agreed:
@@ -72,7 +76,9 @@ class TLSChannel(SocketChannel):
             raise self._failure(error, "sent nothing") from None
 
     def send_now(self, buffers: Sequence[memoryview | bytes]) -> None:
-        """Send some small buffers without waiting; before the TLS handshake is complete nothing can be sent."""
+        """Send some small buffers without waiting; before the TLS handshake is complete nothing
+        can be sent.
+        """
         if not self._agreed:
             raise TransportError(f"{self.name} has not completed the TLS handshake")
         try:
@@ -96,12 +102,21 @@ class TLSChannel(SocketChannel):
 class TLSListener(SocketListener):
     """A listening socket whose channels speak TLS."""
 
-    def __init__(self, sock: socket.socket, timeout: float, packet_size: int, name: str, context: ssl.SSLContext):
+    def __init__(
+        self,
+        sock: socket.socket,
+        timeout: float,
+        packet_size: int,
+        name: str,
+        context: ssl.SSLContext,
+    ):
         super().__init__(sock, timeout, packet_size, name)
         self._context = context
 
     def _channel(self, connection: socket.socket, name: str) -> SocketChannel:
-        wrapped = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        wrapped = self._context.wrap_socket(
+            connection, server_side=True, do_handshake_on_connect=False
+        )
         return TLSChannel(wrapped, self._timeout, self._packet_size, name)
 
 
@@ -114,8 +129,9 @@ class TLSProtocol(NetworkProtocol):
     key: Path | None = argument(default=None, help="file with the certificate's private key (PEM)")
     ca: Path | None = argument(
         default=None,
-        help="file with the certificates that vouch for the other side (PEM); a server that is given one lets in "
-        "only clients with a certificate (default: those of the system; a server asks for none)",
+        help="file with the certificates that vouch for the other side (PEM); a server that is "
+        "given one lets in only clients with a certificate (default: those of the system; a server "
+        "asks for none)",
     )
 
     def validate(self) -> None:
@@ -158,16 +174,23 @@ class TLSProtocol(NetworkProtocol):
 
     def _failed(self, what: str, error: OSError) -> TransportError | ConfigError:
         if isinstance(error, FileNotFoundError):
-            named = [str(path) for path in (self.certificate, self.key, self.ca) if path is not None]
+            named = [
+                str(path) for path in (self.certificate, self.key, self.ca) if path is not None
+            ]
             return ConfigError(f"{what}: {' or '.join(named)} is not there")
         if isinstance(error, ssl.SSLCertVerificationError):
-            return TransportError(f"{what}: {error.verify_message}{self._mending(error.verify_code)}")
+            return TransportError(
+                f"{what}: {error.verify_message}{self._mending(error.verify_code)}"
+            )
         return TransportError(f"{what}: {_reason(error)}")
 
     def _mending(self, code: int) -> str:
         """Return the remedy for a refused certificate, by OpenSSL's number of the reason."""
         if code in _OTHER_NAME:
-            return f"; name the target as its certificate does (--host), or make it one for {self.host}"
+            return (
+                f"; name the target as its certificate does (--host), or make it one for "
+                f"{self.host}"
+            )
         if code == _EXPIRED:
             return "; make the target a new one, unless it is this machine's clock that is wrong"
         if code == _NOT_YET:

@@ -35,10 +35,11 @@ class ChartAxis:
 
 @dataclass(frozen=True, eq=False)
 class PointGroup:
-    """Points of one colour: ``x`` and ``y`` (points,), and intervals (points, 2) in a direction, if there are any.
+    """Points of one colour: ``x`` and ``y`` (points,), and intervals (points, 2) in a direction, if
+    there are any.
 
-    ``strength`` is their opacity, ``marker`` the number of their shape.  ``tips`` are texts that are shown when a
-    reader points at them; without, points cost little.
+    ``strength`` is their opacity, ``marker`` the number of their shape.  ``tips`` are texts that
+    are shown when a reader points at them; without, points cost little.
     """
 
     label: str
@@ -69,7 +70,8 @@ class PointLine:
 class Points:
     """Groups of points over two axes, the later ones on top, and lines between or above them.
 
-    A label names a colour in the legend once, also if several groups or lines have it; empty labels are not shown.
+    A label names a colour in the legend once, also if several groups or lines have it; empty labels
+    are not shown.
     """
 
     x: ChartAxis
@@ -80,7 +82,9 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Strands:
-    """Lines of one colour across parallel axes: values (lines, axes), NaN where a line has no value on an axis."""
+    """Lines of one colour across parallel axes: values (lines, axes), NaN where a line has no
+    value on an axis.
+    """
 
     label: str
     values: _Floats
@@ -101,7 +105,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A curve of points ``x`` and ``y`` (points,); ``low`` and ``high``, if given, bound a band around it.
+    """A curve of points ``x`` and ``y`` (points,); ``low`` and ``high``, if given, bound a band
+    around it.
 
     With ``loose`` the points are not joined.
     """
@@ -154,7 +159,9 @@ class Histogram:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The distribution of a candidate: heights (bins,) between edges (bins + 1,), quartiles, and a colour number."""
+    """The distribution of a candidate: heights (bins,) between edges (bins + 1,), quartiles, and
+    a colour number.
+    """
 
     label: str
     edges: Floats
@@ -228,7 +235,8 @@ class ChartPoint:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Candidates as points; smaller values of the first axis and larger values of the second are better.
+    """Candidates as points; smaller values of the first axis and larger values of the second are
+    better.
 
     ``front`` says whether to draw the Pareto front.
     """
@@ -242,7 +250,9 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval, if there is one, and a text beside it; ``clear`` if it differs significantly."""
+    """A value with its interval, if there is one, and a text beside it; ``clear`` if it differs
+    significantly.
+    """
 
     label: str
     value: float
@@ -254,7 +264,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Values and a neutral value that means no difference; values within the margin around it count as the same."""
+    """Values and a neutral value that means no difference; values within the margin around it
+    count as the same.
+    """
 
     x_label: str
     rows: tuple[Interval, ...]
@@ -265,7 +277,9 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """A square matrix of shares from 0 to 1 (rows, columns), with counts in the cells if there is room."""
+    """A square matrix of shares from 0 to 1 (rows, columns), with counts in the cells if there
+    is room.
+    """
 
     x_label: str
     y_label: str
@@ -287,9 +301,11 @@ class Dots:
 
 @dataclass(frozen=True, eq=False)
 class BoxGroup:
-    """Boxes of one origin: left, top, width and height (boxes, 4), their texts, and a colour number; -1: the truth.
+    """Boxes of one origin: left, top, width and height (boxes, 4), their texts, and a colour
+    number; -1: the truth.
 
-    ``lines`` are drawn, too: points (points, 2) that follow each other, such as the key points of a limb.
+    ``lines`` are drawn, too: points (points, 2) that follow each other, such as the key points of a
+    limb.
     """
 
     label: str
@@ -301,7 +317,9 @@ class BoxGroup:
 
 @dataclass(frozen=True, eq=False)
 class BoxedFrame:
-    """Boxes in the frame of a picture of some width and height, all in pixels, and maybe a JPEG file of the picture."""
+    """Boxes in the frame of a picture of some width and height, all in pixels, and maybe a JPEG
+    file of the picture.
+    """
 
     width: float
     height: float
@@ -311,7 +329,9 @@ class BoxedFrame:
 
 @dataclass(frozen=True)
 class GraphBox:
-    """A box of a graph with two lines of text, its shade from 0 to 1, and the text shown when a reader points at it."""
+    """A box of a graph with two lines of text, its shade from 0 to 1, and the text shown when a
+    reader points at it.
+    """
 
     label: str
     detail: str

@@ -18,7 +18,9 @@ Tone = Literal["plain", "note", "warning"]
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph of text; a ``note`` is additional information, and a ``warning`` must not be missed."""
+    """A paragraph of text; a ``note`` is additional information, and a ``warning`` must not be
+    missed.
+    """
 
     text: str
     tone: Tone = "plain"
@@ -70,7 +72,9 @@ class Table:
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.header) for row in self.rows):
-            raise ValueError(f"table {self.caption!r}: a row does not have {len(self.header)} cells")
+            raise ValueError(
+                f"table {self.caption!r}: a row does not have {len(self.header)} cells"
+            )
 
     def cells(self) -> Iterator[tuple[Cell, ...]]:
         """Yield the rows with each cell as a :class:`Cell`."""
@@ -103,7 +107,8 @@ class Plot:
     chart
         The data to draw.
     name
-        A short name of letters, digits and hyphens, unique in a document; names of picture files contain it.
+        A short name of letters, digits and hyphens, unique in a document; names of picture files
+        contain it.
     caption
         The description of the picture.
     alt
@@ -123,8 +128,8 @@ class Plot:
 class Section:
     """A title and the blocks below it, which may include sections.
 
-    A ``folded`` section is one of many similar ones: pages show its title with ``note`` beside it, and the rest when
-    the reader opens it.
+    A ``folded`` section is one of many similar ones: pages show its title with ``note`` beside it,
+    and the rest when the reader opens it.
     """
 
     title: str

@@ -19,7 +19,8 @@ _SPACES = re.compile(r"[^\S\u00a0]+")
 
 
 def clean(text: object, limit: int = 1000) -> str:
-    """Return text from outside as one harmless line of at most ``limit`` characters; white space becomes single spaces.
+    """Return text from outside as one harmless line of at most ``limit`` characters; white space
+    becomes single spaces.
 
     See :func:`~nnpipe.core.foreign_text.harmless`.
     """
@@ -31,7 +32,9 @@ def clean(text: object, limit: int = 1000) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return a line of at most ``limit`` characters, cut in the middle, where names differ least."""
+    """Return a line of at most ``limit`` characters, cut in the middle, where names differ
+    least.
+    """
     if len(text) <= limit:
         return text
     head = (limit - 1) * 2 // 3
@@ -41,18 +44,24 @@ def shortened(text: str, limit: int) -> str:
 def distinct(names: Sequence[str], limit: int) -> list[str]:
     """Return names that are cut to ``limit`` characters, so that different names stay different.
 
-    If cutting in the middle makes two names equal, their common first words are left out instead.  Names that are
-    still equal are numbered.
+    If cutting in the middle makes two names equal, their common first words are left out instead.
+    Names that are still equal are numbered.
     """
     found = [shortened(name, limit) for name in names]
     if len(set(found)) < len(set(names)):
         words = [name.split(" ") for name in names]
         same = 0
-        while all(len(each) > same + 1 for each in words) and len({each[same] for each in words}) == 1:
+        while (
+            all(len(each) > same + 1 for each in words) and len({each[same] for each in words}) == 1
+        ):
             same += 1
         if same:
             found = [shortened(" ".join(["…", *each[same:]]), limit) for each in words]
-    twice = {text for text in found if len({name for name, cut in zip(names, found, strict=True) if cut == text}) > 1}
+    twice = {
+        text
+        for text in found
+        if len({name for name, cut in zip(names, found, strict=True) if cut == text}) > 1
+    }
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names), 1)}
     return [
         f"{shortened(text, limit - 7)} ({numbers[name]})" if text in twice else text
@@ -61,7 +70,8 @@ def distinct(names: Sequence[str], limit: int) -> list[str]:
 
 
 def digits(value: float | None, figures: int = 3) -> str:
-    """Return a number with ``figures`` significant digits and no exponent; ``–`` for ``None`` and infinite values.
+    """Return a number with ``figures`` significant digits and no exponent; ``–`` for ``None`` and
+    infinite values.
 
     Examples
     --------
@@ -80,7 +90,11 @@ def digits(value: float | None, figures: int = 3) -> str:
 
 def share(value: float | None, decimals: int = 2) -> str:
     """Return a share of one as a percentage; ``–`` for ``None`` and infinite values."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.{decimals}f}{_HOLD}%"
+    return (
+        NOTHING
+        if value is None or not math.isfinite(value)
+        else f"{100 * value:.{decimals}f}{_HOLD}%"
+    )
 
 
 def points(difference: float) -> str:
@@ -126,7 +140,9 @@ class Scale:
 
     @classmethod
     def of_counts(cls, counts: Iterable[float | None]) -> Scale:
-        """Return the multiple that suits the median of counts; the unit has no name below a thousand."""
+        """Return the multiple that suits the median of counts; the unit has no name below a
+        thousand.
+        """
         return cls(*_fitting(_COUNTS, counts))
 
     def text(self, value: float | None, figures: int = 3) -> str:
@@ -134,7 +150,9 @@ class Scale:
         return digits(None if value is None else value / self.divisor, figures)
 
     def range(self, interval: tuple[float, float] | None) -> str:
-        """Return an interval in this unit, without the unit's name; the empty string for ``None``."""
+        """Return an interval in this unit, without the unit's name; the empty string for
+        ``None``.
+        """
         return "" if interval is None else f"{self.text(interval[0])} to {self.text(interval[1])}"
 
 
@@ -163,8 +181,12 @@ def _with_unit(scale: Scale, value: float | None, figures: int) -> str:
     return text if text == NOTHING else f"{text}{_HOLD}{scale.unit}"
 
 
-def _fitting(units: tuple[tuple[str, float], ...], values: Iterable[float | None]) -> tuple[str, float]:
-    present = sorted(value for value in values if value is not None and math.isfinite(value) and value > 0)
+def _fitting(
+    units: tuple[tuple[str, float], ...], values: Iterable[float | None]
+) -> tuple[str, float]:
+    present = sorted(
+        value for value in values if value is not None and math.isfinite(value) and value > 0
+    )
     middle = present[(len(present) - 1) // 2] if present else 1.0
     return next((unit for unit in units if middle >= unit[1]), units[-1])
 
@@ -181,4 +203,6 @@ def price(cost: float, basis: str, currency: str = "") -> str:
 def prices(cost_per_hour: float | None, cost_per_piece: float | None, currency: str = "") -> str:
     """Return all prices of a device that are known as text; empty if none is."""
     known = {"cost_per_hour": cost_per_hour, "cost_per_piece": cost_per_piece}
-    return ", ".join(price(cost, basis, currency) for basis, cost in known.items() if cost is not None)
+    return ", ".join(
+        price(cost, basis, currency) for basis, cost in known.items() if cost is not None
+    )

@@ -14,7 +14,17 @@ from nnpipe.analysis.roofline import DOUBTFUL, Ceilings, RoofShare, share_of_roo
 from nnpipe.report.charts import Line, Lines, StackedBar, StackedBars
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.drawing.axes import thinned
-from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, duration, share, shortened, size
+from nnpipe.report.formatting import (
+    NOTHING,
+    Scale,
+    clean,
+    count,
+    digits,
+    duration,
+    share,
+    shortened,
+    size,
+)
 
 _NAME = 48
 _MOST_KINDS = 6  # with a colour each; the seventh is that of all others
@@ -54,7 +64,9 @@ class KindTime:
 
 
 def kind_times(times: LayerTimes) -> tuple[KindTime, ...]:
-    """Return the sums by kind, the longest first; the part that belongs to no step is a kind of its own."""
+    """Return the sums by kind, the longest first; the part that belongs to no step is a kind of
+    its own.
+    """
     groups: dict[str, list[LayerTime]] = {}
     for each in times.rows:
         groups.setdefault(each.kind, []).append(each)
@@ -73,7 +85,9 @@ def kind_times(times: LayerTimes) -> tuple[KindTime, ...]:
     return tuple(sorted(found, key=lambda each: -each.time_ns))
 
 
-def layer_table(times: LayerTimes, roof: Sequence[RoofShare | None] = (), most: int | None = None) -> Table:
+def layer_table(
+    times: LayerTimes, roof: Sequence[RoofShare | None] = (), most: int | None = None
+) -> Table:
     """Return a table with a row for each step, and one for what belongs to none.
 
     Parameters
@@ -81,16 +95,29 @@ def layer_table(times: LayerTimes, roof: Sequence[RoofShare | None] = (), most: 
     times
         The times.
     roof
-        How close each row comes to what the machine can do; there is a column for it if it is known.
+        How close each row comes to what the machine can do; there is a column for it if it is
+        known.
     most
-        The greatest number of steps; of more, the costliest come first, and a row tells the share of all others.
+        The greatest number of steps; of more, the costliest come first, and a row tells the share
+        of all others.
     """
     scale = Scale.of_times([each.time_ns for each in times.layers])
     chosen, left = _costliest(times, most)
     header: tuple[str, ...] = (
-        "operation", "fused", "kind", f"time ({scale.unit})", "95 % interval", "share", "kernel", "precision", "MACs",
-        "parameters", "traffic", "live", "ns/value",
-    )  # fmt: skip
+        "operation",
+        "fused",
+        "kind",
+        f"time ({scale.unit})",
+        "95 % interval",
+        "share",
+        "kernel",
+        "precision",
+        "MACs",
+        "parameters",
+        "traffic",
+        "live",
+        "ns/value",
+    )
     rows: list[tuple[str | Cell, ...]] = [
         (
             shortened(clean(each.name), _NAME),
@@ -112,7 +139,9 @@ def layer_table(times: LayerTimes, roof: Sequence[RoofShare | None] = (), most: 
     if left:
         part, time = sum(each.share for each in left), sum(each.time_ns for each in left)
         blank = ("",) * (len(header) - 6)
-        rows.append((f"and {len(left):,} more", "", "", scale.text(time), "", share(part, 1), *blank))
+        rows.append(
+            (f"and {len(left):,} more", "", "", scale.text(time), "", share(part, 1), *blank)
+        )
     if roof:
         told = [roof_text(roof[place]) for place in chosen] + [""] * bool(left)
         rows = [(*row[:6], text, *row[6:]) for row, text in zip(rows, told, strict=True)]
@@ -131,7 +160,11 @@ def _costliest(times: LayerTimes, most: int | None) -> tuple[list[int], list[Lay
 
 def roof_text(found: RoofShare | None) -> str:
     """Return a share of the roof as the cell of a table; a question mark tells a doubt."""
-    return NOTHING if found is None else f"{share(found.share, 0)} {found.limit}{' (?)' if found.doubt else ''}"
+    return (
+        NOTHING
+        if found is None
+        else f"{share(found.share, 0)} {found.limit}{' (?)' if found.doubt else ''}"
+    )
 
 
 def kind_time_table(times: LayerTimes) -> Table:
@@ -154,14 +187,27 @@ def kind_time_table(times: LayerTimes) -> Table:
                 ", ".join(each.precisions),
             )
         )
-    header = ("kind", "steps", f"time ({scale.unit})", "share", "MACs", "GMAC/s", "ns/value", "precision")
+    header = (
+        "kind",
+        "steps",
+        f"time ({scale.unit})",
+        "share",
+        "MACs",
+        "GMAC/s",
+        "ns/value",
+        "precision",
+    )
     return Table(header, tuple(rows))
 
 
 def side_by_side_table(
-    first: LayerTimes, second: LayerTimes, names: tuple[str, str] | None = None, most: int | None = None
+    first: LayerTimes,
+    second: LayerTimes,
+    names: tuple[str, str] | None = None,
+    most: int | None = None,
 ) -> Table:
-    """Return the layers of two runs beside each other, with what the second run takes for each time of the first.
+    """Return the layers of two runs beside each other, with what the second run takes for each time
+    of the first.
 
     Parameters
     ----------
@@ -180,13 +226,22 @@ def side_by_side_table(
         pairs, left = pairs[:most], pairs[most:]
     called = names or (first.runtime, second.runtime)
     header = (
-        "operation", "fused", "kind", *(f"{name} ({scale.unit})" for name in called), "second/first", "precision",
+        "operation",
+        "fused",
+        "kind",
+        *(f"{name} ({scale.unit})" for name in called),
+        "second/first",
+        "precision",
         "second's",
-    )  # fmt: skip
+    )
 
     def cells(one: float, other: float) -> tuple[Cell, Cell, Cell]:
         ratio = other / one if one else None
-        return Cell(scale.text(one), one), Cell(scale.text(other), other), Cell(digits(ratio), ratio)
+        return (
+            Cell(scale.text(one), one),
+            Cell(scale.text(other), other),
+            Cell(digits(ratio), ratio),
+        )
 
     rows = [
         (
@@ -207,20 +262,37 @@ def side_by_side_table(
 
 
 def breakdown_chart(runs: Mapping[str, LayerTimes]) -> StackedBars:
-    """Return the time of runs by kind, as a bar for each run, by its name; all but the longest kinds share a part."""
+    """Return the time of runs by kind, as a bar for each run, by its name; all but the longest
+    kinds share a part.
+    """
     kinds = {name: {each.kind: each for each in kind_times(times)} for name, times in runs.items()}
     sums: Counter[str] = Counter()
     for found in kinds.values():
         sums.update({kind: max(each.time_ns, 0.0) for kind, each in found.items()})
-    named = [kind for kind, _ in sums.most_common(_MOST_KINDS if len(sums) > _MOST_KINDS + 1 else len(sums))]
+    named = [
+        kind
+        for kind, _ in sums.most_common(_MOST_KINDS if len(sums) > _MOST_KINDS + 1 else len(sums))
+    ]
     scale = Scale.of_times([times.run_ns for times in runs.values()])
     bars = []
     for name, times in runs.items():
-        parts = [max(kinds[name][kind].time_ns, 0.0) if kind in kinds[name] else 0.0 for kind in named]
+        parts = [
+            max(kinds[name][kind].time_ns, 0.0) if kind in kinds[name] else 0.0 for kind in named
+        ]
         if len(sums) > len(named):
-            parts.append(sum(max(each.time_ns, 0.0) for kind, each in kinds[name].items() if kind not in named))
+            parts.append(
+                sum(
+                    max(each.time_ns, 0.0)
+                    for kind, each in kinds[name].items()
+                    if kind not in named
+                )
+            )
         bars.append(StackedBar(name, np.array(parts) / scale.divisor, duration(times.run_ns)))
-    labels = (*named, f"{len(sums) - len(named)} further kinds") if len(sums) > len(named) else tuple(named)
+    labels = (
+        (*named, f"{len(sums) - len(named)} further kinds")
+        if len(sums) > len(named)
+        else tuple(named)
+    )
     return StackedBars(f"time of a run, {scale.unit}", labels, tuple(bars))
 
 
@@ -230,8 +302,9 @@ def time_sentences(times: LayerTimes) -> list[str]:
     if times.plain_ns is not None:
         told += f" while its steps are recorded, {duration(times.plain_ns)} otherwise"
     covered = (
-        f"{share(times.coverage, 1)} of it belongs to steps, and {share(times.mapped, 1)} of that to operations of the "
-        f"model; all times are those of a usual run out of {times.runs}, and add up to it"
+        f"{share(times.coverage, 1)} of it belongs to steps, and {share(times.mapped, 1)} of that "
+        f"to operations of the model; all times are those of a usual run out of {times.runs}, and "
+        f"add up to it"
     )
     doubts = [f"do not rely on times of single layers: {each}" for each in times.doubts]
     return [told, covered, *doubts]
@@ -249,31 +322,46 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 Shares = Sequence[RoofShare | None]
 
-_TYPES = {"": "float32", "float32": "float32", "bfloat16": "bfloat16", "int8": "int8", "uint8": "int8"}
+_TYPES = {
+    "": "float32",
+    "float32": "float32",
+    "bfloat16": "bfloat16",
+    "int8": "int8",
+    "uint8": "int8",
+}
 _MOST_NAMED = 3
 _LEAST, _GREATEST, _POINTS = 1 / 16, 4096.0, 64  # operations a byte
 
 
 def roof_shares(times: LayerTimes, ceilings: Ceilings) -> tuple[RoofShare | None, ...]:
-    """Return the share of the roof of each row of times; ``None`` where a ceiling or a figure is not known."""
+    """Return the share of the roof of each row of times; ``None`` where a ceiling or a figure is
+    not known.
+    """
     return tuple(_share(each, ceilings) for each in times.rows)
 
 
 def roof_sentences(times: LayerTimes, shares: Shares, ceilings: Ceilings) -> list[str]:
-    """Return how close the run comes to the roof as a whole, and which layers are above it, as sentences."""
+    """Return how close the run comes to the roof as a whole, and which layers are above it, as
+    sentences.
+    """
     rows = list(zip(times.rows, shares, strict=True))
     known = [(row, found) for row, found in rows if found is not None]
     if not known:
-        return [f"share of the roof: not known; no ceiling of {ceilings.machine} applies to a layer"]
+        return [
+            f"share of the roof: not known; no ceiling of {ceilings.machine} applies to a layer"
+        ]
     least = sum(row.time_ns * min(found.share, 1.0) for row, found in known)
     covered = sum(row.time_ns for row, _ in known)
     told = [
         f"share of the roof: {share(least / covered, 1)} over the layers that have one, which take "
-        f"{share(covered / times.run_ns, 1)} of the run ({ceilings.machine}, ceilings of {ceilings.created[:10]})"
+        f"{share(covered / times.run_ns, 1)} of the run ({ceilings.machine}, ceilings of "
+        f"{ceilings.created[:10]})"
     ]
     above = [(row, found) for row, found in known if found.share > DOUBTFUL]
     for row, found in above[:_MOST_NAMED]:
-        told.append(f"doubt: {shortened(clean(row.name), 60)} is at {share(found.share, 0)}, {found.doubt}")
+        told.append(
+            f"doubt: {shortened(clean(row.name), 60)} is at {share(found.share, 0)}, {found.doubt}"
+        )
     if len(above) > _MOST_NAMED:
         told.append(f"doubt: {len(above) - _MOST_NAMED} further layers are above the roof")
     return told
@@ -282,7 +370,11 @@ def roof_sentences(times: LayerTimes, shares: Shares, ceilings: Ceilings) -> lis
 def roof_chart(times: LayerTimes, ceilings: Ceilings) -> Lines | None:
     """Return the roofline with a point for each layer; ``None`` if no ceiling is known."""
     chart = roofline_chart(ceilings)
-    points = [(figures[0] / figures[1], figures[0] / row.time_ns) for row in times.layers if (figures := _work(row))]
+    points = [
+        (figures[0] / figures[1], figures[0] / row.time_ns)
+        for row in times.layers
+        if (figures := _work(row))
+    ]
     if chart is None or not points:
         return chart
     x, y = (np.array(side, np.float64) for side in zip(*points, strict=True))
@@ -294,13 +386,25 @@ def roofline_chart(ceilings: Ceilings) -> Lines | None:
 
     A rising line is a level of memory, a level one a type of number.
     """
-    levels = [(each.up_to_bytes, rate) for each in ceilings.memory if (rate := each.bandwidth.value) is not None]
-    types = [(name, rate) for name, each in ceilings.compute.items() if (rate := each.value) is not None]
+    levels = [
+        (each.up_to_bytes, rate)
+        for each in ceilings.memory
+        if (rate := each.bandwidth.value) is not None
+    ]
+    types = [
+        (name, rate) for name, each in ceilings.compute.items() if (rate := each.value) is not None
+    ]
     if not levels or not types:
         return None
     highest, fastest = max(rate for _, rate in types), max(rate for _, rate in levels)
     lines = [
-        _line("main memory" if size_ is None else f"data up to {size(size_)}", _LEAST, highest / rate, rate, True)
+        _line(
+            "main memory" if size_ is None else f"data up to {size(size_)}",
+            _LEAST,
+            highest / rate,
+            rate,
+            True,
+        )
         for size_, rate in levels
     ]
     lines += [_line(name, rate / fastest, _GREATEST, rate, False) for name, rate in types]
@@ -320,7 +424,9 @@ def _share(row: LayerTime, ceilings: Ceilings) -> RoofShare | None:
 
 
 def _work(row: LayerTime) -> tuple[float, float] | None:
-    """Return the operations and the traffic of a layer; ``None`` if one is not known or 0, or it took no time."""
+    """Return the operations and the traffic of a layer; ``None`` if one is not known or 0, or it
+    took no time.
+    """
     if None in (row.macs, row.others, row.bytes_read, row.bytes_written) or row.time_ns <= 0:
         return None
     operations = 2.0 * (row.macs or 0) + (row.others or 0)
@@ -356,29 +462,44 @@ class MemoryUse:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MemoryUse:
-        """Make the object from the output of :meth:`to_json`; raise ``ValueError`` if a figure is no size."""
+        """Make the object from the output of :meth:`to_json`; raise ``ValueError`` if a figure
+        is no size.
+        """
         found = cls(**{name: data[name] for name in ("file_bytes", "loaded_bytes", "peak_bytes")})
-        for value in (found.file_bytes, found.loaded_bytes, 0 if found.peak_bytes is None else found.peak_bytes):
+        for value in (
+            found.file_bytes,
+            found.loaded_bytes,
+            0 if found.peak_bytes is None else found.peak_bytes,
+        ):
             if type(value) is not int or not 0 <= value < 1 << 62:
                 raise ValueError("memory is told in bytes")
         return found
 
     def sentences(self, live: int | None) -> list[str]:
-        """Return the figures beside what lives at once by the graph, in bytes, and why they differ."""
+        """Return the figures beside what lives at once by the graph, in bytes, and why they
+        differ.
+        """
         told = (
-            f"memory, measured in a process of its own: loading takes {size(self.loaded_bytes)}, for files of "
-            f"{size(self.file_bytes)}{self._why_loaded()}"
+            f"memory, measured in a process of its own: loading takes {size(self.loaded_bytes)}, "
+            f"for files of {size(self.file_bytes)}{self._why_loaded()}"
         )
         if self.peak_bytes is None:
             return [f"{told}; this system tells no peak while a model runs"]
-        beside = "" if live is None else f", where {size(live)} live at once by the graph{self._why_peak(live)}"
+        beside = (
+            ""
+            if live is None
+            else f", where {size(live)} live at once by the graph{self._why_peak(live)}"
+        )
         return [told, f"memory while it runs: {size(self.peak_bytes)} more at the peak{beside}"]
 
     def _why_loaded(self) -> str:
         if max(self.loaded_bytes, self.file_bytes) < _LEAST_MEMORY:
             return ""
         if self.loaded_bytes > (1 + _NEAR) * self.file_bytes:
-            return ": weights are copied into the layout of the kernels, or the memory for values is taken already"
+            return (
+                ": weights are copied into the layout of the kernels, or the memory for values is "
+                "taken already"
+            )
         if self.loaded_bytes < (1 - _NEAR) * self.file_bytes:
             return ": weights stay in the mapped file until they are read, or are shared with it"
         return ""
@@ -390,12 +511,17 @@ class MemoryUse:
         if peak > (1 + _NEAR) * live:
             return ": an arena keeps more than lives at once, and kernels have buffers of their own"
         if peak < (1 - _NEAR) * live:
-            return ": fused operations never store what passes between them, and memory from loading is used again"
+            return (
+                ": fused operations never store what passes between them, and memory from loading "
+                "is used again"
+            )
         return ""
 
 
 def memory_chart(live_bytes: Sequence[int], use: MemoryUse | None) -> Lines | None:
-    """Return the live memory by operation beside the measured peak; ``None`` if the sizes are not known."""
+    """Return the live memory by operation beside the measured peak; ``None`` if the sizes are
+    not known.
+    """
     if not live_bytes:
         return None
     live = np.array(live_bytes, np.float64)
@@ -404,5 +530,7 @@ def memory_chart(live_bytes: Sequence[int], use: MemoryUse | None) -> Lines | No
     x = np.arange(1.0, len(live) + 1)
     lines = [thinned("values that live at once", x, live / scale.divisor)]
     if peak is not None:
-        lines.append(Line("measured peak while it runs", x[[0, -1]], np.full(2, peak / scale.divisor)))
+        lines.append(
+            Line("measured peak while it runs", x[[0, -1]], np.full(2, peak / scale.divisor))
+        )
     return Lines("operation", f"memory, {scale.unit}", tuple(lines))

@@ -1,4 +1,6 @@
-"""Formatting of quantities and their intervals, which is the same on all pages and in the terminal."""
+"""Formatting of quantities and their intervals, which is the same on all pages and in the
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _TINY = 1e-4
 
 
 def written(quantity: Quantity, value: float | None) -> str:
-    """Return a value, given in the quantity's unit, as text with the unit that suits it; ``–`` if it is unknown."""
+    """Return a value, given in the quantity's unit, as text with the unit that suits it; ``–``
+    if it is unknown.
+    """
     if value is None or not math.isfinite(value):
         return NOTHING
     if quantity.kind == "time":
@@ -40,13 +44,23 @@ def difference_text(metric: QualityMetric, value: float) -> str:
 
 def signed(value: float) -> str:
     """Return a number with its sign; one that rounding may have caused has an exponent."""
-    text = digits(abs(value)) if not 0 < abs(value) < _TINY else f"{abs(value):.2e}".replace("e-0", "e-")
+    text = (
+        digits(abs(value))
+        if not 0 < abs(value) < _TINY
+        else f"{abs(value):.2e}".replace("e-0", "e-")
+    )
     return ("−" if value < 0 else "+" if value > 0 else "") + text.replace("e-", "e−")
 
 
 def interval(quantity: Quantity, known: Figure) -> str:
-    """Return the interval of a figure as text; the empty string if it is unknown, infinite or has no width."""
-    if known.value is None or known.low == known.high or not (math.isfinite(known.low) and math.isfinite(known.high)):
+    """Return the interval of a figure as text; the empty string if it is unknown, infinite or
+    has no width.
+    """
+    if (
+        known.value is None
+        or known.low == known.high
+        or not (math.isfinite(known.low) and math.isfinite(known.high))
+    ):
         return ""
     return f"{written(quantity, known.low)} to {written(quantity, known.high)}"
 

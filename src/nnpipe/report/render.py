@@ -23,7 +23,9 @@ PERFORMANCE, LAYERS = "performance", "layers"
 
 
 def known_report_types() -> tuple[str, ...]:
-    """Return the names of all sections that a report can be limited to: of times, of layers, and of each task."""
+    """Return the names of all sections that a report can be limited to: of times, of layers, and
+    of each task.
+    """
     return (PERFORMANCE, LAYERS, *(task.name for task in all_tasks()))
 
 
@@ -102,18 +104,28 @@ def report_on(
     for name in dict.fromkeys(possible if report_types is None else report_types):
         if name not in possible:
             raise _not_possible(name)
-        sections.append(makers[name](candidates) if name in makers else task_section(tasks[name], candidates))
+        sections.append(
+            makers[name](candidates) if name in makers else task_section(tasks[name], candidates)
+        )
     sections.append(provenance(candidates))
-    return Document(clean(title, 200) or "Report", tuple(sections), _subtitle([c.run for c in candidates], measured))
+    return Document(
+        clean(title, 200) or "Report",
+        tuple(sections),
+        _subtitle([c.run for c in candidates], measured),
+    )
 
 
 def _not_possible(name: str) -> ConfigError:
     known = known_report_types()
     if name not in known:
-        return ConfigError(f"there is no report type {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+        return ConfigError(
+            f"there is no report type {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+        )
     told = {PERFORMANCE: "inference times", LAYERS: "times of layers (measure with --profile)"}
     needed = told.get(name, "judged predictions of that task")
-    return ConfigError(f"report type {name!r} needs {needed}, and no result file given has any; leave it out")
+    return ConfigError(
+        f"report type {name!r} needs {needed}, and no result file given has any; leave it out"
+    )
 
 
 def _subtitle(runs: Sequence[Run], measured: int | None) -> str:

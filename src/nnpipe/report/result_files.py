@@ -24,7 +24,9 @@ SHOWN = 12
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The runs of a report with their files, failed candidates, sections that compare them, and the number measured."""
+    """The runs of a report with their files, failed candidates, sections that compare them, and
+    the number measured.
+    """
 
     runs: tuple[Run, ...]
     sources: tuple[Path, ...]
@@ -34,7 +36,8 @@ class Subject:
 
 
 def subject(paths: Sequence[Path]) -> Subject:
-    """Return the content of result files: any number of single runs, or one comparison, or one sweep.
+    """Return the content of result files: any number of single runs, or one comparison, or one
+    sweep.
 
     Raises
     ------
@@ -49,7 +52,10 @@ def subject(paths: Sequence[Path]) -> Subject:
             continue
         if len(paths) > 1:
             what = "a comparison" if isinstance(each, Comparison) else "a sweep"
-            raise ConfigError(f"{path} is the result of {what}, which makes a report by itself; leave out the others")
+            raise ConfigError(
+                f"{path} is the result of {what}, which makes a report by itself; leave out the "
+                f"others"
+            )
         return _of_comparison(each, path) if isinstance(each, Comparison) else _of_sweep(each, path)
     return Subject(tuple(each for each in found if isinstance(each, Run)), tuple(paths))
 
@@ -82,7 +88,9 @@ def _read(path: Path) -> Run | Comparison | Found:
         data = read_json(path)
         kind = data.get("kind") if isinstance(data, dict) else None
         if kind == SEARCH:
-            raise ArtifactError("the result of a search makes a report by itself; leave out the others")
+            raise ArtifactError(
+                "the result of a search makes a report by itself; leave out the others"
+            )
         if kind == COMPARISON:
             return Comparison.from_json(data)
         return Found.from_json(data) if kind == KIND else Run.from_json(data)
@@ -99,7 +107,9 @@ def _of_comparison(comparison: Comparison, path: Path) -> Subject:
         for place, (title, reason) in enumerate(comparison.failures.items())
         if title not in ran
     )
-    return Subject(comparison.runs, (path,) * len(comparison.runs), failures, (contest(comparison),))
+    return Subject(
+        comparison.runs, (path,) * len(comparison.runs), failures, (contest(comparison),)
+    )
 
 
 def _of_sweep(found: Found, path: Path) -> Subject:
@@ -110,8 +120,11 @@ def _of_sweep(found: Found, path: Path) -> Subject:
     section = sweep_section(found)
     if len(found.points) > SHOWN:
         note = Paragraph(
-            f"The following sections show {SHOWN} of the {len(found.points):,}: the first ones of the table above."
+            f"The following sections show {SHOWN} of the {len(found.points):,}: the first ones of "
+            f"the table above."
         )
         section = replace(section, blocks=(*section.blocks, note))
     sections = (section, *([devices_section(found)] if found.devices else []))
-    return Subject(tuple(Run.read(path) for path in sources), sources, (), sections, len(found.points))
+    return Subject(
+        tuple(Run.read(path) for path in sources), sources, (), sections, len(found.points)
+    )

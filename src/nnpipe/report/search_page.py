@@ -21,10 +21,19 @@ def search_page(found: SearchFile, title: str = "") -> Document:
     """
     view = SearchView(found)
     sections: list[Section | None] = [
-        search_outcome(view), search_importance(found), search_places(view), search_trials(view), search_method(view),
-    ]  # fmt: skip
+        search_outcome(view),
+        search_importance(found),
+        search_places(view),
+        search_trials(view),
+        search_method(view),
+    ]
     ways = ", ".join(f"{name} to {way}" for name, way in found.objectives.items())
-    subtitle = f"Search of {count(len(found.axes))} parameters in {count(len(found.trials))} trials: {clean(ways, 200)}"
+    subtitle = (
+        f"Search of {count(len(found.axes))} parameters in {count(len(found.trials))} trials: "
+        f"{clean(ways, 200)}"
+    )
     return Document(
-        clean(title, 200) or found.title or "Search", tuple(each for each in sections if each is not None), subtitle
+        clean(title, 200) or found.title or "Search",
+        tuple(each for each in sections if each is not None),
+        subtitle,
     )

@@ -32,7 +32,9 @@ _SIDE = 1 << 12  # pixels of a picture that a result may claim
 
 
 def picture_of(found: Evaluation, number: int) -> bytes:
-    """Return the JPEG file of a sample; nothing if the result keeps none, or what it keeps is none."""
+    """Return the JPEG file of a sample; nothing if the result keeps none, or what it keeps is
+    none.
+    """
     rows = found.ragged.get(PICTURE)
     if rows is None or rows.values.dtype != np.uint8 or rows.values.ndim != 1:
         return b""
@@ -41,7 +43,9 @@ def picture_of(found: Evaluation, number: int) -> bytes:
 
 
 def worst_samples(task: Task, candidates: Sequence[Candidate]) -> Section | None:
-    """Return a section with the worst samples of the first candidates that keep some; ``None`` if none does."""
+    """Return a section with the worst samples of the first candidates that keep some; ``None``
+    if none does.
+    """
     parts: list[Block] = []
     for candidate in candidates:
         quality = candidate.quality
@@ -90,9 +94,10 @@ def _chart(found: Evaluation, number: int) -> BoxedFrame | Lines | None:
         return None
     middle = rows.mean(axis=1)
     return Lines(
-        "part of the sample in %", "value",
+        "part of the sample in %",
+        "value",
         (Line("", np.linspace(0, 100, len(rows)), middle, rows[:, 0], rows[:, 1]),),
-    )  # fmt: skip
+    )
 
 
 def _size_of(content: bytes) -> tuple[float, float]:
@@ -101,8 +106,14 @@ def _size_of(content: bytes) -> tuple[float, float]:
     while place + 9 <= len(content) and content[place] == 0xFF:
         kind, length = content[place + 1], int.from_bytes(content[place + 2 : place + 4], "big")
         if 0xC0 <= kind <= 0xC3:
-            height, width = (int.from_bytes(content[place + n : place + n + 2], "big") for n in (5, 7))
-            return (float(height), float(width)) if 0 < height <= _SIDE and 0 < width <= _SIDE else (0.0, 0.0)
+            height, width = (
+                int.from_bytes(content[place + n : place + n + 2], "big") for n in (5, 7)
+            )
+            return (
+                (float(height), float(width))
+                if 0 < height <= _SIDE and 0 < width <= _SIDE
+                else (0.0, 0.0)
+            )
         place += 2 + length
     return 0.0, 0.0
 
@@ -138,7 +149,9 @@ class TaskSection(Discoverable, ABC):
 
     @abstractmethod
     def section(self, candidates: Sequence[Candidate]) -> Section:
-        """Return the section; some candidates may have no judged predictions, or of another task."""
+        """Return the section; some candidates may have no judged predictions, or of another
+        task.
+        """
 
 
 def task_section(task: Task, candidates: Sequence[Candidate]) -> Section:
@@ -152,20 +165,31 @@ def task_section(task: Task, candidates: Sequence[Candidate]) -> Section:
 
 
 def metrics_section(task: Task, candidates: Sequence[Candidate]) -> Section:
-    """Return a section with the table of the metrics of a task that any candidate has, with intervals."""
+    """Return a section with the table of the metrics of a task that any candidate has, with
+    intervals.
+    """
     cells = {c.number: _cells(task, c) for c in candidates}
     shown = [
-        place == 0 or any(own[place].value is not None for own in cells.values()) for place in range(len(task.metrics))
+        place == 0 or any(own[place].value is not None for own in cells.values())
+        for place in range(len(task.metrics))
     ]
     header = ("Candidate", *(metric.heading for metric in compress(task.metrics, shown)), "Samples")
-    rows = tuple((Cell(c.name, float(c.number)), *compress(cells[c.number], [*shown, True])) for c in candidates)
-    meanings = "; ".join(f"{metric.heading}: {metric.meaning}" for metric in compress(task.metrics, shown))
-    table = Table(header, rows, sortable=True, caption=f"Ranges are 95\u00a0% intervals. {meanings}.")
+    rows = tuple(
+        (Cell(c.name, float(c.number)), *compress(cells[c.number], [*shown, True]))
+        for c in candidates
+    )
+    meanings = "; ".join(
+        f"{metric.heading}: {metric.meaning}" for metric in compress(task.metrics, shown)
+    )
+    table = Table(
+        header, rows, sortable=True, caption=f"Ranges are 95\u00a0% intervals. {meanings}."
+    )
     return Section(title_of_task(task), (Paragraph(type(task).summary()), table))
 
 
 def judged_section(task: Task, candidates: Sequence[Candidate], parts: Parts) -> Section:
-    """Return the metrics of a task, followed by parts about each candidate that was judged; of several, folded.
+    """Return the metrics of a task, followed by parts about each candidate that was judged; of
+    several, folded.
 
     Parameters
     ----------
@@ -174,10 +198,15 @@ def judged_section(task: Task, candidates: Sequence[Candidate], parts: Parts) ->
     candidates
         All candidates; those without judged predictions have a row of dashes only.
     parts
-        Returns the parts about a candidate, given it, its evaluation, and the number of judged candidates.
+        Returns the parts about a candidate, given it, its evaluation, and the number of judged
+        candidates.
     """
     whole = metrics_section(task, candidates)
-    judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == task.name]
+    judged = [
+        (c, c.quality.evaluation)
+        for c in candidates
+        if c.quality and c.quality.task.name == task.name
+    ]
     blocks: list[Block] = list(whole.blocks)
     for candidate, found in judged:
         own = tuple(parts(candidate, found, len(judged)))
@@ -198,15 +227,29 @@ def _cells(task: Task, candidate: Candidate) -> list[Cell]:
     found = []
     for metric in task.metrics:
         known = quality_.figure_of(metric)
-        found.append(Cell(written(quality(metric), known.value), known.value, interval(quality(metric), known)))
+        found.append(
+            Cell(
+                written(quality(metric), known.value), known.value, interval(quality(metric), known)
+            )
+        )
     return [*found, Cell(f"{quality_.samples:,}", float(quality_.samples))]
 
 
 Picture = npt.NDArray[np.uint8]
 """``(height, width, 3)``, red, green and blue."""
 
-COLOURS = ((0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233), (122, 95, 182))
-"""Colours of classes, which people with any kind of colour vision can distinguish (Okabe and Ito, 2008)."""
+COLOURS = (
+    (0, 114, 178),
+    (213, 94, 0),
+    (0, 158, 115),
+    (204, 121, 167),
+    (230, 159, 0),
+    (86, 180, 233),
+    (122, 95, 182),
+)
+"""Colours of classes, which people with any kind of colour vision can distinguish (Okabe and
+Ito, 2008).
+"""
 
 
 class TaskPictures(Discoverable, ABC):
@@ -236,7 +279,9 @@ class TaskPictures(Discoverable, ABC):
     task: ClassVar[str] = ""
 
     @abstractmethod
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
         """Return the picture with what a model said about it, and the same in a few words.
 
         Parameters
@@ -251,10 +296,11 @@ class TaskPictures(Discoverable, ABC):
 
     @abstractmethod
     def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
-        """Return how much the predictions of two models for a picture differ; 0 if they say the same.
+        """Return how much the predictions of two models for a picture differ; 0 if they say the
+        same.
 
-        The models may take pictures in different sizes and ways, so that predictions are compared in pixels of the
-        picture.
+        The models may take pictures in different sizes and ways, so that predictions are compared
+        in pixels of the picture.
         """
 
 
@@ -268,7 +314,10 @@ def pictures_of(task: str) -> TaskPictures:
     """
     known = {cls.task: cls for cls in named(TaskPictures).values()}
     if task not in known:
-        raise NotSupported(f"the task {task!r} does not draw into pictures; those that do: {', '.join(sorted(known))}")
+        raise NotSupported(
+            f"the task {task!r} does not draw into pictures; those that do: "
+            f"{', '.join(sorted(known))}"
+        )
     return known[task]()
 
 
@@ -288,7 +337,9 @@ def first_of(values: Any) -> npt.NDArray[Any]:
     return np.asarray(found[0])
 
 
-def mixed(picture: Picture, where: npt.NDArray[np.bool_], colours: Any, strength: Any = 0.5) -> Picture:
+def mixed(
+    picture: Picture, where: npt.NDArray[np.bool_], colours: Any, strength: Any = 0.5
+) -> Picture:
     """Return a picture with colours over some of its pixels.
 
     Parameters
@@ -300,8 +351,11 @@ def mixed(picture: Picture, where: npt.NDArray[np.bool_], colours: Any, strength
     colours
         A colour, ``(3,)``, or that of each of these pixels, ``(n, 3)``, in their order.
     strength
-        From 0, where nothing is seen of the colours, to 1, where nothing else is; one number or ``(n, 1)``.
+        From 0, where nothing is seen of the colours, to 1, where nothing else is; one number or
+        ``(n, 1)``.
     """
     found: Picture = picture.copy()
-    found[where] = np.rint((1 - strength) * picture[where] + strength * np.asarray(colours, np.float64))
+    found[where] = np.rint(
+        (1 - strength) * picture[where] + strength * np.asarray(colours, np.float64)
+    )
     return found

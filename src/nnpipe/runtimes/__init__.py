@@ -1,7 +1,7 @@
 """Runtimes, which run compiled models.
 
-This package offers the classes and, for authors, the base of runtimes of sealed models; each is imported when it is
-first used.
+This package offers the classes and, for authors, the base of runtimes of sealed models; each is
+imported when it is first used.
 """
 
 from typing import TYPE_CHECKING

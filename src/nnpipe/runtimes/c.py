@@ -14,7 +14,8 @@ from nnpipe.frameworks.c_source import FORMAT, CSession, load_c_source, read_c_s
 
 
 class CRuntime(Runtime):
-    """Builds models that are C sources with this computer's C compiler, and runs them in one thread.
+    """Builds models that are C sources with this computer's C compiler, and runs them in one
+    thread.
 
     Loading executes machine code made from the file.
     """

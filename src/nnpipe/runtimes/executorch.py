@@ -14,7 +14,9 @@ from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class ExecuTorchRuntime(SealedRuntime):
-    """Runs ExecuTorch programs, with the kernels they were compiled for: XNNPACK's or the portable ones."""
+    """Runs ExecuTorch programs, with the kernels they were compiled for: XNNPACK's or the
+    portable ones.
+    """
 
     requires: ClassVar[tuple[str, ...]] = ("executorch", "torch")
     install: ClassVar[str] = "nnpipe[executorch]"

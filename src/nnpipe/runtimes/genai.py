@@ -13,23 +13,32 @@ from nnpipe.core.leases import temporary_folder
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.model_folder import GENAI, io_of_genai_archive, read_genai_folder, unpack_genai_archive
+from nnpipe.formats.model_folder import (
+    GENAI,
+    io_of_genai_archive,
+    read_genai_folder,
+    unpack_genai_archive,
+)
 from nnpipe.frameworks.genai import GenAISession, open_genai
 
 
 class ONNXRuntimeGenAI(Runtime):
     """Generates text with onnxruntime-genai, on the CPU.
 
-    The most likely token is taken each time.  A model is unpacked into a temporary folder while it is open.
+    The most likely token is taken each time.  A model is unpacked into a temporary folder while it
+    is open.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime_genai",)
     install: ClassVar[str] = "nnpipe[genai]"
     accepts: ClassVar[tuple[str, ...]] = (GENAI,)
 
-    num_threads: int = argument(1, help="threads that generating may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that generating may use; 0 leaves it to the runtime", minimum=0
+    )
     ignore_end: bool = argument(
-        False, help="go on after the token that ends an answer, so that all answers are equally long"
+        False,
+        help="go on after the token that ends an answer, so that all answers are equally long",
     )
 
     def io_of(self, path: str | Path) -> IOSpec:

@@ -15,7 +15,9 @@ from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
 class IREERuntime(SealedRuntime):
-    """Runs modules that IREE compiled for the processor; loading a module executes machine code from its file."""
+    """Runs modules that IREE compiled for the processor; loading a module executes machine code
+    from its file.
+    """
 
     requires: ClassVar[tuple[str, ...]] = ("iree.runtime",)
     install: ClassVar[str] = "nnpipe[iree]"
@@ -29,7 +31,9 @@ class IREERuntime(SealedRuntime):
         io = agreed_io(artifact, file.io)
         for spec in io:
             if not takes(spec.dtype):
-                raise ArtifactError(f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; IREE takes none here")
+                raise ArtifactError(
+                    f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; IREE takes none here"
+                )
         check_processor(file, artifact.path, instructions_here)
         with hushed():
             return IREESession(file, io, artifact.path, self.num_threads)

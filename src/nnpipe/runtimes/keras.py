@@ -33,9 +33,14 @@ class KerasRuntime(Runtime, FixesBatch, TakesOwnLayers):
     install: ClassVar[str] = "nnpipe[tensorflow]"
     accepts: ClassVar[tuple[str, ...]] = ("keras",)
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
     freeze: bool = argument(
-        True, help="turn weights into constants, so that TensorFlow can fuse operations and fold constants"
+        True,
+        help=(
+            "turn weights into constants, so that TensorFlow can fuse operations and fold constants"
+        ),
     )
 
     def handicaps(self) -> tuple[str, ...]:
@@ -54,6 +59,7 @@ class KerasRuntime(Runtime, FixesBatch, TakesOwnLayers):
             if self.batch is None:
                 raise
             raise ArtifactError(
-                f"{artifact.path}: Keras cannot make it for {self.batch} samples in a call: {one_line(error)}; "
+                f"{artifact.path}: Keras cannot make it for {self.batch} samples in a call: "
+                f"{one_line(error)}; "
                 "--fixed-batch 0 leaves the number free"
             ) from None

@@ -16,11 +16,18 @@ from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.litert import LiteRTSession, check_tensors, interpreter_module, open_interpreter
+from nnpipe.frameworks.litert import (
+    LiteRTSession,
+    check_tensors,
+    interpreter_module,
+    open_interpreter,
+)
 
 
 class LiteRTRuntime(Runtime):
-    """Runs TensorFlow Lite models on LiteRT (``ai_edge_litert``, ``tflite_runtime`` or TensorFlow)."""
+    """Runs TensorFlow Lite models on LiteRT (``ai_edge_litert``, ``tflite_runtime`` or
+    TensorFlow).
+    """
 
     formerly: ClassVar[tuple[str, ...]] = ("TFLiteRuntime",)
     requires: ClassVar[tuple[str, ...]] = ("ai_edge_litert|tflite_runtime|tensorflow",)
@@ -28,12 +35,18 @@ class LiteRTRuntime(Runtime):
     accepts: ClassVar[tuple[str, ...]] = ("tflite",)
     unsupported_io: ClassVar[tuple[str, ...]] = ("string", "bfloat16")
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
     delegates_list: tuple[Path, ...] = argument(
-        (), help="shared libraries of delegates that run parts of the model, such as libedgetpu.so.1"
+        (),
+        help="shared libraries of delegates that run parts of the model, such as libedgetpu.so.1",
     )
     reference_kernels: bool = argument(
-        False, help="use LiteRT's slow reference kernels, which other implementations reproduce bit by bit"
+        False,
+        help=(
+            "use LiteRT's slow reference kernels, which other implementations reproduce bit by bit"
+        ),
     )
 
     def handicaps(self) -> tuple[str, ...]:
@@ -41,7 +54,8 @@ class LiteRTRuntime(Runtime):
         return ("reference kernels",) if self.reference_kernels else ()
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Return the inputs and outputs of a TensorFlow Lite file without description; needs no interpreter.
+        """Return the inputs and outputs of a TensorFlow Lite file without description; needs no
+        interpreter.
 
         Raises
         ------
@@ -59,7 +73,9 @@ class LiteRTRuntime(Runtime):
         io = agreed_io(artifact, file.io)
         check_tensors(io, artifact.path)
         resolver = "BUILTIN_REF" if self.reference_kernels else ""
-        opened = partial(open_interpreter, artifact.path, self.num_threads, self.delegates_list, resolver)
+        opened = partial(
+            open_interpreter, artifact.path, self.num_threads, self.delegates_list, resolver
+        )
 
         def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
             from nnpipe.frameworks.litert_profile import record  # a target does not need it

@@ -25,23 +25,33 @@ class ONNXRuntime(Runtime, FixesBatch):
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
     unsupported_types: ClassVar[tuple[str, ...]] = ("bfloat16",)
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
     graph_optimisation: Literal["none", "basic", "extended", "all"] = argument(
         "all", help="how far ONNX Runtime may rewrite the graph while it loads the model"
     )
     exact_integers: bool = argument(
         True,
-        help="avoid overflow in products of 8-bit numbers on x86 processors without VNNI, and 8-bit activations in "
-        "products with 4-bit weights, at some cost in speed",
+        help="avoid overflow in products of 8-bit numbers on x86 processors without VNNI, and "
+        "8-bit activations in products with 4-bit weights, at some cost in speed",
     )
     io_binding: bool = argument(
-        False, help="pass tensors by I/O binding, which saves some microseconds per call; always done on a GPU"
+        False,
+        help=(
+            "pass tensors by I/O binding, which saves some microseconds per call; always done on a "
+            "GPU"
+        ),
     )
 
     def handicaps(self) -> tuple[str, ...]:
         """Return a handicap if the graph is not fully optimised."""
-        less = () if self.graph_optimisation == "all" else (f"graph optimisation {self.graph_optimisation}",)
+        less = (
+            ()
+            if self.graph_optimisation == "all"
+            else (f"graph optimisation {self.graph_optimisation}",)
+        )
         return (*super().handicaps(), *less)
 
     def io_of(self, path: str | Path) -> IOSpec:
@@ -56,8 +66,11 @@ class ONNXRuntime(Runtime, FixesBatch):
         """
         self.check_installed()
         file = read_onnx(path)
-        # No shape becomes known in the further levels, which take most of the time of loading a large graph.
-        reader = self if self.graph_optimisation == "none" else replace(self, graph_optimisation="basic")
+        # No shape becomes known in the further levels, which take most of the time of loading a
+        # large graph.
+        reader = (
+            self if self.graph_optimisation == "none" else replace(self, graph_optimisation="basic")
+        )
         return io_of_model(reader._open(file), file)
 
     def _load(self, artifact: Artifact) -> InferenceSession:
@@ -73,6 +86,11 @@ class ONNXRuntime(Runtime, FixesBatch):
 
     def _open(self, file: ONNXFile, batch: int | None = None, recording: Path | None = None) -> Any:
         return open_model(
-            file, self.num_threads, self.device, self.graph_optimisation, self.exact_integers,
-            recording=recording, batch=batch,
-        )  # fmt: skip
+            file,
+            self.num_threads,
+            self.device,
+            self.graph_optimisation,
+            self.exact_integers,
+            recording=recording,
+            batch=batch,
+        )

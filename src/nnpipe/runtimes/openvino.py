@@ -19,23 +19,28 @@ from nnpipe.frameworks.openvino_models import read_model
 
 
 class OpenVINORuntime(Runtime, FixesBatch):
-    """Runs OpenVINO, ONNX and TensorFlow Lite models on OpenVINO, on CPUs and on Intel's GPUs and NPUs."""
+    """Runs OpenVINO, ONNX and TensorFlow Lite models on OpenVINO, on CPUs and on Intel's GPUs
+    and NPUs.
+    """
 
     requires: ClassVar[tuple[str, ...]] = ("openvino",)
     install: ClassVar[str] = "nnpipe[openvino]"
     accepts: ClassVar[tuple[str, ...]] = ("openvino", "onnx", "tflite")
     unsupported_io: ClassVar[tuple[str, ...]] = ("string", "bfloat16")
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
     openvino_device: Literal["cpu", "gpu", "npu"] = argument("cpu", help="device to compute on")
     inference_precision: Literal["f32", "bf16", "f16", "auto"] = argument(
         "f32",
-        help="number format of float operations; auto is the device's fastest, which is bfloat16 on many CPUs and "
-        "changes results visibly",
+        help="number format of float operations; auto is the device's fastest, which is bfloat16 "
+        "on many CPUs and changes results visibly",
     )
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Return the inputs and outputs of a file without description; its ending states the format.
+        """Return the inputs and outputs of a file without description; its ending states the
+        format.
 
         Raises
         ------
@@ -48,7 +53,9 @@ class OpenVINORuntime(Runtime, FixesBatch):
         path = Path(path)
         format = path.suffix.removeprefix(".").lower()
         if format not in self.accepts:
-            raise ArtifactError(f"{path}: OpenVINO reads files that end in .openvino, .onnx or .tflite")
+            raise ArtifactError(
+                f"{path}: OpenVINO reads files that end in .openvino, .onnx or .tflite"
+            )
         with native_output_held():
             return read_model(path, format).io
 
@@ -61,7 +68,14 @@ class OpenVINORuntime(Runtime, FixesBatch):
 
             def compiled(counting: bool) -> Any:
                 return compile_model(
-                    model, artifact.path, self.openvino_device, self.num_threads, self.inference_precision, counting
+                    model,
+                    artifact.path,
+                    self.openvino_device,
+                    self.num_threads,
+                    self.inference_precision,
+                    counting,
                 )
 
-            return OpenVINOSession(compiled(False), io, model, artifact.path, lambda: compiled(True))
+            return OpenVINOSession(
+                compiled(False), io, model, artifact.path, lambda: compiled(True)
+            )

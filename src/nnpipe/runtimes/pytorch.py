@@ -32,30 +32,35 @@ class PyTorchRuntime(Runtime):
     install: ClassVar[str] = "nnpipe[torch]"
     accepts: ClassVar[tuple[str, ...]] = ("torch-export",)
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
     compile: bool = argument(
         False,
-        help="compile the program with torch.compile in its first run, which then takes long, and again for another "
-        "batch size; needs a C++ compiler, on the CPU only",
+        help="compile the program with torch.compile in its first run, which then takes long, and "
+        "again for another batch size; needs a C++ compiler, on the CPU only",
     )
     channels_last: bool = argument(
         True,
-        help="store weights of convolutions with channels last if the program allows it, on the CPU; no effect with "
-        "--compile, which chooses the layout itself",
+        help="store weights of convolutions with channels last if the program allows it, on the "
+        "CPU; no effect with --compile, which chooses the layout itself",
     )
 
     def validate(self) -> None:
         """Check that compiling is for the CPU."""
         if self.compile and self.device != "cpu":
-            raise ConfigError(f"{type(self).__name__}: --compile needs --device cpu, not {self.device}")
+            raise ConfigError(
+                f"{type(self).__name__}: --compile needs --device cpu, not {self.device}"
+            )
 
     def tools(self) -> tuple[Tool, ...]:
         """Return a C++ compiler if the program is to be compiled."""
         return (CXX,) if self.compile else ()
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Return the inputs and outputs of an exported program without description; needs no PyTorch.
+        """Return the inputs and outputs of an exported program without description; needs no
+        PyTorch.
 
         Raises
         ------
@@ -65,7 +70,9 @@ class PyTorchRuntime(Runtime):
         return read_program(Path(path)).io
 
     def import_framework(self) -> None:
-        """Import the modules that load exported programs and, if asked for, those that compile them."""
+        """Import the modules that load exported programs and, if asked for, those that compile
+        them.
+        """
         with hushed():
             import_loader()
             if self.compile:
@@ -81,10 +88,17 @@ class PyTorchRuntime(Runtime):
                 call, state = compile_call(LoadedProgram(native, program.io), io, artifact.path)
             else:
                 call, state = program_call(
-                    native, program.io, io, self.device, artifact.path, self.channels_last and self.device == "cpu"
+                    native,
+                    program.io,
+                    io,
+                    self.device,
+                    artifact.path,
+                    self.channels_last and self.device == "cpu",
                 )
         except NNPipeError:
             raise
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{artifact.path}: PyTorch cannot load it: {one_line(error)}") from None
+            raise ArtifactError(
+                f"{artifact.path}: PyTorch cannot load it: {one_line(error)}"
+            ) from None
         return TorchSession(io, call, self.device, self.num_threads, state)

@@ -11,7 +11,8 @@ from nnpipe.formats.sealed import read_sealed
 
 
 class SealedRuntime(Runtime):
-    """Base of runtimes of sealed files, which compilers write with :func:`~nnpipe.formats.sealed.write_sealed`.
+    """Base of runtimes of sealed files, which compilers write with
+    :func:`~nnpipe.formats.sealed.write_sealed`.
 
     The seal at the end of a file states the model's inputs and outputs, and shows
     whether the file is damaged.  Seal files of formats that offer neither, such as
@@ -37,10 +38,13 @@ class SealedRuntime(Runtime):
     True
     """
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
 
     def io_of(self, path: str | Path) -> IOSpec:
-        """Return the inputs and outputs of a file without description; needs no framework and runs nothing.
+        """Return the inputs and outputs of a file without description; needs no framework and runs
+        nothing.
 
         Raises
         ------

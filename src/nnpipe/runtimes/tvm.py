@@ -10,7 +10,15 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.processors import check_processor
 from nnpipe.frameworks.runtime_failures import hushed
-from nnpipe.frameworks.tvm import FORMAT, SCHEDULES, TUNING, UNTAKEN, TVMSession, features_here, load_library
+from nnpipe.frameworks.tvm import (
+    FORMAT,
+    SCHEDULES,
+    TUNING,
+    UNTAKEN,
+    TVMSession,
+    features_here,
+    load_library,
+)
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 
@@ -29,7 +37,9 @@ class TVMRuntime(SealedRuntime):
         io = agreed_io(artifact, file.io)
         for spec in io:
             if spec.dtype in UNTAKEN:
-                raise ArtifactError(f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; TVM takes none here")
+                raise ArtifactError(
+                    f"{artifact.path}: tensor {spec.name!r} is {spec.dtype}; TVM takes none here"
+                )
         with hushed():
             check_processor(file, artifact.path, lambda: features_here()[2])
 

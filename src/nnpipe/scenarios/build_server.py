@@ -28,8 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("server", metavar="SERVER", type=output_file, help="the program to write")
-    parser.add_argument("models", metavar="MODEL.c", nargs="+", type=Path, help="C sources of models")
-    parser.add_argument("--cc", metavar="COMPILER", help="the C compiler (default: this computer's)")
+    parser.add_argument(
+        "models", metavar="MODEL.c", nargs="+", type=Path, help="C sources of models"
+    )
+    parser.add_argument(
+        "--cc", metavar="COMPILER", help="the C compiler (default: this computer's)"
+    )
     parser.add_argument("--static", action="store_true", help="put the C library into the program")
 
 

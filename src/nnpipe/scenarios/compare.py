@@ -29,7 +29,14 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
-from nnpipe.scenarios._cli.command import CommandParser, Parsed, add_model_folder, add_model_path, execute, parse
+from nnpipe.scenarios._cli.command import (
+    CommandParser,
+    Parsed,
+    add_model_folder,
+    add_model_path,
+    execute,
+    parse,
+)
 from nnpipe.scenarios._cli.device_options import add_targets, targets_of
 from nnpipe.scenarios._cli.option_types import Percentage, output_file
 from nnpipe.workflows.candidates.model_files import known_wrapper, opened_file
@@ -47,16 +54,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", nargs="+", metavar="WHAT", help="a pipeline file and changes to it, or model files")
-    parser.add_argument("--dataset", metavar="CLASS", help="for model files: the data; its test split is used")
     parser.add_argument(
-        "--output", type=output_file, metavar="OUT.json", help="the result file (default: comparison.json)"
+        "what", nargs="+", metavar="WHAT", help="a pipeline file and changes to it, or model files"
+    )
+    parser.add_argument(
+        "--dataset", metavar="CLASS", help="for model files: the data; its test split is used"
+    )
+    parser.add_argument(
+        "--output",
+        type=output_file,
+        metavar="OUT.json",
+        help="the result file (default: comparison.json)",
     )
     parser.add_argument("--title", default="", help="of the comparison")
     parser.add_argument(
-        "--confidence", type=Percentage(0.5, 0.9999), default=0.95, metavar="PERCENT",
+        "--confidence",
+        type=Percentage(0.5, 0.9999),
+        default=0.95,
+        metavar="PERCENT",
         help="the probability with which all intervals hold together (default: 95%%)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--margin",
         type=Percentage(0.0001, 0.9999),
@@ -84,7 +101,10 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="how long a candidate's turn lasts (default: 10)",
     )
     parser.add_argument(
-        "--seed", type=Kind(int, minimum=0), default=0, help="of the order in which candidates run (default: 0)"
+        "--seed",
+        type=Kind(int, minimum=0),
+        default=0,
+        help="of the order in which candidates run (default: 0)",
     )
     parser.add_argument(
         "--inference-batch-size",
@@ -93,11 +113,15 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="for model files: samples in one inference (default: 1)",
     )
     parser.add_argument(
-        "--measure-samples", type=Kind(int, minimum=1), metavar="N",
+        "--measure-samples",
+        type=Kind(int, minimum=1),
+        metavar="N",
         help="for model files: how many test samples quality is compared on (default: all)",
-    )  # fmt: skip
+    )
     add_targets(parser)
-    parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
+    parser.add_argument(
+        "--retrain", action="store_true", help="train even if the same training has been done"
+    )
     add_model_path(parser, argparse.SUPPRESS, required=False)
     add_model_folder(parser)
 
@@ -106,14 +130,23 @@ def _compare(argv: Sequence[str] | None) -> int:
     files = _model_files(argv)
     wrappers = list(dict.fromkeys(map(known_wrapper, files)))
     parsed = parse(
-        argv, "compare", __doc__ or "", (), _options, fixed=(*wrappers, LimitOptions),
+        argv,
+        "compare",
+        __doc__ or "",
+        (),
+        _options,
+        fixed=(*wrappers, LimitOptions),
         named_by=[("--dataset", Dataset)],
-    )  # fmt: skip
+    )
     options = parsed.options
     plan = ComparisonPlan(
-        confidence=options.confidence, margin=options.margin, precision=options.precision,
-        max_seconds=options.max_seconds, block_seconds=options.block_ms / 1e3, seed=options.seed,
-    )  # fmt: skip
+        confidence=options.confidence,
+        margin=options.margin,
+        precision=options.precision,
+        max_seconds=options.max_seconds,
+        block_seconds=options.block_ms / 1e3,
+        seed=options.seed,
+    )
     found = _files_compared(parsed, plan) if files else _pipeline_compared(parsed, plan)
     print(f"\n{found}\n\nresult: {found.path}")
     if found.failures:
@@ -122,7 +155,9 @@ def _compare(argv: Sequence[str] | None) -> int:
 
 
 def _model_files(argv: Sequence[str] | None) -> list[str]:
-    """Return the model files before the options; an empty list for a pipeline file, or if only help is requested."""
+    """Return the model files before the options; an empty list for a pipeline file, or if only
+    help is requested.
+    """
     scout = CommandParser(prog="nnpipe compare", add_help=False, allow_abbrev=False)
     _options(scout)
     given = list(sys.argv[1:] if argv is None else argv)
@@ -135,19 +170,32 @@ def _files_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
     if not parsed.classes["--dataset"]:
         raise ConfigError("--dataset is missing: name the data that the model files run on")
     if len(options.what) < 2 and options.target_devices is None:
-        raise ConfigError("a comparison needs two model files or more; give the same one twice to see what chance does")
+        raise ConfigError(
+            "a comparison needs two model files or more; give the same one twice to see what "
+            "chance does"
+        )
     for name in ("model_path", "model_folder"):
         if getattr(options, name) is not None:
-            raise ConfigError(f"--{name.replace('_', '-')} is not for compare: name the files themselves")
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is not for compare: name the files themselves"
+            )
     models = [opened_file(file, options) for file in options.what]
     measure = MeasureOptions(
-        inference_batch_size=options.inference_batch_size or 1, measure_samples=options.measure_samples
+        inference_batch_size=options.inference_batch_size or 1,
+        measure_samples=options.measure_samples,
     )
     return compare_models(
-        models, titles=titles_of(options.what), data=parsed.make("--dataset"), plan=plan, options=measure,
-        time_limit=LimitOptions.from_argparse(options).time_limit, output=options.output or Path("comparison.json"),
-        title=options.title, command=parsed.command, targets=targets_of(options),
-    )  # fmt: skip
+        models,
+        titles=titles_of(options.what),
+        data=parsed.make("--dataset"),
+        plan=plan,
+        options=measure,
+        time_limit=LimitOptions.from_argparse(options).time_limit,
+        output=options.output or Path("comparison.json"),
+        title=options.title,
+        command=parsed.command,
+        targets=targets_of(options),
+    )
 
 
 def _pipeline_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult:
@@ -156,11 +204,19 @@ def _pipeline_compared(parsed: Parsed, plan: ComparisonPlan) -> ComparisonResult
         raise ConfigError(f"{options.what[0]}: name model files before all options")
     for name in ("dataset", "inference_batch_size", "measure_samples"):
         if getattr(options, name) is not None:
-            raise ConfigError(f"--{name.replace('_', '-')} is for model files; the pipeline file says it itself")
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is for model files; the pipeline file says it itself"
+            )
     return compare_pipeline(
-        options.what[0], options.what[1:], plan=plan, retrain=options.retrain, output=options.output,
-        title=options.title, command=parsed.command, targets=targets_of(options),
-    )  # fmt: skip
+        options.what[0],
+        options.what[1:],
+        plan=plan,
+        retrain=options.retrain,
+        output=options.output,
+        title=options.title,
+        command=parsed.command,
+        targets=targets_of(options),
+    )
 
 
 if __name__ == "__main__":

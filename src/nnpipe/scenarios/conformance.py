@@ -32,19 +32,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("vectors", type=Path, nargs="+", metavar="VECTORS", help="folders, or tar or zip archives")
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="CLASS", help="runtimes and compilers to try (default: all there are)"
+        "vectors", type=Path, nargs="+", metavar="VECTORS", help="folders, or tar or zip archives"
     )
     parser.add_argument(
-        "--output", type=output_file, metavar="OUT.rst", help="write a report; an HTML page is put beside it"
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="CLASS",
+        help="runtimes and compilers to try (default: all there are)",
     )
-    parser.add_argument("--results", type=output_file, metavar="OUT.json", help="write the result of each case here")
     parser.add_argument(
-        "--rtol", type=Kind(float, minimum=0), default=1e-3, metavar="X", help="of floats in ONNX (default: 0.001)"
+        "--output",
+        type=output_file,
+        metavar="OUT.rst",
+        help="write a report; an HTML page is put beside it",
     )
     parser.add_argument(
-        "--atol", type=Kind(float, minimum=0), default=1e-5, metavar="X", help="of floats in ONNX (default: 0.00001)"
+        "--results", type=output_file, metavar="OUT.json", help="write the result of each case here"
+    )
+    parser.add_argument(
+        "--rtol",
+        type=Kind(float, minimum=0),
+        default=1e-3,
+        metavar="X",
+        help="of floats in ONNX (default: 0.001)",
+    )
+    parser.add_argument(
+        "--atol",
+        type=Kind(float, minimum=0),
+        default=1e-5,
+        metavar="X",
+        help="of floats in ONNX (default: 0.00001)",
     )
     parser.add_argument(
         "--time-limit",
@@ -54,7 +73,11 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="seconds that one case may take (default: 60)",
     )
     parser.add_argument(
-        "--jobs", type=Kind(int, minimum=1), default=1, metavar="N", help="cases to run at a time (default: 1)"
+        "--jobs",
+        type=Kind(int, minimum=1),
+        default=1,
+        metavar="N",
+        help="cases to run at a time (default: 1)",
     )
 
 

@@ -1,4 +1,5 @@
-"""Look after the devices of devices.yaml: list them, ping them, show what they are, and try them out.
+"""Look after the devices of devices.yaml: list them, ping them, show what they are, and try them
+out.
 
   nnpipe devices list                    all devices, with what they cost, and who uses them
   nnpipe devices ping pi-5 jetson        whether their servers answer, all at the same time
@@ -31,7 +32,12 @@ from pathlib import Path
 
 from nnpipe.core.files import write_text
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.device_options import add_devices, devices_table, facts_text, inspections_table
+from nnpipe.scenarios._cli.device_options import (
+    add_devices,
+    devices_table,
+    facts_text,
+    inspections_table,
+)
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.devices.device import ALL, read_devices
 from nnpipe.workflows.devices.device_measuring import users_of
@@ -49,9 +55,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help=", ".join(_ACTIONS))
-    parser.add_argument("names", metavar="NAME", nargs="*", help="devices and tags (default: all devices)")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="devices and tags (default: all devices)"
+    )
     add_devices(parser)
-    parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write what was found here")
+    parser.add_argument(
+        "--json", type=output_file, metavar="OUT.json", help="also write what was found here"
+    )
 
 
 def _devices(argv: Sequence[str] | None) -> int:
@@ -66,7 +76,9 @@ def _devices(argv: Sequence[str] | None) -> int:
         _write(options.json, [each.to_json() for each in chosen])
         return 0
     found = ping(chosen) if options.action == "ping" else try_out(chosen)
-    print("\n".join(map(facts_text, found)) if options.action == "facts" else inspections_table(found))
+    print(
+        "\n".join(map(facts_text, found)) if options.action == "facts" else inspections_table(found)
+    )
     _write(options.json, [_told(each) for each in found])
     bad = (FAILED, UNTRIED) if options.action == "test" else (FAILED,)
     return NOT_ALL if any(each.state in bad for each in found) else 0
@@ -74,9 +86,14 @@ def _devices(argv: Sequence[str] | None) -> int:
 
 def _told(each: Inspection) -> dict[str, object]:
     return {
-        "name": each.device.name, "server": each.server, "state": each.state, "reason": each.reason,
-        "seconds": each.seconds, "facts": dict(each.facts), "median_ns": each.median_ns,
-    }  # fmt: skip
+        "name": each.device.name,
+        "server": each.server,
+        "state": each.state,
+        "reason": each.reason,
+        "seconds": each.seconds,
+        "facts": dict(each.facts),
+        "median_ns": each.median_ns,
+    }
 
 
 def _write(path: Path | None, found: list[dict[str, object]]) -> None:

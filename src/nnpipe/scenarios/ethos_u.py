@@ -27,12 +27,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL.tflite", type=Path, help="the model, in 8-bit or 16-bit integers")
     parser.add_argument(
-        "--accelerator", choices=get_args(Accelerator), default="ethos-u55-128",
+        "model", metavar="MODEL.tflite", type=Path, help="the model, in 8-bit or 16-bit integers"
+    )
+    parser.add_argument(
+        "--accelerator",
+        choices=get_args(Accelerator),
+        default="ethos-u55-128",
         help="the processor, and how many multiplications it does at once (default: ethos-u55-128)",
-    )  # fmt: skip
-    parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write the estimate here")
+    )
+    parser.add_argument(
+        "--output", type=output_file, metavar="OUT.json", help="also write the estimate here"
+    )
 
 
 def _estimate(argv: Sequence[str] | None) -> None:

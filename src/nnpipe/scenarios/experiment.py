@@ -39,16 +39,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="the experiment: YAML, or JSON")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE",
-        help="change a setting, such as trainer.arguments.options.arguments.num_epochs=3; may be given several times",
-    )  # fmt: skip
-    parser.add_argument("--name", help="what the run is recorded and resumed by (default: the file's name)")
-    add_database(parser)
-    parser.add_argument("--parent", action="append", default=[], metavar="RUN", help="a run that this one builds on")
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=(
+            "change a setting, such as trainer.arguments.options.arguments.num_epochs=3; may be "
+            "given several times"
+        ),
+    )
     parser.add_argument(
-        "--save-every", type=Kind(int, minimum=1), metavar="N",
+        "--name", help="what the run is recorded and resumed by (default: the file's name)"
+    )
+    add_database(parser)
+    parser.add_argument(
+        "--parent", action="append", default=[], metavar="RUN", help="a run that this one builds on"
+    )
+    parser.add_argument(
+        "--save-every",
+        type=Kind(int, minimum=1),
+        metavar="N",
         help="save after so many steps (default: so often that saving takes a tenth of the time)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--take-over",
         action="store_true",
@@ -65,14 +77,21 @@ def _carry_out(argv: Sequence[str] | None) -> None:
     importlib.invalidate_caches()
     with RunDatabase(database_of(options), store=options.store) as database:
         session = Session(
-            configuration, experiment=name, database=database, save_every=options.save_every,
-            parents=tuple(options.parent), progress=reported(os.environ),
-        )  # fmt: skip
+            configuration,
+            experiment=name,
+            database=database,
+            save_every=options.save_every,
+            parents=tuple(options.parent),
+            progress=reported(os.environ),
+        )
         run = session.run(take_over=options.take_over)
         files = [artifact.name for artifact in database.artifacts.list(run.id)]
     for figure, value in run.statistics.items():
         print(f"{figure:<40} {value:.6g}")
-    print(f"{name}: {run.status}, {run.done} steps, {len(files)} files; nnpipe runs show {run.id[:12]} tells all")
+    print(
+        f"{name}: {run.status}, {run.done} steps, {len(files)} files; nnpipe runs show "
+        f"{run.id[:12]} tells all"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Explain what a network costs, layer by layer: arithmetic, memory traffic, parameters, live memory and time.
+"""Explain what a network costs, layer by layer: arithmetic, memory traffic, parameters, live memory
+and time.
 
     nnpipe explain mobilenet.onnx
     nnpipe explain mobilenet.onnx --runtime ONNXRuntime --if 'Conv*=2x'
@@ -57,43 +58,73 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="the model file")
     parser.add_argument(
-        "--shape", nargs="+", type=input_shape, default=[], metavar="INPUT=N,N,...",
+        "--shape",
+        nargs="+",
+        type=input_shape,
+        default=[],
+        metavar="INPUT=N,N,...",
         help="the shape of an input (default: the model's, with the length 1 for each free axis)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--runtime", metavar="CLASS", help="run MODEL and take the time of each layer (default: measure nothing)"
     )
     parser.add_argument(
-        "--runs", type=Kind(int, minimum=2), default=30, metavar="N", help="the number of runs to time (default: 30)"
+        "--runtime",
+        metavar="CLASS",
+        help="run MODEL and take the time of each layer (default: measure nothing)",
     )
     parser.add_argument(
-        "--beside", metavar="CLASS", help="with --runtime, also run MODEL in this runtime, and show both layer by layer"
+        "--runs",
+        type=Kind(int, minimum=2),
+        default=30,
+        metavar="N",
+        help="the number of runs to time (default: 30)",
     )
     parser.add_argument(
-        "--if", nargs="+", dest="assumptions", default=[], metavar="PATTERN=FACTOR",
-        help="with --runtime, also tell what a run would take if such operations or kinds were faster: 'Conv*=2x'",
-    )  # fmt: skip
+        "--beside",
+        metavar="CLASS",
+        help="with --runtime, also run MODEL in this runtime, and show both layer by layer",
+    )
+    parser.add_argument(
+        "--if",
+        nargs="+",
+        dest="assumptions",
+        default=[],
+        metavar="PATTERN=FACTOR",
+        help=(
+            "with --runtime, also tell what a run would take if such operations or kinds were "
+            "faster: 'Conv*=2x'"
+        ),
+    )
     parser.add_argument(
         "--against",
         type=Path,
         metavar="SOURCE",
         help="also compare each layer with this model, from which MODEL was made",
     )
-    parser.add_argument("--dataset", metavar="CLASS", help="the data for --against; its test split is used")
     parser.add_argument(
-        "--samples", type=Kind(int, minimum=1), default=64, metavar="N", help="samples to compare on (default: 64)"
+        "--dataset", metavar="CLASS", help="the data for --against; its test split is used"
     )
     parser.add_argument(
-        "--breakdown", choices=("kind",), help="show only the sums: by kind of operation, as convolution or softmax"
+        "--samples",
+        type=Kind(int, minimum=1),
+        default=64,
+        metavar="N",
+        help="samples to compare on (default: 64)",
     )
     parser.add_argument(
-        "--memory", action="store_true",
+        "--breakdown",
+        choices=("kind",),
+        help="show only the sums: by kind of operation, as convolution or softmax",
+    )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
         help="with --runtime, also measure the memory that it takes, in a process of its own",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--ceilings", type=Path, metavar="FILE.json",
+        "--ceilings",
+        type=Path,
+        metavar="FILE.json",
         help="what the machine can do (default: what nnpipe roofline has kept for this one)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--pictures",
         type=Path,
@@ -101,11 +132,23 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="also draw the memory by operation, the time by kind, and the roofline, here",
     )
     parser.add_argument(
-        "--mimic", type=output_file, metavar="OUT.onnx",
-        help="also write a network that costs as much and has random weights and other names here, to be passed on",
-    )  # fmt: skip
-    parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each operation here")
-    parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write all figures here")
+        "--mimic",
+        type=output_file,
+        metavar="OUT.onnx",
+        help=(
+            "also write a network that costs as much and has random weights and other names here, "
+            "to be passed on"
+        ),
+    )
+    parser.add_argument(
+        "--csv",
+        type=output_file,
+        metavar="OUT.csv",
+        help="also write a row for each operation here",
+    )
+    parser.add_argument(
+        "--json", type=output_file, metavar="OUT.json", help="also write all figures here"
+    )
 
 
 def _explain(argv: Sequence[str] | None) -> None:
@@ -126,7 +169,11 @@ def _explain(argv: Sequence[str] | None) -> None:
         raise ConfigError("--beside needs a first runtime: name one with --runtime")
     known = None
     if runtime is not None:
-        known = read_ceilings(options.ceilings) if options.ceilings is not None else kept_ceilings(runtime)
+        known = (
+            read_ceilings(options.ceilings)
+            if options.ceilings is not None
+            else kept_ceilings(runtime)
+        )
     found = explain(
         options.model,
         shapes=dict(options.shape),
@@ -143,7 +190,9 @@ def _explain(argv: Sequence[str] | None) -> None:
     for each in predicted:
         print(each)
     if beside is not None:
-        other = explain(options.model, shapes=dict(options.shape), runtime=beside, runs=options.runs)
+        other = explain(
+            options.model, shapes=dict(options.shape), runtime=beside, runs=options.runs
+        )
         print(f"\n{found.beside_text(other)}")
     if runtime is not None and known is None:
         print("share of the roof: not known; nnpipe roofline measures what this machine can do")

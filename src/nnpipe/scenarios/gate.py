@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("baseline", metavar="BASELINE", help="a result file, or FILE#TITLE in a comparison's")
+    parser.add_argument(
+        "baseline", metavar="BASELINE", help="a result file, or FILE#TITLE in a comparison's"
+    )
     parser.add_argument("new", metavar="NEW", help="what must not be worse, likewise")
     parser.add_argument(
         "--max-slowdown",
@@ -45,17 +47,29 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="by how much the median time may grow, such as 2%%",
     )
     parser.add_argument(
-        "--max-accuracy-loss", type=Percentage(-0.99, 10.0), metavar="PERCENT",
+        "--max-accuracy-loss",
+        type=Percentage(-0.99, 10.0),
+        metavar="PERCENT",
         help="how many percentage points of accuracy may be lost, such as 0.5%%",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--max-loss", type=metric_limit, action="append", default=[], metavar="METRIC=LIMIT",
-        help="how much worse a metric of quality may become, such as map=0.5%% or mae=0.1; may be given several times",
-    )  # fmt: skip
+        "--max-loss",
+        type=metric_limit,
+        action="append",
+        default=[],
+        metavar="METRIC=LIMIT",
+        help=(
+            "how much worse a metric of quality may become, such as map=0.5%% or mae=0.1; may be "
+            "given several times"
+        ),
+    )
     parser.add_argument(
-        "--constraint", action="append", default=[], metavar="CONSTRAINT",
+        "--constraint",
+        action="append",
+        default=[],
+        metavar="CONSTRAINT",
         help="what NEW must keep by itself, such as 'flash <= 256 KiB'; may be given several times",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--confidence",
         type=Percentage(0.5, 0.9999),
@@ -64,15 +78,21 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="of each interval (default: 95%%)",
     )
     parser.add_argument(
-        "--undecided", choices=("pass", "fail"), default="fail",
+        "--undecided",
+        choices=("pass", "fail"),
+        default="fail",
         help="how a criterion that the data cannot decide counts (default: fail)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--judge-unknown", action="store_true",
+        "--judge-unknown",
+        action="store_true",
         help="judge the quality of a model even if its preprocessing is not known",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--output", type=output_file, metavar="OUT.json", help="also write the result of each criterion here"
+        "--output",
+        type=output_file,
+        metavar="OUT.json",
+        help="also write the result of each criterion here",
     )
 
 

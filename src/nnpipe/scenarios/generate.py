@@ -42,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", type=Path, help="what the script is to do: YAML, or JSON")
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, help="what the script is to do: YAML, or JSON"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -51,10 +53,18 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="where to write it (default: its name, in this folder)",
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE",
-        help="change a setting of the file, such as framework=keras or tasks.0.path=other.npz; several times",
-    )  # fmt: skip
-    parser.add_argument("--replace", action="store_true", help="replace files that are there and differ")
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=(
+            "change a setting of the file, such as framework=keras or tasks.0.path=other.npz; "
+            "several times"
+        ),
+    )
+    parser.add_argument(
+        "--replace", action="store_true", help="replace files that are there and differ"
+    )
 
 
 def _generate(argv: Sequence[str] | None) -> None:
@@ -67,16 +77,26 @@ def _generate(argv: Sequence[str] | None) -> None:
     is_pipeline = "candidates" in settings
     if not is_pipeline and not settings.keys() & {"script", "tasks"}:
         raise ConfigError(
-            f"{options.file}: describes no script (script, framework, tasks) and no pipeline (candidates)"
+            f"{options.file}: describes no script (script, framework, tasks) and no pipeline "
+            f"(candidates)"
         )
     generated, name = (_of_pipeline if is_pipeline else _of_tasks)(settings, options.file)
     output = options.output or Path(f"{name}.py")
     if hides(output.stem):
-        raise ConfigError(f"{output}: Python would import this file as the module {output.stem}; choose another name")
-    files = {output: generated.text.encode(), **{output.parent / n: data for n, data in generated.files.items()}}
+        raise ConfigError(
+            f"{output}: Python would import this file as the module {output.stem}; choose another "
+            f"name"
+        )
+    files = {
+        output: generated.text.encode(),
+        **{output.parent / n: data for n, data in generated.files.items()},
+    }
     taken = [path for path, data in files.items() if _differs(path, data)]
     if taken and not options.replace:
-        raise ConfigError(f"{taken[0]}: there is another file of that name; nothing was written, --replace replaces it")
+        raise ConfigError(
+            f"{taken[0]}: there is another file of that name; nothing was written, --replace "
+            f"replaces it"
+        )
     # What the script needs comes before the script: whoever sees it can run it.
     for path, data in reversed(files.items()):
         write_bytes(path, data)

@@ -25,7 +25,10 @@ from nnpipe.workflows.measurement.measure import measure
 
 ROLES = (
     Role(
-        "WRAPPER", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file
+        "WRAPPER",
+        ModelWrapper,
+        "a model file, or the dotted path or name of a ModelWrapper",
+        of_file=wrapper_of_file,
     ),
     Role("DATASET", Dataset, "the data: dotted path or name of a Dataset; its test split is used"),
 )
@@ -37,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("output", type=output_file, metavar="OUT.json", help="the result file to write")
+    parser.add_argument(
+        "output", type=output_file, metavar="OUT.json", help="the result file to write"
+    )
     add_model_path(parser, "the trained weights, where WRAPPER is a class", required=False)
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
     add_database(parser)
@@ -45,9 +50,13 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _measure(argv: Sequence[str] | None) -> None:
     parsed = parse(
-        argv, "inference_performance", __doc__ or "", ROLES, _options,
+        argv,
+        "inference_performance",
+        __doc__ or "",
+        ROLES,
+        _options,
         fixed=(MeasureOptions, LoadOptions, LimitOptions),
-    )  # fmt: skip
+    )
     options = parsed.options
     settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
     check_database(options)

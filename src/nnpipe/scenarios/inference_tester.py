@@ -33,34 +33,53 @@ from nnpipe.workflows.ways import Way
 
 ROLES = (
     Role(
-        "WRAPPER", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file
+        "WRAPPER",
+        ModelWrapper,
+        "a model file, or the dotted path or name of a ModelWrapper",
+        of_file=wrapper_of_file,
     ),
-    Role("COMPILER", ModelCompiler, "a ModelCompiler, several joined by commas, or none", chain=True),
+    Role(
+        "COMPILER", ModelCompiler, "a ModelCompiler, several joined by commas, or none", chain=True
+    ),
     Role("RUNTIME", Runtime, "what runs the result: dotted path or name of a Runtime"),
     Role("DATASET", Dataset, "the data: dotted path or name of a Dataset; its test split is used"),
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``nnpipe inference_tester WRAPPER COMPILER RUNTIME DATASET OUT.json --model-path PATH ...``."""
+    """Run ``nnpipe inference_tester WRAPPER COMPILER RUNTIME DATASET OUT.json --model-path PATH
+    ...``.
+    """
     return execute(_test, argv, "inference_tester")
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("output", type=output_file, metavar="OUT.json", help="the result file to write")
+    parser.add_argument(
+        "output", type=output_file, metavar="OUT.json", help="the result file to write"
+    )
     add_model_path(parser, "the trained weights, where WRAPPER is a class", required=False)
     parser.add_argument(
-        "--model-framework", default="any", metavar="FORMAT",
-        help="format to export the model as before it is compiled (default: any that the compiler takes)",
-    )  # fmt: skip
+        "--model-framework",
+        default="any",
+        metavar="FORMAT",
+        help=(
+            "format to export the model as before it is compiled (default: any that the compiler "
+            "takes)"
+        ),
+    )
     parser.add_argument(
-        "--compiled-model-path", type=output_file, metavar="PATH",
+        "--compiled-model-path",
+        type=output_file,
+        metavar="PATH",
         help="where to keep the compiled model (default: beside OUT.json)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--calibration-samples", type=Kind(int, minimum=1), default=128, metavar="N",
+        "--calibration-samples",
+        type=Kind(int, minimum=1),
+        default=128,
+        metavar="N",
         help="training samples that a quantiser observes (default: 128)",
-    )  # fmt: skip
+    )
     add_protocol(parser)
     parser.add_argument("--title", default="", help="what to call the candidate in reports")
     add_database(parser)
@@ -68,10 +87,14 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _test(argv: Sequence[str] | None) -> None:
     parsed = parse(
-        argv, "inference_tester", __doc__ or "", ROLES, _options,
+        argv,
+        "inference_tester",
+        __doc__ or "",
+        ROLES,
+        _options,
         fixed=(MeasureOptions, LoadOptions, VerifyOptions, LimitOptions, RemoteOptions),
         named_by=[PROTOCOL],
-    )  # fmt: skip
+    )
     options = parsed.options
     settle_model_path(options, "WRAPPER", f"the file with the weights of {options.wrapper}")
     export = None if options.model_framework == "any" else options.model_framework

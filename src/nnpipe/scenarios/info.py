@@ -28,13 +28,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "component", metavar="CLASS", help="dotted path or name of a class that nnpipe list shows, or a model file"
+        "component",
+        metavar="CLASS",
+        help="dotted path or name of a class that nnpipe list shows, or a model file",
     )
 
 
 def _info(argv: Sequence[str] | None) -> None:
     name = parse(argv, "info", __doc__ or "", (), _options).options.component
-    print(describe_file(Path(name)) if wrapper_of_file(name) else describe(find(name, Discoverable)))
+    print(
+        describe_file(Path(name)) if wrapper_of_file(name) else describe(find(name, Discoverable))
+    )
 
 
 def describe(cls: type[Discoverable]) -> str:
@@ -52,7 +56,8 @@ def describe(cls: type[Discoverable]) -> str:
         "",
         (_PARAMETERS.sub("", text) if options else text) if cls.summary() else "(no description)",
         "",
-        f"needs      {', '.join(cls.requires).replace('|', ' or ') or 'nothing beyond nnpipe'}{programs}",
+        f"needs      "
+        f"{', '.join(cls.requires).replace('|', ' or ') or 'nothing beyond nnpipe'}{programs}",
         f"installed  {installed}",
     ]
     for attribute in ("framework", "frameworks", "exports", "accepts", "produces", "native_code"):
@@ -63,7 +68,11 @@ def describe(cls: type[Discoverable]) -> str:
     if offered:
         lines.append(f"offers     {', '.join(offered)}")
     if issubclass(cls, Task):
-        lines += ["", "metrics:", *(f"  {metric.name}\n      {metric.meaning}" for metric in cls().metrics)]
+        lines += [
+            "",
+            "metrics:",
+            *(f"  {metric.name}\n      {metric.meaning}" for metric in cls().metrics),
+        ]
     lines += ["", "arguments:" if options else "arguments: none"]
     lines += [_told(option) for option in options]
     return "\n".join(lines)

@@ -46,20 +46,35 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS))
     parser.add_argument(
-        "jobs", metavar="JOB", nargs="*", help="jobs; for submit a script, a pipeline file or an experiment file"
+        "action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)
+    )
+    parser.add_argument(
+        "jobs",
+        metavar="JOB",
+        nargs="*",
+        help="jobs; for submit a script, a pipeline file or an experiment file",
     )
     add_database(parser)
     parser.add_argument(
-        "--folder", type=Path, metavar="FOLDER", help="submit: folder for jobs (default: beside a file)"
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        help="submit: folder for jobs (default: beside a file)",
     )
-    parser.add_argument("--name", help="submit: what to call it (default: the file's name); list: only these")
     parser.add_argument(
-        "--output", action="append", default=[], metavar="FILE",
+        "--name", help="submit: what to call it (default: the file's name); list: only these"
+    )
+    parser.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        metavar="FILE",
         help="submit: a file that it must write to count as completed; may be given several times",
-    )  # fmt: skip
-    parser.add_argument("--no-output", action="store_true", help="submit: exit status 0 alone shows that it worked")
+    )
+    parser.add_argument(
+        "--no-output", action="store_true", help="submit: exit status 0 alone shows that it worked"
+    )
     parser.add_argument(
         "--on",
         default=HERE,
@@ -67,12 +82,22 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="submit: here (the default), ssh:HOST, ssh://USER@HOST:PORT or ray://HEAD:8265",
     )
     parser.add_argument(
-        "--directory", type=Path, metavar="FOLDER", help="submit: where it runs, or its outputs come to (default: here)"
+        "--directory",
+        type=Path,
+        metavar="FOLDER",
+        help="submit: where it runs, or its outputs come to (default: here)",
     )
     parser.add_argument(
-        "--send", action="append", default=[], type=Path, metavar="PATH",
-        help="submit: a file or folder that the script needs beside it on another machine; may be given several times",
-    )  # fmt: skip
+        "--send",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help=(
+            "submit: a file or folder that the script needs beside it on another machine; may be "
+            "given several times"
+        ),
+    )
     parser.add_argument(
         "--env",
         action="append",
@@ -81,42 +106,74 @@ def _options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="submit, resume: a variable of its environment; the run database holds its name alone",
     )
-    parser.add_argument("--python", metavar="PROGRAM", help="submit: the interpreter (default: this one)")
     parser.add_argument(
-        "--grace", type=Kind(float, minimum=0, maximum=86_400), metavar="SECONDS",
-        help="submit, cancel: time between asking its processes to end and killing them (default: 10)",
-    )  # fmt: skip
+        "--python", metavar="PROGRAM", help="submit: the interpreter (default: this one)"
+    )
+    parser.add_argument(
+        "--grace",
+        type=Kind(float, minimum=0, maximum=86_400),
+        metavar="SECONDS",
+        help=(
+            "submit, cancel: time between asking its processes to end and killing them (default: "
+            "10)"
+        ),
+    )
     parser.add_argument(
         "--storage",
         metavar="ADDRESS",
         help="submit: publish script, progress and outputs here: a folder or s3://BUCKET/PREFIX",
     )
     parser.add_argument(
-        "--cpus", type=Kind(float, minimum=0, maximum=10_000), default=0.0, metavar="N",
-        help="submit: processors that a Ray cluster reserves for it, on whichever node has them (default: 0: the head)",
-    )  # fmt: skip
-    parser.add_argument("--watch", action="store_true", help="submit, resume: watch it until it ends")
+        "--cpus",
+        type=Kind(float, minimum=0, maximum=10_000),
+        default=0.0,
+        metavar="N",
+        help=(
+            "submit: processors that a Ray cluster reserves for it, on whichever node has them "
+            "(default: 0: the head)"
+        ),
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="submit, resume: watch it until it ends"
+    )
     parser.add_argument("--follow", action="store_true", help="logs: go on until it ends")
     parser.add_argument(
-        "--lines", type=Kind(int, minimum=0), default=0, metavar="N", help="logs: only the last N lines"
+        "--lines",
+        type=Kind(int, minimum=0),
+        default=0,
+        metavar="N",
+        help="logs: only the last N lines",
     )
     parser.add_argument(
-        "--limit", type=Kind(int, minimum=0), default=50, metavar="N", help="list: how many at most (default: 50)"
+        "--limit",
+        type=Kind(int, minimum=0),
+        default=50,
+        metavar="N",
+        help="list: how many at most (default: 50)",
     )
     parser.add_argument(
-        "--json", type=output_file, metavar="OUT.json", help="list: also write all there is about them here"
+        "--json",
+        type=output_file,
+        metavar="OUT.json",
+        help="list: also write all there is about them here",
     )
 
 
 def _jobs(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     # What follows -- belongs to the script, whatever it looks like.
-    own, script = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
+    own, script = (
+        (given[: given.index("--")], given[given.index("--") + 1 :])
+        if "--" in given
+        else (given, [])
+    )
     options = parse(own, "jobs", __doc__ or "", (), _options).options
     options.script = script
     if script and options.action != "submit":
         raise ConfigError(f"{options.action}: nothing may follow --")
-    with RunDatabase(database_of(options), store=options.store, create=options.action == "submit") as database:
+    with RunDatabase(
+        database_of(options), store=options.store, create=options.action == "submit"
+    ) as database:
         return _ACTIONS[options.action](database, options)
 
 
@@ -124,12 +181,26 @@ def _submit(database: RunDatabase, options: argparse.Namespace) -> int:
     if len(options.jobs) != 1:
         raise ConfigError("submit: name one script or pipeline file; its own arguments follow --")
     job = submit_job(
-        database, options.jobs[0], options.script, outputs=options.output, without_output=options.no_output,
-        place=options.on, folder=options.folder, name=options.name, directory=options.directory, send=options.send,
-        environment=dict(options.env), python=options.python, grace=options.grace, storage=options.storage,
+        database,
+        options.jobs[0],
+        options.script,
+        outputs=options.output,
+        without_output=options.no_output,
+        place=options.on,
+        folder=options.folder,
+        name=options.name,
+        directory=options.directory,
+        send=options.send,
+        environment=dict(options.env),
+        python=options.python,
+        grace=options.grace,
+        storage=options.storage,
         cpus=options.cpus,
-    )  # fmt: skip
-    print(f"{job.id[:12]} {job.run.experiment}: {job.state}; nnpipe jobs watch {job.id[:12]} shows how far it is")
+    )
+    print(
+        f"{job.id[:12]} {job.run.experiment}: {job.state}; nnpipe jobs watch {job.id[:12]} shows "
+        f"how far it is"
+    )
     return watch(database, job) if options.watch else 0
 
 
@@ -139,7 +210,10 @@ def _list(database: RunDatabase, options: argparse.Namespace) -> int:
     for job, fault in found.faults.items():
         print(f"{job[:12]}: {fault}", file=sys.stderr)
     if options.json is not None:
-        write_text(options.json, json.dumps({"jobs": [summary(job) for job in found.jobs]}, indent=2) + "\n")
+        write_text(
+            options.json,
+            json.dumps({"jobs": [summary(job) for job in found.jobs]}, indent=2) + "\n",
+        )
     return 0
 
 
@@ -148,7 +222,9 @@ def _watch(database: RunDatabase, options: argparse.Namespace) -> int:
 
 
 def _logs(database: RunDatabase, options: argparse.Namespace) -> int:
-    return follow(database, database.jobs.get(_one(options)), lines=options.lines, until_end=options.follow)
+    return follow(
+        database, database.jobs.get(_one(options)), lines=options.lines, until_end=options.follow
+    )
 
 
 def _cancel(database: RunDatabase, options: argparse.Namespace) -> int:
@@ -180,8 +256,13 @@ def _one(options: argparse.Namespace) -> str:
 
 
 _ACTIONS: dict[str, Callable[[RunDatabase, argparse.Namespace], int]] = {
-    "submit": _submit, "list": _list, "watch": _watch, "logs": _logs, "cancel": _cancel, "resume": _resume,
-}  # fmt: skip
+    "submit": _submit,
+    "list": _list,
+    "watch": _watch,
+    "logs": _logs,
+    "cancel": _cancel,
+    "resume": _resume,
+}
 
 
 if __name__ == "__main__":

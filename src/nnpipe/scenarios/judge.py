@@ -31,8 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--split", choices=SPLITS, default="test", help="the samples to judge (default: test)")
-    parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write the metrics here")
+    parser.add_argument(
+        "--split", choices=SPLITS, default="test", help="the samples to judge (default: test)"
+    )
+    parser.add_argument(
+        "--output", type=output_file, metavar="OUT.json", help="also write the metrics here"
+    )
 
 
 def _judge(argv: Sequence[str] | None) -> None:
@@ -40,7 +44,9 @@ def _judge(argv: Sequence[str] | None) -> None:
     found = judge(cast(Dataset, parsed.make("DATASET")), parsed.options.split)
     print(found)
     if parsed.options.output is not None:
-        write_text(parsed.options.output, json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
+        write_text(
+            parsed.options.output, json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Show which data sets, models, compilers, runtimes, tasks and other classes there are, and which are ready to use."""
+"""Show which data sets, models, compilers, runtimes, tasks and other classes there are, and
+which are ready to use.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("families", metavar="FAMILY", nargs="*", help=f"what to list: {', '.join(_ALL)} (default: all)")
+    parser.add_argument(
+        "families",
+        metavar="FAMILY",
+        nargs="*",
+        help=f"what to list: {', '.join(_ALL)} (default: all)",
+    )
 
 
 def _list(argv: Sequence[str] | None) -> None:
@@ -29,7 +36,9 @@ def _list(argv: Sequence[str] | None) -> None:
             from nnpipe.core.errors import ConfigError
             from nnpipe.core.messages import nearest
 
-            raise ConfigError(f"there is no family {name!r}{nearest(name, _ALL)}; known: {', '.join(_ALL)}")
+            raise ConfigError(
+                f"there is no family {name!r}{nearest(name, _ALL)}; known: {', '.join(_ALL)}"
+            )
     for family in options.families or _ALL:
         base: type[Discoverable] = FAMILIES[family] if family in FAMILIES else PARTS[family]
         found = components(base)

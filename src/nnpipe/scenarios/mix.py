@@ -1,4 +1,5 @@
-"""Quantise a model to 8 bits, and keep those tensors in floats without which it would lose too much.
+"""Quantise a model to 8 bits, and keep those tensors in floats without which it would lose too
+much.
 
     nnpipe mix resnet20.onnx --dataset CIFAR10Dataset --max-loss 1% --to mixed.onnx
 
@@ -32,7 +33,12 @@ from nnpipe.workflows.candidates.model_files import settle_model_path, with_weig
 from nnpipe.workflows.mixing.mix import mix
 
 ROLES = (
-    Role("MODEL", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
+    Role(
+        "MODEL",
+        ModelWrapper,
+        "a model file, or the dotted path or name of a ModelWrapper",
+        of_file=wrapper_of_file,
+    ),
 )
 _LIMIT = 0.01
 
@@ -44,23 +50,53 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     add_model_path(parser, "the model's file, where MODEL is a class", required=False)
-    parser.add_argument("--dataset", metavar="CLASS", help="the data; its test split is only used in the end")
-    parser.add_argument("--to", type=output_file, metavar="FILE", help="the file of the chosen model")
-    parser.add_argument("--way", default="onnx-int8", help="how to compile and run it (default: onnx-int8)")
     parser.add_argument(
-        "--max-loss", type=_loss, metavar="[METRIC=]LIMIT", default=("", _LIMIT),
-        help="how much worse a metric may become, such as 0.5%%, map=1%% or mae=0.1 (default: 1%% of the task's first)",
-    )  # fmt: skip
+        "--dataset", metavar="CLASS", help="the data; its test split is only used in the end"
+    )
+    parser.add_argument(
+        "--to", type=output_file, metavar="FILE", help="the file of the chosen model"
+    )
+    parser.add_argument(
+        "--way", default="onnx-int8", help="how to compile and run it (default: onnx-int8)"
+    )
+    parser.add_argument(
+        "--max-loss",
+        type=_loss,
+        metavar="[METRIC=]LIMIT",
+        default=("", _LIMIT),
+        help=(
+            "how much worse a metric may become, such as 0.5%%, map=1%% or mae=0.1 (default: 1%% "
+            "of the task's first)"
+        ),
+    )
     count, seconds = Kind(int, minimum=1), Kind(float, minimum=0.1, maximum=86_400)
     for flag, kind, default, unit, help in (
         ("--evaluations", count, 26, "N", "models to try at most"),
         ("--calibration-samples", count, 128, "N", "samples that the quantiser observes"),
         ("--search-samples", count, 1000, "N", "samples to search with at most"),
-        ("--max-seconds", seconds, 60.0, "S", "how long the chosen model and the others take turns in the end"),
+        (
+            "--max-seconds",
+            seconds,
+            60.0,
+            "S",
+            "how long the chosen model and the others take turns in the end",
+        ),
     ):
-        parser.add_argument(flag, type=kind, default=default, metavar=unit, help=f"{help} (default: {default:g})")
-    parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write all models and figures here")
-    parser.add_argument("--report", type=output_file, metavar="OUT.html", help="also write a page with a picture here")
+        parser.add_argument(
+            flag, type=kind, default=default, metavar=unit, help=f"{help} (default: {default:g})"
+        )
+    parser.add_argument(
+        "--json",
+        type=output_file,
+        metavar="OUT.json",
+        help="also write all models and figures here",
+    )
+    parser.add_argument(
+        "--report",
+        type=output_file,
+        metavar="OUT.html",
+        help="also write a page with a picture here",
+    )
 
 
 def _loss(text: str) -> tuple[str, float]:
@@ -76,11 +112,17 @@ def _mix(argv: Sequence[str] | None) -> int:
             raise ConfigError(f"--{flag} is missing")
     metric, limit = options.max_loss
     found = mix(
-        with_weights(parsed.make("MODEL"), options.model_path), options.to, data=parsed.make("--dataset"),
-        max_loss=limit, way=options.way, metric=metric, evaluations=options.evaluations,
-        calibration_samples=options.calibration_samples, search_samples=options.search_samples,
+        with_weights(parsed.make("MODEL"), options.model_path),
+        options.to,
+        data=parsed.make("--dataset"),
+        max_loss=limit,
+        way=options.way,
+        metric=metric,
+        evaluations=options.evaluations,
+        calibration_samples=options.calibration_samples,
+        search_samples=options.search_samples,
         max_seconds=options.max_seconds,
-    )  # fmt: skip
+    )
     found.show()
     if options.json:
         found.save_json(options.json)

@@ -1,8 +1,9 @@
 """Train a model on a data set and save its weights.
 
-  nnpipe model_training PyTorchDigitsCNN DigitsDataset --model-path digits.pt
-  nnpipe model_training PyTorchDigitsCNN DigitsDataset --model-path digits.pt --run-folder runs/digits
-  nnpipe model_training TensorFlowDigitsCNN DigitsDataset --model-path digits.keras --run-folder runs/keras \\
+  nnpipe model_training PyTorchDigitsCNN DigitsDataset --model-path digits.pt nnpipe model_training
+  PyTorchDigitsCNN DigitsDataset --model-path digits.pt --run-folder runs/digits nnpipe
+  model_training TensorFlowDigitsCNN DigitsDataset --model-path digits.keras --run-folder runs/keras
+  \\
       --num-epochs 20 --callbacks default NanWatch --database runs.sqlite
 
 With --run-folder the training writes a folder of results: open its index.html

@@ -29,16 +29,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=output_folder, metavar="OUTDIR", help="where the ONNX files are put")
-    parser.add_argument("output", type=output_file, metavar="OUT.rst", help="the table; an HTML page is put beside it")
     parser.add_argument(
-        "--converters-list", nargs="+", default=[], metavar="CLASS",
+        "folder", type=output_folder, metavar="OUTDIR", help="where the ONNX files are put"
+    )
+    parser.add_argument(
+        "output",
+        type=output_file,
+        metavar="OUT.rst",
+        help="the table; an HTML page is put beside it",
+    )
+    parser.add_argument(
+        "--converters-list",
+        nargs="+",
+        default=[],
+        metavar="CLASS",
         help="ONNXConversion classes to try (default: all whose frameworks are installed)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--opsets", nargs="+", type=Kind(int, minimum=1), default=list(OPSETS), metavar="N",
+        "--opsets",
+        nargs="+",
+        type=Kind(int, minimum=1),
+        default=list(OPSETS),
+        metavar="N",
         help=f"operator sets to export in (default: {' '.join(map(str, OPSETS))})",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--time-limit",
         type=Kind(float, minimum=0.1),
@@ -46,7 +60,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds that one model may take (default: 180)",
     )
-    parser.add_argument("--results", type=output_file, metavar="OUT.json", help="write the rows as JSON, too")
+    parser.add_argument(
+        "--results", type=output_file, metavar="OUT.json", help="write the rows as JSON, too"
+    )
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -54,7 +70,10 @@ def _run(argv: Sequence[str] | None) -> int:
     if options.output.suffix != ".rst":
         raise ConfigError(f"the table's file must end in .rst, not {options.output.name!r}")
     found = onnx_support(
-        options.converters_list, opsets=options.opsets, folder=options.folder, time_limit=options.time_limit
+        options.converters_list,
+        opsets=options.opsets,
+        folder=options.folder,
+        time_limit=options.time_limit,
     )
     found.show()
     if options.results:

@@ -1,4 +1,5 @@
-"""Predict how long a network takes that is not built yet, or that runs on a machine that is not at hand.
+"""Predict how long a network takes that is not built yet, or that runs on a machine that is not at
+hand.
 
     nnpipe predict --learn --runtime ONNXRuntime
     nnpipe predict mobilenet.onnx
@@ -44,51 +45,87 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models", nargs="*", type=Path, metavar="MODEL", help="model files, and networks declared layer by layer"
+        "models",
+        nargs="*",
+        type=Path,
+        metavar="MODEL",
+        help="model files, and networks declared layer by layer",
     )
-    parser.add_argument("--learn", action="store_true", help="measure the kernels of this machine, and keep them")
     parser.add_argument(
-        "--runtime", metavar="CLASS", default="ONNXRuntime",
+        "--learn", action="store_true", help="measure the kernels of this machine, and keep them"
+    )
+    parser.add_argument(
+        "--runtime",
+        metavar="CLASS",
+        default="ONNXRuntime",
         help="the runtime; to learn, one that runs ONNX files (default: ONNXRuntime)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--kernels", type=Path, metavar="FILE.json",
-        help="the measured kernels (default: those that are kept of this machine)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--most-kernels", type=Kind(int, minimum=40, maximum=5000), default=300, metavar="N",
-        help="with --learn, how many different kernels to measure at most (default: 300)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seconds", type=Kind(float, minimum=0.1, maximum=3600.0), default=60.0, metavar="S",
-        help="with --learn, how long to measure at most (default: 60)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=Kind(int, minimum=0), default=0, metavar="N", help="with --learn, which networks"
     )
     parser.add_argument(
-        "--shape", nargs="+", type=input_shape, default=[], metavar="INPUT=N,N,...",
+        "--kernels",
+        type=Path,
+        metavar="FILE.json",
+        help="the measured kernels (default: those that are kept of this machine)",
+    )
+    parser.add_argument(
+        "--most-kernels",
+        type=Kind(int, minimum=40, maximum=5000),
+        default=300,
+        metavar="N",
+        help="with --learn, how many different kernels to measure at most (default: 300)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=Kind(float, minimum=0.1, maximum=3600.0),
+        default=60.0,
+        metavar="S",
+        help="with --learn, how long to measure at most (default: 60)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=Kind(int, minimum=0),
+        default=0,
+        metavar="N",
+        help="with --learn, which networks",
+    )
+    parser.add_argument(
+        "--shape",
+        nargs="+",
+        type=input_shape,
+        default=[],
+        metavar="INPUT=N,N,...",
         help="the shape of an input (default: the model's, with the length 1 for each free axis)",
-    )  # fmt: skip
-    parser.add_argument("--csv", type=output_file, metavar="OUT.csv", help="also write a row for each kernel here")
-    parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write all figures here")
+    )
+    parser.add_argument(
+        "--csv", type=output_file, metavar="OUT.csv", help="also write a row for each kernel here"
+    )
+    parser.add_argument(
+        "--json", type=output_file, metavar="OUT.json", help="also write all figures here"
+    )
 
 
 def _predict(argv: Sequence[str] | None) -> None:
     given = list(sys.argv[1:] if argv is None else argv)
     if not any(word.split("=")[0] == "--runtime" for word in given):
         given = [*given, "--runtime", "ONNXRuntime"]
-    parsed = parse(given, "predict", __doc__ or "", (), _options, named_by=(("--runtime", Runtime),))
+    parsed = parse(
+        given, "predict", __doc__ or "", (), _options, named_by=(("--runtime", Runtime),)
+    )
     options, runtime = parsed.options, cast(Runtime, parsed.make("--runtime"))
     threads = int(getattr(runtime, "num_threads", 1) or 0)
     path = options.kernels or kernels_file(type(runtime).__name__, threads)
     if options.learn:
-        found = learn_kernels(runtime, kernels=options.most_kernels, seconds=options.seconds, seed=options.seed)
+        found = learn_kernels(
+            runtime, kernels=options.most_kernels, seconds=options.seconds, seed=options.seed
+        )
         found.save(path)
         low, high = found.usual_errors
-        print(f"{found.title}: {len(found.kernels)} kernels of {len(found.networks)} networks, kept in {path}")
         print(
-            f"networks whose kernels were left out took {low:.2f} to {high:.2f} times what was predicted (nine in ten)"
+            f"{found.title}: {len(found.kernels)} kernels of {len(found.networks)} networks, kept "
+            f"in {path}"
+        )
+        print(
+            f"networks whose kernels were left out took {low:.2f} to {high:.2f} times what was "
+            f"predicted (nine in ten)"
         )
         for doubt in found.doubts:
             print(f"doubt: {doubt}")
@@ -98,8 +135,8 @@ def _predict(argv: Sequence[str] | None) -> None:
         return
     if not path.exists() and options.kernels is None:
         raise ConfigError(
-            f"no kernels of {type(runtime).__name__} with {threads or 'all'} threads were measured on this machine: "
-            f"nnpipe predict --learn --runtime {type(runtime).__name__}"
+            f"no kernels of {type(runtime).__name__} with {threads or 'all'} threads were measured "
+            f"on this machine: nnpipe predict --learn --runtime {type(runtime).__name__}"
         )
     result = predict(list(options.models), read_kernels(path), shapes=dict(options.shape))
     result.show()

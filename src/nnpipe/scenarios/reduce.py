@@ -36,8 +36,19 @@ from nnpipe.workflows.reduction.reduce import reduce
 from nnpipe.workflows.ways import Way, ways
 
 ROLES = (
-    Role("MODEL", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
-    Role("CHAIN", ModelCompiler, f"a way ({', '.join(ways()[1:])}), or ModelCompilers", chain=True, words=ways()[1:]),
+    Role(
+        "MODEL",
+        ModelWrapper,
+        "a model file, or the dotted path or name of a ModelWrapper",
+        of_file=wrapper_of_file,
+    ),
+    Role(
+        "CHAIN",
+        ModelCompiler,
+        f"a way ({', '.join(ways()[1:])}), or ModelCompilers",
+        chain=True,
+        words=ways()[1:],
+    ),
 )
 
 
@@ -48,15 +59,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     add_model_path(parser, "the model's file, where MODEL is a class", required=False)
-    parser.add_argument("--dataset", metavar="CLASS", help="the data; its test split is used (default: random samples)")
-    parser.add_argument("--runtime", metavar="CLASS", help="what runs the result, where CHAIN names compilers")
+    parser.add_argument(
+        "--dataset",
+        metavar="CLASS",
+        help="the data; its test split is used (default: random samples)",
+    )
+    parser.add_argument(
+        "--runtime", metavar="CLASS", help="what runs the result, where CHAIN names compilers"
+    )
     seconds, count = Kind(float, minimum=1), Kind(int, minimum=1)
     for flag, kind, default, unit, help in (
         ("--samples", count, 4, "N", "samples to run, which quantisers observe, too"),
-        ("--hang-after", seconds, 120.0, "S", "seconds after which the whole model is taken to hang"),
+        (
+            "--hang-after",
+            seconds,
+            120.0,
+            "S",
+            "seconds after which the whole model is taken to hang",
+        ),
         ("--time-limit", seconds, 600.0, "S", "seconds to search at most"),
     ):
-        parser.add_argument(flag, type=kind, default=default, metavar=unit, help=f"{help} (default: {default:g})")
+        parser.add_argument(
+            flag, type=kind, default=default, metavar=unit, help=f"{help} (default: {default:g})"
+        )
     parser.add_argument(
         "--output",
         type=output_folder,
@@ -68,14 +93,21 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _reduce(argv: Sequence[str] | None) -> int:
     named = (("--dataset", Dataset), ("--runtime", Runtime))
-    parsed = parse(argv, "reduce", __doc__ or "", ROLES, _options, fixed=(Tolerances,), named_by=named)
+    parsed = parse(
+        argv, "reduce", __doc__ or "", ROLES, _options, fixed=(Tolerances,), named_by=named
+    )
     options = parsed.options
     settle_model_path(options, "MODEL", f"the file with the model or weights of {options.model}")
     found = reduce(
-        with_weights(parsed.make("MODEL"), options.model_path), _way(parsed), to=options.output,
-        data=parsed.make("--dataset") if parsed.classes["--dataset"] else None, samples=options.samples,
-        tolerances=Tolerances.from_argparse(options), hang_after=options.hang_after, time_limit=options.time_limit,
-    )  # fmt: skip
+        with_weights(parsed.make("MODEL"), options.model_path),
+        _way(parsed),
+        to=options.output,
+        data=parsed.make("--dataset") if parsed.classes["--dataset"] else None,
+        samples=options.samples,
+        tolerances=Tolerances.from_argparse(options),
+        hang_after=options.hang_after,
+        time_limit=options.time_limit,
+    )
     found.show()
     return INTERRUPTED if found.ended == "Ctrl-C" else 0
 
@@ -84,7 +116,9 @@ def _way(parsed: Parsed) -> str | Way:
     named, runtime = str(parsed.options.chain), parsed.classes["--runtime"]
     if named in ways():
         if runtime:
-            raise ConfigError(f"--runtime goes with compilers; the way {named} has a runtime of its own")
+            raise ConfigError(
+                f"--runtime goes with compilers; the way {named} has a runtime of its own"
+            )
         return named
     if not runtime:
         raise ConfigError("--runtime is missing: what runs the result of the compilers")

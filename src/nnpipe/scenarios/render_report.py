@@ -1,4 +1,5 @@
-"""Render result files as a report: one HTML page, RST or Markdown with pictures, and a summary for programs.
+"""Render result files as a report: one HTML page, RST or Markdown with pictures, and a summary for
+programs.
 
 With several result files the report compares them; differences are against the first.
 IN may also be the one file of a sweep (sweep.json), of a comparison (nnpipe
@@ -28,16 +29,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("results", type=Path, nargs="+", metavar="IN.json", help="result files to show and compare")
+    parser.add_argument(
+        "results", type=Path, nargs="+", metavar="IN.json", help="result files to show and compare"
+    )
     parser.add_argument("title", metavar="TITLE", help="title of the report")
-    parser.add_argument("output", type=output_file, metavar="OUT", help="the report, ending in .rst, .md or .html")
     parser.add_argument(
-        "--img-dir", type=output_folder, metavar="DIR", help="where pictures go (default: img beside OUT)"
+        "output", type=output_file, metavar="OUT", help="the report, ending in .rst, .md or .html"
     )
     parser.add_argument(
-        "--root-dir", type=Path, metavar="DIR", help="what picture paths in OUT start from (default: its folder)"
+        "--img-dir",
+        type=output_folder,
+        metavar="DIR",
+        help="where pictures go (default: img beside OUT)",
     )
-    parser.add_argument("--image-format", choices=("svg", "png"), default="svg", help="of the pictures (default: svg)")
+    parser.add_argument(
+        "--root-dir",
+        type=Path,
+        metavar="DIR",
+        help="what picture paths in OUT start from (default: its folder)",
+    )
+    parser.add_argument(
+        "--image-format",
+        choices=("svg", "png"),
+        default="svg",
+        help="of the pictures (default: svg)",
+    )
     parser.add_argument(
         "--report-types",
         nargs="+",
@@ -55,14 +71,20 @@ def _render(argv: Sequence[str] | None) -> None:
             "give IN.json ... TITLE OUT.rst"
         )
     if not options.title.strip() or _is_file(options.title):
-        raise ConfigError(f"{options.title!r} is no title for a report: give IN.json ... TITLE OUT.rst")
+        raise ConfigError(
+            f"{options.title!r} is no title for a report: give IN.json ... TITLE OUT.rst"
+        )
     if len(options.results) == 1 and is_search_file(options.results[0]):
         if options.report_types:
             raise ConfigError("--report-types: the report on a search always has all its sections")
         told = write_search_report(
-            read_search_file(options.results[0]), options.output, options.title, image_folder=options.img_dir,
-            root_dir=options.root_dir, image_format=options.image_format,
-        )  # fmt: skip
+            read_search_file(options.results[0]),
+            options.output,
+            options.title,
+            image_folder=options.img_dir,
+            root_dir=options.root_dir,
+            image_format=options.image_format,
+        )
         print(told)
         return
     found = subject(options.results)

@@ -1,4 +1,5 @@
-"""Measure what this machine can do at most: rates of arithmetic by type of number, and bandwidth by level of memory.
+"""Measure what this machine can do at most: rates of arithmetic by type of number, and bandwidth by
+level of memory.
 
     nnpipe roofline
     nnpipe roofline --threads 4 --picture roofline.svg
@@ -35,21 +36,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--threads", type=Kind(int, minimum=1, maximum=1024), default=1, metavar="N",
+        "--threads",
+        type=Kind(int, minimum=1, maximum=1024),
+        default=1,
+        metavar="N",
         help="the threads that work (default: 1, as runtimes have)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--seconds", type=Kind(float, minimum=0.001, maximum=60.0), default=0.1, metavar="S",
+        "--seconds",
+        type=Kind(float, minimum=0.001, maximum=60.0),
+        default=0.1,
+        metavar="S",
         help="the time of each product of matrices in each repeat (default: 0.1)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--folder",
         type=Path,
         metavar="FOLDER",
         help="where to keep them (default: in ~/.local/share/nnpipe/machines)",
     )
-    parser.add_argument("--picture", type=output_file, metavar="OUT.svg", help="also draw the roofline here")
-    parser.add_argument("--json", type=output_file, metavar="OUT.json", help="also write all ceilings here")
+    parser.add_argument(
+        "--picture", type=output_file, metavar="OUT.svg", help="also draw the roofline here"
+    )
+    parser.add_argument(
+        "--json", type=output_file, metavar="OUT.json", help="also write all ceilings here"
+    )
 
 
 def _roofline(argv: Sequence[str] | None) -> None:
@@ -61,7 +72,9 @@ def _roofline(argv: Sequence[str] | None) -> None:
     if options.json is not None:
         found.save_json(options.json)
     if options.picture is not None and not found.save_svg(options.picture):
-        raise ConfigError(f"{options.picture} was not drawn: no ceiling is known; measure on a quiet machine")
+        raise ConfigError(
+            f"{options.picture} was not drawn: no ceiling is known; measure on a quiet machine"
+        )
 
 
 if __name__ == "__main__":

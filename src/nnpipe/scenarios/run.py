@@ -37,14 +37,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pipeline", type=Path, nargs="?", metavar="PIPELINE", help="a YAML or JSON file")
-    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's")
-    parser.add_argument("--dry-run", action="store_true", help="list the candidates, possible or not, and stop")
-    parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
     parser.add_argument(
-        "--measure-again", action="store_true", help="measure also what an interrupted run has measured already"
+        "pipeline", type=Path, nargs="?", metavar="PIPELINE", help="a YAML or JSON file"
     )
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of pipeline files and stop")
+    parser.add_argument(
+        "changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the candidates, possible or not, and stop"
+    )
+    parser.add_argument(
+        "--retrain", action="store_true", help="train even if the same training has been done"
+    )
+    parser.add_argument(
+        "--measure-again",
+        action="store_true",
+        help="measure also what an interrupted run has measured already",
+    )
+    parser.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of pipeline files and stop"
+    )
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -60,13 +72,19 @@ def _run(argv: Sequence[str] | None) -> int:
         print(expected)
         return ONE_REFUSED if expected.refused else 0
     found = run_pipeline(
-        options.pipeline, options.changes, retrain=options.retrain, measure_again=options.measure_again,
-        command=parsed.command, progress=reported(os.environ),
-    )  # fmt: skip
+        options.pipeline,
+        options.changes,
+        retrain=options.retrain,
+        measure_again=options.measure_again,
+        command=parsed.command,
+        progress=reported(os.environ),
+    )
     print(found)
     if found.failures:
         titles = ", ".join(failure.title for failure in found.failures)
-        raise ConfigError(f"{len(found.failures)} of {found.pipeline.count} candidates failed: {titles}")
+        raise ConfigError(
+            f"{len(found.failures)} of {found.pipeline.count} candidates failed: {titles}"
+        )
     return 0
 
 

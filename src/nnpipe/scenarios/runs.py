@@ -42,24 +42,48 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS))
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs; for list experiments, for query a condition")
+    parser.add_argument(
+        "action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)
+    )
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="*", help="runs; for list experiments, for query a condition"
+    )
     add_database(parser)
-    parser.add_argument("--order", default="-created", metavar="FIELD", help="sort by this; =-FIELD: greatest first")
     parser.add_argument(
-        "--limit", type=Kind(int, minimum=0), default=50, metavar="N", help="how many runs at most (default: 50)"
-    )
-    parser.add_argument("--columns", default="", metavar="FIELDS", help="further fields to show, joined by commas")
-    parser.add_argument(
-        "--json", type=output_file, metavar="OUT.json", help="also write all there is about these runs here"
-    )
-    parser.add_argument("--mlflow", metavar="ADDRESS", help="export: MLflow's tracking address, or a folder")
-    parser.add_argument("--tensorboard", type=output_folder, metavar="FOLDER", help="export: folder of event files")
-    parser.add_argument(
-        "--report", type=output_file, metavar="OUT", help="export: report on a search, also a running one"
+        "--order", default="-created", metavar="FIELD", help="sort by this; =-FIELD: greatest first"
     )
     parser.add_argument(
-        "--optuna", metavar="URL", help="export: study of Optuna of a search, such as sqlite:///study.db"
+        "--limit",
+        type=Kind(int, minimum=0),
+        default=50,
+        metavar="N",
+        help="how many runs at most (default: 50)",
+    )
+    parser.add_argument(
+        "--columns", default="", metavar="FIELDS", help="further fields to show, joined by commas"
+    )
+    parser.add_argument(
+        "--json",
+        type=output_file,
+        metavar="OUT.json",
+        help="also write all there is about these runs here",
+    )
+    parser.add_argument(
+        "--mlflow", metavar="ADDRESS", help="export: MLflow's tracking address, or a folder"
+    )
+    parser.add_argument(
+        "--tensorboard", type=output_folder, metavar="FOLDER", help="export: folder of event files"
+    )
+    parser.add_argument(
+        "--report",
+        type=output_file,
+        metavar="OUT",
+        help="export: report on a search, also a running one",
+    )
+    parser.add_argument(
+        "--optuna",
+        metavar="URL",
+        help="export: study of Optuna of a search, such as sqlite:///study.db",
     )
     parser.add_argument("--yes", action="store_true", help="delete: do it")
 
@@ -116,7 +140,10 @@ def _delete(database: RunDatabase, options: argparse.Namespace) -> list[str]:
     if options.json is not None:
         raise ConfigError("delete: export with --json first, then delete")
     for run in map(database.runs.get, chosen):
-        print(f"{'delete' if options.yes else 'would delete'} {run.id[:12]} {run.experiment!r} ({run.status})")
+        print(
+            f"{'delete' if options.yes else 'would delete'} {run.id[:12]} {run.experiment!r} "
+            f"({run.status})"
+        )
     if not options.yes:
         raise ConfigError("delete: nothing has been deleted; --yes deletes")
     database.delete(chosen)
@@ -132,14 +159,21 @@ def _export(database: RunDatabase, options: argparse.Namespace) -> list[str]:
 def _chosen(database: RunDatabase, options: argparse.Namespace, *, least: int) -> list[str]:
     chosen = list(dict.fromkeys(database.runs.get(run).id for run in options.runs))
     if len(chosen) < least:
-        raise ConfigError(f"{options.action}: name at least {'two different runs' if least == 2 else 'one run'}")
+        raise ConfigError(
+            f"{options.action}: name at least {'two different runs' if least == 2 else 'one run'}"
+        )
     return chosen
 
 
 _ACTIONS: dict[str, Callable[[RunDatabase, argparse.Namespace], list[str]]] = {
-    "list": _list, "show": _show, "compare": _compare, "query": _query, "tree": _tree, "delete": _delete,
+    "list": _list,
+    "show": _show,
+    "compare": _compare,
+    "query": _query,
+    "tree": _tree,
+    "delete": _delete,
     "export": _export,
-}  # fmt: skip
+}
 
 
 if __name__ == "__main__":

@@ -84,22 +84,37 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("search", type=Path, nargs="?", metavar="SEARCH", help="a YAML or JSON file")
-    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's")
+    parser.add_argument(
+        "search", type=Path, nargs="?", metavar="SEARCH", help="a YAML or JSON file"
+    )
+    parser.add_argument(
+        "changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's"
+    )
     add_database(parser)
     add_workers(parser, "trials")
     add_exchange(parser)
-    parser.add_argument("--dry-run", action="store_true", help="check the file, show the space, and stop")
     parser.add_argument(
-        "--optuna", metavar="URL", help="also write a study of Optuna, for example sqlite:///study.db, at the end"
+        "--dry-run", action="store_true", help="check the file, show the space, and stop"
     )
     parser.add_argument(
-        "--report", type=output_file, metavar="OUT", help="also write a report at the end: .html, .rst or .md"
+        "--optuna",
+        metavar="URL",
+        help="also write a study of Optuna, for example sqlite:///study.db, at the end",
     )
     parser.add_argument(
-        "--fanova", action="store_true", help="importance by fANOVA in the report, too, with a warning (slow)"
+        "--report",
+        type=output_file,
+        metavar="OUT",
+        help="also write a report at the end: .html, .rst or .md",
     )
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of search files and stop")
+    parser.add_argument(
+        "--fanova",
+        action="store_true",
+        help="importance by fANOVA in the report, too, with a warning (slow)",
+    )
+    parser.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of search files and stop"
+    )
 
 
 def _search(argv: Sequence[str] | None) -> int:
@@ -114,7 +129,11 @@ def _search(argv: Sequence[str] | None) -> int:
         report_suffix(options.report)
     settings = read_search(options.search, options.changes)
     if options.dry_run:
-        many = "infinitely many" if settings.space.count is None else f"at most {settings.space.count:,}"
+        many = (
+            "infinitely many"
+            if settings.space.count is None
+            else f"at most {settings.space.count:,}"
+        )
         for name, parameter in settings.space.parameters.items():
             print(f"{name}: {parameter.text}")
         print(f"{many} configurations, {settings.trials} trials")
@@ -142,7 +161,9 @@ def _search(argv: Sequence[str] | None) -> int:
             show(table.line(trial))
 
         workers = workers_of(options, options.folder or Path("build/search/workers"))
-        found = run_search(settings, database, workers=workers, begin=begin, watch=watch, command=parsed.command)
+        found = run_search(
+            settings, database, workers=workers, begin=begin, watch=watch, command=parsed.command
+        )
     report = found.report(options.report, fanova=options.fanova) if options.report else ""
     if options.optuna:
         found.to_optuna(options.optuna, settings.title)
@@ -152,7 +173,9 @@ def _search(argv: Sequence[str] | None) -> int:
     if options.report:
         print(f"\n{report}")
     if options.optuna:
-        print(f"\nwritten for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)")
+        print(
+            f"\nwritten for Optuna: {options.optuna} (optuna-dashboard {options.optuna} shows it)"
+        )
     qualifies = found.final is None or found.final.chosen is not None
     return 0 if found.finished and qualifies else NONE_FINISHED
 

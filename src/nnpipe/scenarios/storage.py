@@ -47,25 +47,45 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS))
-    parser.add_argument("places", metavar="PLACE", nargs="*", help="paths here, and SHELF/NAME there, as shown above")
     parser.add_argument(
-        "--at", default=os.environ.get("NNPIPE_STORAGE"), metavar="ADDRESS",
+        "action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)
+    )
+    parser.add_argument(
+        "places",
+        metavar="PLACE",
+        nargs="*",
+        help="paths here, and SHELF/NAME there, as shown above",
+    )
+    parser.add_argument(
+        "--at",
+        default=os.environ.get("NNPIPE_STORAGE"),
+        metavar="ADDRESS",
         help="a folder or s3://BUCKET/PREFIX (default: the variable NNPIPE_STORAGE)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--endpoint", metavar="URL", help="server with S3's interface (default: AWS_ENDPOINT_URL, else Amazon's)"
     )
     parser.add_argument(
-        "--cache", default=os.environ.get("NNPIPE_STORAGE_CACHE"), metavar="FOLDER",
-        help="keep copies of what is read here, or 'none' (default: the variable NNPIPE_STORAGE_CACHE, else "
-        "~/.cache/nnpipe/storage for S3 and none for a folder)",
-    )  # fmt: skip
-    parser.add_argument("--replace", action="store_true", help="put, get: replace files that are there")
-    parser.add_argument(
-        "--max-bytes", type=Kind(int, minimum=1), metavar="N", help="get: refuse a larger file (default: by shelf)"
+        "--endpoint",
+        metavar="URL",
+        help="server with S3's interface (default: AWS_ENDPOINT_URL, else Amazon's)",
     )
-    parser.add_argument("--json", type=output_file, metavar="OUT.json", help="list: also write the list here")
+    parser.add_argument(
+        "--cache",
+        default=os.environ.get("NNPIPE_STORAGE_CACHE"),
+        metavar="FOLDER",
+        help="keep copies of what is read here, or 'none' (default: the variable "
+        "NNPIPE_STORAGE_CACHE, else ~/.cache/nnpipe/storage for S3 and none for a folder)",
+    )
+    parser.add_argument(
+        "--replace", action="store_true", help="put, get: replace files that are there"
+    )
+    parser.add_argument(
+        "--max-bytes",
+        type=Kind(int, minimum=1),
+        metavar="N",
+        help="get: refuse a larger file (default: by shelf)",
+    )
+    parser.add_argument(
+        "--json", type=output_file, metavar="OUT.json", help="list: also write the list here"
+    )
     parser.add_argument("--yes", action="store_true", help="remove: do it")
 
 
@@ -74,7 +94,9 @@ def _storage(argv: Sequence[str] | None) -> None:
     shelves = "\n".join(f"  {shelf.name:<{width}}  {shelf.holds}" for shelf in SHELVES)
     options = parse(argv, "storage", (__doc__ or "").format(shelves=shelves), (), _options).options
     if not options.at:
-        raise ConfigError("which storage? give --at ADDRESS or set NNPIPE_STORAGE: a folder or s3://BUCKET/PREFIX")
+        raise ConfigError(
+            "which storage? give --at ADDRESS or set NNPIPE_STORAGE: a folder or s3://BUCKET/PREFIX"
+        )
     storage = open_storage(options.at, endpoint=options.endpoint, cache=_cache(options))
     _ACTIONS[options.action](storage, options)
 
@@ -91,18 +113,26 @@ def _list(storage: Storage, options: argparse.Namespace) -> None:
     found = {shelf: storage.entries(shelf, below.rstrip("/")) for shelf, below in chosen}
     print(files_table(found[chosen[0][0]]) if places else shelves_table(found))
     if options.json is not None:
-        write_text(options.json, json.dumps({s: [vars(e) for e in es] for s, es in found.items()}, indent=2) + "\n")
+        write_text(
+            options.json,
+            json.dumps({s: [vars(e) for e in es] for s, es in found.items()}, indent=2) + "\n",
+        )
 
 
 def _put(storage: Storage, options: argparse.Namespace) -> None:
     source, place = _count(options, 2, 2, "put FILE SHELF[/NAME]")
     names = put(storage, source, place, replace=options.replace, progress=byte_bar)
-    print(f"put {_files(names)} into {storage.store.location}/{clean(names[0] if len(names) == 1 else place)}")
+    print(
+        f"put {_files(names)} into "
+        f"{storage.store.location}/{clean(names[0] if len(names) == 1 else place)}"
+    )
 
 
 def _get(storage: Storage, options: argparse.Namespace) -> None:
     place, *target = _count(options, 1, 2, "get SHELF/NAME [PATH]")
-    paths = get(storage, place, *target, replace=options.replace, limit=options.max_bytes, progress=byte_bar)
+    paths = get(
+        storage, place, *target, replace=options.replace, limit=options.max_bytes, progress=byte_bar
+    )
     print(f"got {_files(paths)}: {paths[0] if len(paths) == 1 else os.path.commonpath(paths)}")
 
 
@@ -117,7 +147,9 @@ def _remove(storage: Storage, options: argparse.Namespace) -> None:
 def _count(options: argparse.Namespace, least: int, most: int | None, usage: str) -> list[str]:
     places: list[str] = options.places
     if len(places) < least or (most is not None and len(places) > most):
-        raise ConfigError(f"{options.action}: expected nnpipe storage {usage} (nnpipe storage -h explains)")
+        raise ConfigError(
+            f"{options.action}: expected nnpipe storage {usage} (nnpipe storage -h explains)"
+        )
     return places
 
 
@@ -126,8 +158,11 @@ def _files(found: Sequence[object]) -> str:
 
 
 _ACTIONS: dict[str, Callable[[Storage, argparse.Namespace], None]] = {
-    "list": _list, "put": _put, "get": _get, "remove": _remove,
-}  # fmt: skip
+    "list": _list,
+    "put": _put,
+    "get": _get,
+    "remove": _remove,
+}
 
 
 if __name__ == "__main__":

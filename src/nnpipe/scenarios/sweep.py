@@ -46,14 +46,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sweep", type=Path, nargs="?", metavar="SWEEP", help="a YAML or JSON file")
-    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's")
-    parser.add_argument("--dry-run", action="store_true", help="list the combinations, possible or not, and stop")
+    parser.add_argument(
+        "changes", nargs="*", metavar="KEY=VALUE", help="settings that differ from the file's"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the combinations, possible or not, and stop"
+    )
     parser.add_argument("--retry-failed", action="store_true", help="try again what failed before")
-    parser.add_argument("--retrain", action="store_true", help="train even if the same training has been done")
+    parser.add_argument(
+        "--retrain", action="store_true", help="train even if the same training has been done"
+    )
     add_database(parser)
     add_workers(parser, "points")
     add_exchange(parser)
-    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of sweep files and stop")
+    parser.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of sweep files and stop"
+    )
 
 
 def _sweep(argv: Sequence[str] | None) -> int:
@@ -78,9 +86,14 @@ def _sweep(argv: Sequence[str] | None) -> int:
         if workers is not None:
             database = stack.enter_context(RunDatabase(database_of(options), store=options.store))
         found = sweep(
-            options.sweep, options.changes, retrain=options.retrain, retry_failed=options.retry_failed,
-            command=parsed.command, workers=workers, database=database,
-        )  # fmt: skip
+            options.sweep,
+            options.changes,
+            retrain=options.retrain,
+            retry_failed=options.retry_failed,
+            command=parsed.command,
+            workers=workers,
+            database=database,
+        )
     print(f"\n{found}")
     return 0 if found.chosen else NONE_QUALIFIES
 

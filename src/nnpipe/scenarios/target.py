@@ -28,9 +28,21 @@ from pathlib import Path
 from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.target_words import bundle_of, installed_text, plan_of, plan_text, states_table
+from nnpipe.scenarios._cli.target_words import (
+    bundle_of,
+    installed_text,
+    plan_of,
+    plan_text,
+    states_table,
+)
 from nnpipe.workflows.boards.board import SSHBoard
-from nnpipe.workflows.boards.install import STARTING, install_target, start_target, stop_target, target_states
+from nnpipe.workflows.boards.install import (
+    STARTING,
+    install_target,
+    start_target,
+    stop_target,
+    target_states,
+)
 from nnpipe.workflows.boards.install import uninstall_target as remove
 from nnpipe.workflows.boards.packages import gather
 
@@ -43,47 +55,95 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS))
-    parser.add_argument("board", metavar="BOARD", help="HOST, USER@HOST or USER@HOST:PORT; bundle: a new folder")
-    parser.add_argument("what", metavar="WHAT", nargs="?", default="", help="a runtime, or the name of a target")
-    parser.add_argument("--dry-run", action="store_true", help="install: only show what would be done")
-    parser.add_argument("--name", default="", help="install: what to call it (default: the runtime)")
     parser.add_argument(
-        "--listen", metavar="ADDRESS", default="127.0.0.1",
-        help="install: the board's address to listen at; 0.0.0.0 for all (default: 127.0.0.1, reached through SSH)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--port", type=Kind(int, minimum=1, maximum=65535), default=12345, metavar="N",
-        help="install: TCP port of the server (default: 12345)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--token-file", type=Path, metavar="FILE",
-        help="install: the token, made if there is no such file (default: HOST.token)",
-    )  # fmt: skip
-    parser.add_argument("--python", default="python3", metavar="PROGRAM", help="Python on the board (default: python3)")
-    parser.add_argument(
-        "--package", action="append", metavar="REQUIREMENT",
-        help="install, bundle: a package to send instead of those that the runtime needs; may be given several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-packages", action="store_true", help="install: send nnpipe alone, for the board's Python has the packages"
+        "action", metavar="ACTION", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS)
     )
     parser.add_argument(
-        "--pip-option", action="append", default=[], metavar="OPTION",
-        help="install, bundle: a further option of pip, such as --pip-option=--constraint=FILE",
-    )  # fmt: skip
+        "board", metavar="BOARD", help="HOST, USER@HOST or USER@HOST:PORT; bundle: a new folder"
+    )
     parser.add_argument(
-        "--seconds", type=Kind(float, minimum=1), default=STARTING, metavar="X",
+        "what", metavar="WHAT", nargs="?", default="", help="a runtime, or the name of a target"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="install: only show what would be done"
+    )
+    parser.add_argument(
+        "--name", default="", help="install: what to call it (default: the runtime)"
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        default="127.0.0.1",
+        help=(
+            "install: the board's address to listen at; 0.0.0.0 for all (default: 127.0.0.1, "
+            "reached through SSH)"
+        ),
+    )
+    parser.add_argument(
+        "--port",
+        type=Kind(int, minimum=1, maximum=65535),
+        default=12345,
+        metavar="N",
+        help="install: TCP port of the server (default: 12345)",
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="install: the token, made if there is no such file (default: HOST.token)",
+    )
+    parser.add_argument(
+        "--python",
+        default="python3",
+        metavar="PROGRAM",
+        help="Python on the board (default: python3)",
+    )
+    parser.add_argument(
+        "--package",
+        action="append",
+        metavar="REQUIREMENT",
+        help=(
+            "install, bundle: a package to send instead of those that the runtime needs; may be "
+            "given several times"
+        ),
+    )
+    parser.add_argument(
+        "--no-packages",
+        action="store_true",
+        help="install: send nnpipe alone, for the board's Python has the packages",
+    )
+    parser.add_argument(
+        "--pip-option",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="install, bundle: a further option of pip, such as --pip-option=--constraint=FILE",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=Kind(float, minimum=1),
+        default=STARTING,
+        metavar="X",
         help=f"install, start: how long the server may take to start (default: {STARTING:g})",
-    )  # fmt: skip
-    parser.add_argument("--machine", default="aarch64", help="bundle: the processor (default: aarch64)")
-    parser.add_argument("--python-version", default="3.12", metavar="X.Y", help="bundle: of Python (default: 3.12)")
-    parser.add_argument("--glibc", default="2.36", metavar="X.Y", help="bundle: of the C library (default: 2.36)")
+    )
+    parser.add_argument(
+        "--machine", default="aarch64", help="bundle: the processor (default: aarch64)"
+    )
+    parser.add_argument(
+        "--python-version", default="3.12", metavar="X.Y", help="bundle: of Python (default: 3.12)"
+    )
+    parser.add_argument(
+        "--glibc", default="2.36", metavar="X.Y", help="bundle: of the C library (default: 2.36)"
+    )
 
 
 def _target(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
-    own, words = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
+    own, words = (
+        (given[: given.index("--")], given[given.index("--") + 1 :])
+        if "--" in given
+        else (given, [])
+    )
     options = parse(own, "target", __doc__ or "", (), _options).options
     if words and options.action != "install":
         raise ConfigError(f"{options.action}: nothing may follow --")
@@ -98,7 +158,11 @@ def _install(options: argparse.Namespace) -> int:
     plan = plan_of(options)
     print(plan_text(plan))
     if not options.dry_run:
-        print(installed_text(install_target(plan, pip_options=options.pip_option, seconds=options.seconds)))
+        print(
+            installed_text(
+                install_target(plan, pip_options=options.pip_option, seconds=options.seconds)
+            )
+        )
     return 0
 
 
@@ -136,8 +200,13 @@ def _board(options: argparse.Namespace) -> SSHBoard:
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "install": _install, "status": _status, "start": _start, "stop": _stop, "uninstall": _uninstall, "bundle": _bundle,
-}  # fmt: skip
+    "install": _install,
+    "status": _status,
+    "start": _start,
+    "stop": _stop,
+    "uninstall": _uninstall,
+    "bundle": _bundle,
+}
 
 
 if __name__ == "__main__":

@@ -40,7 +40,12 @@ from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.verification.verify import verify
 
 ROLES = (
-    Role("SOURCE", ModelWrapper, "a model file, or the dotted path or name of a ModelWrapper", of_file=wrapper_of_file),
+    Role(
+        "SOURCE",
+        ModelWrapper,
+        "a model file, or the dotted path or name of a ModelWrapper",
+        of_file=wrapper_of_file,
+    ),
 )
 
 
@@ -50,37 +55,76 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("artifact", type=Path, metavar="ARTIFACT", help="the model file to compare with the source")
-    add_model_path(parser, "the source's file, where SOURCE is a class", required=False)
-    parser.add_argument("--dataset", required=True, metavar="CLASS", help="the data; its test split is used")
     parser.add_argument(
-        "--samples", type=Kind(int, minimum=1), default=64, metavar="N", help="samples to compare on (default: 64)"
+        "artifact", type=Path, metavar="ARTIFACT", help="the model file to compare with the source"
     )
-    parser.add_argument("--runtime", metavar="CLASS", help="what runs ARTIFACT (default: what its format suggests)")
-    parser.add_argument("--source-runtime", metavar="CLASS", help="what runs SOURCE (default: its own framework)")
+    add_model_path(parser, "the source's file, where SOURCE is a class", required=False)
     parser.add_argument(
-        "--match", nargs="+", default=[], metavar="SOURCE=OTHER",
+        "--dataset", required=True, metavar="CLASS", help="the data; its test split is used"
+    )
+    parser.add_argument(
+        "--samples",
+        type=Kind(int, minimum=1),
+        default=64,
+        metavar="N",
+        help="samples to compare on (default: 64)",
+    )
+    parser.add_argument(
+        "--runtime", metavar="CLASS", help="what runs ARTIFACT (default: what its format suggests)"
+    )
+    parser.add_argument(
+        "--source-runtime", metavar="CLASS", help="what runs SOURCE (default: its own framework)"
+    )
+    parser.add_argument(
+        "--match",
+        nargs="+",
+        default=[],
+        metavar="SOURCE=OTHER",
         help="tensors that go together, where names differ and there is more than one",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--artifact-axes", nargs="+", type=Kind(int, minimum=0), default=[], metavar="N",
-        help="order of the source's axes in the artifact's inputs: 0 2 3 1 where only the latter has channels last",
-    )  # fmt: skip
+        "--artifact-axes",
+        nargs="+",
+        type=Kind(int, minimum=0),
+        default=[],
+        metavar="N",
+        help=(
+            "order of the source's axes in the artifact's inputs: 0 2 3 1 where only the latter "
+            "has channels last"
+        ),
+    )
     parser.add_argument(
-        "--claim", nargs="+", default=[], choices=get_args(Claim), metavar="CLAIM",
-        help=f"what the conversion claims: {', '.join(get_args(Claim))} (default: what the description beside ARTIFACT "
+        "--claim",
+        nargs="+",
+        default=[],
+        choices=get_args(Claim),
+        metavar="CLAIM",
+        help=f"what the conversion claims: {', '.join(get_args(Claim))} (default: what the "
+        f"description beside ARTIFACT "
         "says, or else what its numbers show)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--at-least", choices=("same", "close"), default="close",
+        "--at-least",
+        choices=("same", "close"),
+        default="close",
         help="the worst verdict that still counts as agreement (default: close)",
-    )  # fmt: skip
-    parser.add_argument("--output", type=output_file, metavar="OUT.json", help="also write the figures here")
+    )
+    parser.add_argument(
+        "--output", type=output_file, metavar="OUT.json", help="also write the figures here"
+    )
 
 
 def _verify(argv: Sequence[str] | None) -> int:
     named = (("--dataset", Dataset), ("--runtime", Runtime), ("--source-runtime", Runtime))
-    parsed = parse(argv, "verify", __doc__ or "", ROLES, _options, fixed=(Tolerances, LimitOptions), named_by=named)
+    parsed = parse(
+        argv,
+        "verify",
+        __doc__ or "",
+        ROLES,
+        _options,
+        fixed=(Tolerances, LimitOptions),
+        named_by=named,
+    )
     options = parsed.options
     match = dict(_pair(text) for text in options.match)
     settle_model_path(options, "SOURCE", f"the file with the model or weights of {options.source}")

@@ -1,1 +1,3 @@
-"""Searching: spaces of configurations, the trials of a search, and the samplers and pruners that choose among them."""
+"""Searching: spaces of configurations, the trials of a search, and the samplers and pruners that
+choose among them.
+"""

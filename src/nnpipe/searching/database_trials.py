@@ -1,4 +1,6 @@
-"""Trials in the run database, for workers in any number of processes and on any number of machines."""
+"""Trials in the run database, for workers in any number of processes and on any number of
+machines.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,17 @@ class DatabaseTrials(TrialStore):
             search = database.searches.open("widths", {"accuracy": "maximize"})
             trials = DatabaseTrials(database, search)
 
-    A worker that is killed loses nothing but its attempt: when its lease expires, or when :meth:`release` says that
-    the worker is dead, its trial is carried out by another worker.  Leases are judged by the clock of PostgreSQL, or
-    of the one machine that uses a file.
+    A worker that is killed loses nothing but its attempt: when its lease expires, or when
+    :meth:`release` says that the worker is dead, its trial is carried out by another worker.
+    Leases are judged by the clock of PostgreSQL, or of the one machine that uses a file.
 
     Parameters
     ----------
     database
         The run database.
     search
-        The identity of the search's run, from :meth:`~nnpipe.experiment.database.searches.Searches.open`.
+        The identity of the search's run, from
+        :meth:`~nnpipe.experiment.database.searches.Searches.open`.
     seconds, repeats
         As for :class:`TrialStore`.
     clock
@@ -78,8 +81,12 @@ class DatabaseTrials(TrialStore):
         return bool(self._rows.add([(configuration, self._key(configuration), {})], counted=True))
 
     def enqueue_all(self, configurations: Iterable[Mapping[str, Any]]) -> int:
-        """Add waiting trials in one transaction; return how many were added, and not known already."""
-        return self._rows.add([(each, self._key(each), {}) for each in configurations], counted=True)
+        """Add waiting trials in one transaction; return how many were added, and not known
+        already.
+        """
+        return self._rows.add(
+            [(each, self._key(each), {}) for each in configurations], counted=True
+        )
 
     def take_over(self, trials: Iterable[EarlierTrial]) -> int:
         """Add finished trials from elsewhere; return how many."""
@@ -87,7 +94,12 @@ class DatabaseTrials(TrialStore):
             (
                 each.configuration,
                 self._key(each.configuration),
-                {"state": "finished", "results": json.dumps(dict(each.values)), "origin": each.origin, "expires": None},
+                {
+                    "state": "finished",
+                    "results": json.dumps(dict(each.values)),
+                    "origin": each.origin,
+                    "expires": None,
+                },
             )
             for each in trials
         ]
@@ -112,21 +124,30 @@ class DatabaseTrials(TrialStore):
         check_owned(lease, valid)
         if version is None:
             return None
-        return replace(lease, trial=replace(lease.trial, configuration=configuration, notes=notes, version=version))
+        return replace(
+            lease,
+            trial=replace(lease.trial, configuration=configuration, notes=notes, version=version),
+        )
 
     def _withdraw(self, lease: TrialLease) -> None:
         check_owned(lease, self._rows.withdraw(lease.trial.number, lease.fence))
 
     def _report(self, lease: TrialLease, step: int, value: float) -> None:
-        check_owned(lease, self._rows.report(lease.trial.number, lease.fence, step, value, self.seconds))
+        check_owned(
+            lease, self._rows.report(lease.trial.number, lease.fence, step, value, self.seconds)
+        )
 
-    def _end(self, lease: TrialLease, state: TrialState, result: TrialResult, message: str) -> SearchTrial:
+    def _end(
+        self, lease: TrialLease, state: TrialState, result: TrialResult, message: str
+    ) -> SearchTrial:
         number, given = lease.trial.number, vars(result)
         ended = self._rows.end(number, lease.fence, state, message, given)
         check_owned(lease, ended is not None)
         assert ended is not None
         seconds, version = ended
-        return replace(lease.trial, state=state, message=message, seconds=seconds, version=version, **given)
+        return replace(
+            lease.trial, state=state, message=message, seconds=seconds, version=version, **given
+        )
 
     def _key(self, configuration: Mapping[str, Any]) -> str | None:
         return None if self.repeats else configuration_key(configuration)

@@ -1,4 +1,6 @@
-"""The engine of a search: proposes configurations and prunes trials, from the trials of a store alone."""
+"""The engine of a search: proposes configurations and prunes trials, from the trials of a store
+alone.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,10 @@ _MOST_DRAWN = 20_000
 class SearchEngine:
     """Chooses the configurations of trials, and which trials are to end early.
 
-    It reads the trials from the store and keeps nothing that does not follow from them, so any number of engines may
-    work on one store, and one that starts later goes on as the last one would have.  The numbers that a proposal is
-    drawn with depend on the seed and the trial's number alone.  Methods may be called by several threads.
+    It reads the trials from the store and keeps nothing that does not follow from them, so any
+    number of engines may work on one store, and one that starts later goes on as the last one would
+    have.  The numbers that a proposal is drawn with depend on the seed and the trial's number
+    alone.  Methods may be called by several threads.
 
     Parameters
     ----------
@@ -107,13 +110,18 @@ class SearchEngine:
                 return self._first_new(self._grid)
             configuration: dict[str, Any] = {}
             for attempt in range(_ATTEMPTS):
-                configuration, notes = self._sampled.configuration(number, self._draw(number, attempt))
+                configuration, notes = self._sampled.configuration(
+                    number, self._draw(number, attempt)
+                )
                 if self._is_new(configuration):
                     return Proposal(configuration, notes)
-            return self._near(configuration, notes, np.random.default_rng(self._draw(number, _ATTEMPTS)))
+            return self._near(
+                configuration, notes, np.random.default_rng(self._draw(number, _ATTEMPTS))
+            )
 
     def report(self, lease: TrialLease, step: int, value: float) -> bool:
-        """Store an intermediate value of the objective that trials are pruned by; return whether the trial should end.
+        """Store an intermediate value of the objective that trials are pruned by; return whether
+        the trial should end.
 
         Raises
         ------
@@ -136,7 +144,9 @@ class SearchEngine:
                 self._keys.add(self._by_number[trial.number])
             if self._judge is not None:
                 sign = -1.0 if self.objectives.by_name[self.prune_by] == "maximize" else 1.0
-                self._judge.learn(trial.number, {step: sign * value for step, value in trial.reports})
+                self._judge.learn(
+                    trial.number, {step: sign * value for step, value in trial.reports}
+                )
         if self._sampled is not None:
             self._sampled.mirror.learn(changes.trials)
 
@@ -154,14 +164,22 @@ class SearchEngine:
                 return Proposal(configuration)
         return None
 
-    def _near(self, start: dict[str, Any], notes: dict[str, Any], random: np.random.Generator) -> Proposal | None:
+    def _near(
+        self, start: dict[str, Any], notes: dict[str, Any], random: np.random.Generator
+    ) -> Proposal | None:
         """Return a new configuration that differs from one in as few parameters as possible."""
         for attempt in range(_NEAR):
             many = 1 + attempt * len(start) // _NEAR
-            names = set(random.choice(list(start), size=min(many, len(start)), replace=False).tolist())
+            names = set(
+                random.choice(list(start), size=min(many, len(start)), replace=False).tolist()
+            )
 
             def choose(name: str, parameter: SearchParameter, names: set[str] = names) -> Any:
-                return start[name] if name in start and name not in names else parameter.value_at(random.random())
+                return (
+                    start[name]
+                    if name in start and name not in names
+                    else parameter.value_at(random.random())
+                )
 
             configuration = self.space.configuration(choose)
             if self._is_new(configuration):
@@ -171,10 +189,14 @@ class SearchEngine:
             self._rest = self._rest or self.space.configurations()
             return self._first_new(self._rest)
         for _ in range(_MOST_DRAWN):
-            configuration = self.space.configuration(lambda _, parameter: parameter.value_at(random.random()))
+            configuration = self.space.configuration(
+                lambda _, parameter: parameter.value_at(random.random())
+            )
             if self._is_new(configuration):
                 return Proposal(configuration, notes)
-        raise ConfigError(f"of {_MOST_DRAWN:,} configurations drawn at random, the constraints allow no new one")
+        raise ConfigError(
+            f"of {_MOST_DRAWN:,} configurations drawn at random, the constraints allow no new one"
+        )
 
 
 class _Sampled:
@@ -194,7 +216,9 @@ class _Sampled:
         new = self._sampler is None
         limited = bool(self.mirror.objectives.limits)
         self._sampler = (
-            self._settings.made(seed, limited) if new else self._settings.again(self._sampler, seed, limited)  # type: ignore[arg-type]
+            self._settings.made(seed, limited)
+            if new
+            else self._settings.again(self._sampler, seed, limited)  # type: ignore[arg-type]
         )
         if self._study is None:
             name = self.mirror.get_study_name_from_id(STUDY_ID)
@@ -202,7 +226,8 @@ class _Sampled:
         self._study.sampler = self._sampler
         self.mirror.begin(number)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of experimental arguments, and of parameters that not all trials have
+            # of experimental arguments, and of parameters that not all trials have
+            warnings.simplefilter("ignore")
             trial = self._study.ask()
 
             def choose(name: str, parameter: SearchParameter) -> Any:
@@ -210,7 +235,9 @@ class _Sampled:
                 if isinstance(each, CategoricalDistribution):
                     found: Any = trial.suggest_categorical(name, each.choices)
                 elif isinstance(each, IntDistribution):
-                    found = trial.suggest_int(name, each.low, each.high, step=each.step, log=each.log)
+                    found = trial.suggest_int(
+                        name, each.low, each.high, step=each.step, log=each.log
+                    )
                 else:
                     found = trial.suggest_float(name, each.low, each.high, log=each.log)  # type: ignore[attr-defined]
                 return from_optuna(parameter, found)
@@ -218,4 +245,6 @@ class _Sampled:
             configuration = self.mirror.space.configuration(choose)
         noted = self.mirror.proposed.system_attrs
         self.mirror.end()
-        return configuration, {key: value for key, value in noted.items() if key.startswith(self._settings.notes)}
+        return configuration, {
+            key: value for key, value in noted.items() if key.startswith(self._settings.notes)
+        }

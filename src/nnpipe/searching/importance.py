@@ -1,4 +1,6 @@
-"""How much each parameter matters for an objective: by an additive model, by PED-ANOVA, and by fANOVA."""
+"""How much each parameter matters for an objective: by an additive model, by PED-ANOVA, and by
+fANOVA.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nnpipe.analysis.factor_importance import BestShare, Factor, MainEffect, MainEffects, main_effects, ped_anova
+from nnpipe.analysis.factor_importance import (
+    BestShare,
+    Factor,
+    MainEffect,
+    MainEffects,
+    main_effects,
+    ped_anova,
+)
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.parameters import SearchParameter
@@ -44,8 +53,9 @@ class Importance:
         The shares by an additive model, with 95 % intervals; see
         :func:`~nnpipe.analysis.factor_importance.main_effects`.
     ped_anova
-        The shares by PED-ANOVA, greatest first, with 95 % intervals: how much the best tenth of trials differs from all
-        in a parameter alone; see :func:`~nnpipe.analysis.factor_importance.ped_anova`.
+        The shares by PED-ANOVA, greatest first, with 95 % intervals: how much the best tenth of
+        trials differs from all in a parameter alone; see
+        :func:`~nnpipe.analysis.factor_importance.ped_anova`.
     trials
         How many trials they are from.
     """
@@ -60,8 +70,14 @@ class Importance:
         names = [effect.name for effect in self.effects.effects] or list(best)[:_SHOWN]
         effects = {effect.name: effect for effect in self.effects.effects}
         width = max((len(name) for name in names), default=0)
-        lines = [f"importance for {self.objective} (additive model; PED-ANOVA; each with its 95 % interval):"]
-        lines += [f"  {name:<{width}} {_ranged(effects.get(name))}   {_ranged(best[name])}" for name in names]
+        lines = [
+            f"importance for {self.objective} (additive model; PED-ANOVA; each with its 95 % "
+            f"interval):"
+        ]
+        lines += [
+            f"  {name:<{width}} {_ranged(effects.get(name))}   {_ranged(best[name])}"
+            for name in names
+        ]
         if self.remark:
             lines.append(f"  {self.remark}")
         return "\n".join(lines)
@@ -88,7 +104,9 @@ def importance_for(
     found = [
         trial
         for trial in trials
-        if trial.state == "finished" and objective in trial.values and space.fits(trial.configuration or {})
+        if trial.state == "finished"
+        and objective in trial.values
+        and space.fits(trial.configuration or {})
     ]
     factors = [factor_of(name, parameter, found) for name, parameter in space.parameters.items()]
     values = np.array([trial.values[objective] for trial in found], np.float64)
@@ -106,31 +124,47 @@ def factor_of(name: str, parameter: SearchParameter, trials: Sequence[SearchTria
     values = [(trial.configuration or {}).get(name, np.nan) for trial in trials]
     known = [name in (trial.configuration or {}) for trial in trials]
     if parameter.in_order:
-        found = [parameter.position(value) if there else np.nan for value, there in zip(values, known, strict=True)]
+        found = [
+            parameter.position(value) if there else np.nan
+            for value, there in zip(values, known, strict=True)
+        ]
         return Factor(name, np.array(found, np.float64), values=parameter.count)
     choices = {choice: place for place, choice in enumerate(parameter.choices())}
-    places = [choices[value] if there else np.nan for value, there in zip(values, known, strict=True)]
+    places = [
+        choices[value] if there else np.nan for value, there in zip(values, known, strict=True)
+    ]
     return Factor(name, np.array(places, np.float64), categories=len(choices))
 
 
 def importance_by_optuna(
-    space: SearchSpace, objectives: Objectives, trials: Sequence[SearchTrial], objective: str, method: OptunaMethod
+    space: SearchSpace,
+    objectives: Objectives,
+    trials: Sequence[SearchTrial],
+    objective: str,
+    method: OptunaMethod,
 ) -> dict[str, float]:
-    """Return the share of each parameter by a method of Optuna, greatest first; empty without two trials.
+    """Return the share of each parameter by a method of Optuna, greatest first; empty without two
+    trials.
 
-    ``fanova`` (Hutter et al. 2014) is wrong on samples of adaptive samplers, and slow: it is warned of.
+    ``fanova`` (Hutter et al. 2014) is wrong on samples of adaptive samplers, and slow: it is warned
+    of.
 
     Raises
     ------
     ConfigError
         If there is no such method.
     """
-    from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator, get_param_importances
+    from optuna.importance import (
+        FanovaImportanceEvaluator,
+        PedAnovaImportanceEvaluator,
+        get_param_importances,
+    )
 
     if method == "fanova":
         log.warning(
-            "fANOVA's regression trees rank parameters wrongly where trials crowd together, as those of all samplers "
-            "but random and grid do, and take a minute for 1,000 trials; the additive model does neither"
+            "fANOVA's regression trees rank parameters wrongly where trials crowd together, as "
+            "those of all samplers but random and grid do, and take a minute for 1,000 trials; the "
+            "additive model does neither"
         )
     elif method != "ped-anova":
         raise ConfigError(f"method: expected ped-anova or fanova, found {method!r}")
@@ -141,8 +175,14 @@ def importance_by_optuna(
     sign = -1.0 if objectives.by_name[objective] == "maximize" else 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a parameter with few trials may be inaccurate
-        evaluator = PedAnovaImportanceEvaluator() if method == "ped-anova" else FanovaImportanceEvaluator(seed=0)
-        found = get_param_importances(study, evaluator=evaluator, target=lambda trial: sign * trial.values[place])
+        evaluator = (
+            PedAnovaImportanceEvaluator()
+            if method == "ped-anova"
+            else FanovaImportanceEvaluator(seed=0)
+        )
+        found = get_param_importances(
+            study, evaluator=evaluator, target=lambda trial: sign * trial.values[place]
+        )
     return {name: float(share) for name, share in found.items()}
 
 
@@ -150,14 +190,16 @@ _FEWEST = 4  # trials, for a model
 
 
 class AdditiveImportanceEvaluator:
-    """Shares of the variance by an additive model: see :func:`~nnpipe.analysis.factor_importance.main_effects`.
+    """Shares of the variance by an additive model: see
+    :func:`~nnpipe.analysis.factor_importance.main_effects`.
 
     It is an :class:`optuna.importance.BaseImportanceEvaluator`::
 
         optuna.importance.get_param_importances(study, evaluator=AdditiveImportanceEvaluator())
 
-    Parameters that do not exist in every trial count, too.  Of several objectives without a target, the mean of the
-    shares is returned.  For fewer than four trials, shares are those of the squared correlations.
+    Parameters that do not exist in every trial count, too.  Of several objectives without a target,
+    the mean of the shares is returned.  For fewer than four trials, shares are those of the squared
+    correlations.
     """
 
     def __init__(self) -> None:
@@ -198,7 +240,11 @@ class AdditiveImportanceEvaluator:
             if name not in found:
                 raise ValueError(f"no finished trial has the parameter {name!r}")
         names = list(found) if params is None else params
-        targets = [_value(place) for place in range(len(study.directions))] if target is None else [target]
+        targets = (
+            [_value(place) for place in range(len(study.directions))]
+            if target is None
+            else [target]
+        )
         each = [_shares({name: found[name] for name in names}, trials, one) for one in targets]
         shares = {name: float(np.mean([one[name] for one in each])) for name in names}
         return dict(sorted(shares.items(), key=lambda item: -item[1]))
@@ -209,7 +255,9 @@ def _value(place: int) -> Callable[[FrozenTrial], float]:
 
 
 def _shares(
-    distributions: dict[str, BaseDistribution], trials: Sequence[FrozenTrial], target: Callable[[FrozenTrial], float]
+    distributions: dict[str, BaseDistribution],
+    trials: Sequence[FrozenTrial],
+    target: Callable[[FrozenTrial], float],
 ) -> dict[str, float]:
     values = [float(target(trial)) for trial in trials]
     kept = [trial for trial, value in zip(trials, values, strict=True) if math.isfinite(value)]
@@ -217,7 +265,9 @@ def _shares(
     free = {name: each for name, each in distributions.items() if not each.single()}
     factors = [_factor(name, each, kept) for name, each in free.items()]
     if len(kept) < _FEWEST:
-        squares = {factor.name: _squared_correlation(factor.positions, wanted) for factor in factors}
+        squares = {
+            factor.name: _squared_correlation(factor.positions, wanted) for factor in factors
+        }
         total = sum(squares.values())
         found = {name: square / total for name, square in squares.items()} if total > 0 else squares
     else:

@@ -36,7 +36,9 @@ class Limit:
     at_most: bool = True
 
     def excess(self, value: float) -> float:
-        """Return by how much a value is beyond the bound, as a share of it where it is not 0; negative within it."""
+        """Return by how much a value is beyond the bound, as a share of it where it is not 0;
+        negative within it.
+        """
         beyond = value - self.bound if self.at_most else self.bound - value
         return beyond / (abs(self.bound) or 1.0)
 
@@ -63,12 +65,16 @@ class Objectives:
 
     def __post_init__(self) -> None:
         if not isinstance(self.by_name, Mapping) or not 1 <= len(self.by_name) <= _MOST:
-            raise ConfigError(f"objectives: expected 1 to {_MOST} names, each with minimize or maximize")
+            raise ConfigError(
+                f"objectives: expected 1 to {_MOST} names, each with minimize or maximize"
+            )
         for name, direction in self.by_name.items():
             if not isinstance(name, str) or not name:
                 raise ConfigError(f"objectives: {name!r} is no name")
             if direction not in get_args(Direction):
-                raise ConfigError(f"objectives.{name}: expected minimize or maximize, found {direction!r}")
+                raise ConfigError(
+                    f"objectives.{name}: expected minimize or maximize, found {direction!r}"
+                )
         object.__setattr__(self, "by_name", dict(self.by_name))
 
     @property
@@ -78,7 +84,9 @@ class Objectives:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The names of all values that a trial returns: the objectives, and those that have limits."""
+        """The names of all values that a trial returns: the objectives, and those that have
+        limits.
+        """
         return tuple(dict.fromkeys((*self.names, *(limit.name for limit in self.limits))))
 
     def excesses(self, values: Mapping[str, float]) -> list[float]:
@@ -119,7 +127,8 @@ class Objectives:
         return name
 
     def values(self, returned: Any) -> dict[str, float]:
-        """Return the value of each objective from what a searched function returned: a number, or numbers by name.
+        """Return the value of each objective from what a searched function returned: a number, or
+        numbers by name.
 
         Raises
         ------
@@ -129,11 +138,14 @@ class Objectives:
         if isinstance(returned, Mapping):
             missing = [name for name in self.measured if name not in returned]
             if missing:
-                raise ConfigError(f"returned no {missing[0]!r}, but: {', '.join(map(str, returned)) or 'nothing'}")
+                raise ConfigError(
+                    f"returned no {missing[0]!r}, but: {', '.join(map(str, returned)) or 'nothing'}"
+                )
             given = {name: returned[name] for name in self.measured}
         elif len(self.measured) > 1:
             raise ConfigError(
-                f"returned {type(returned).__name__}; expected a number for each of {', '.join(self.measured)}"
+                f"returned {type(returned).__name__}; expected a number for each of "
+                f"{', '.join(self.measured)}"
             )
         else:
             given = {self.only: returned}
@@ -141,14 +153,18 @@ class Objectives:
 
     def losses(self, values: Mapping[str, float]) -> list[float]:
         """Return the values in order, those to maximise with the other sign: less is better."""
-        return [values[name] if way == "minimize" else -values[name] for name, way in self.by_name.items()]
+        return [
+            values[name] if way == "minimize" else -values[name]
+            for name, way in self.by_name.items()
+        ]
 
     def better(self, name: str, one: float, other: float) -> bool:
         """Return whether a value of an objective is better than another one."""
         return one < other if self.by_name[name] == "minimize" else one > other
 
     def best(self, trials: Sequence[SearchTrial], name: str) -> SearchTrial | None:
-        """Return the finished trial with the best value of an objective, the first of equals; ``None`` without one.
+        """Return the finished trial with the best value of an objective, the first of equals;
+        ``None`` without one.
 
         A trial beyond a limit is not the best one.
         """
@@ -157,9 +173,11 @@ class Objectives:
         return min(found, key=lambda trial: (sign * trial.values[name], trial.number), default=None)
 
     def front(self, trials: Sequence[SearchTrial]) -> tuple[SearchTrial, ...]:
-        """Return the Pareto front: the finished trials that no other one equals or beats in every objective.
+        """Return the Pareto front: the finished trials that no other one equals or beats in every
+        objective.
 
-        Trials beyond a limit are left out.  They are ordered by the first objective, the best first.
+        Trials beyond a limit are left out.  They are ordered by the first objective, the best
+        first.
         """
         found = [trial for trial in trials if self.keeps(trial)]
         losses = {trial.number: self.losses(trial.values) for trial in found}

@@ -32,7 +32,9 @@ class SearchSampler(OfAKind, ABC):
 
     @abstractmethod
     def made(self, seed: int, limited: bool = False) -> BaseSampler:
-        """Return Optuna's sampler, new; with ``limited``, it prefers trials that keep the limits, if it can."""
+        """Return Optuna's sampler, new; with ``limited``, it prefers trials that keep the
+        limits, if it can.
+        """
 
     def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
         """Return a sampler that has been used before as if it were new with this seed."""
@@ -57,7 +59,8 @@ class RandomSearch(SearchSampler):
 
 @dataclass(frozen=True)
 class TPESearch(SearchSampler):
-    """Tree-structured Parzen estimators (Bergstra et al. 2011), with joint densities for a single objective.
+    """Tree-structured Parzen estimators (Bergstra et al. 2011), with joint densities for a single
+    objective.
 
     Of more than 400 ended trials it sees the best 200, and 200 of the others, evenly over time.
 
@@ -87,12 +90,16 @@ class TPESearch(SearchSampler):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # limits are experimental
             return TPESampler(
-                n_startup_trials=self.startup, n_ei_candidates=self.candidates, seed=seed,
+                n_startup_trials=self.startup,
+                n_ei_candidates=self.candidates,
+                seed=seed,
                 constraints_func=_limits(limited),
-            )  # fmt: skip
+            )
 
     def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
-        """Return a used sampler as if it were new: it keeps the parameters that all trials have, and no more."""
+        """Return a used sampler as if it were new: it keeps the parameters that all trials have,
+        and no more.
+        """
         return _reseeded(sampler, seed)
 
 
@@ -118,30 +125,40 @@ class NSGA2Search(SearchSampler):
     def made(self, seed: int, limited: bool = False) -> BaseSampler:
         """Return Optuna's sampler, new."""
         from optuna.samplers import NSGAIISampler
-        from optuna.samplers.nsgaii._elite_population_selection_strategy import NSGAIIElitePopulationSelectionStrategy
+        from optuna.samplers.nsgaii._elite_population_selection_strategy import (
+            NSGAIIElitePopulationSelectionStrategy,
+        )
 
         limits = _limits(limited)
-        select = NSGAIIElitePopulationSelectionStrategy(population_size=self.population, constraints_func=limits)
+        select = NSGAIIElitePopulationSelectionStrategy(
+            population_size=self.population, constraints_func=limits
+        )
 
         def elite(study: Study, population: list[FrozenTrial]) -> list[FrozenTrial]:
-            # Optuna returns parents in the order of their selection at first, and by number from then on.
+            # Optuna returns parents in the order of their selection at first, and by number from
+            # then on.
             return sorted(select(study, population), key=lambda trial: trial.number)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a strategy of one's own is experimental
             return NSGAIISampler(
-                population_size=self.population, elite_population_selection_strategy=elite, constraints_func=limits,
+                population_size=self.population,
+                elite_population_selection_strategy=elite,
+                constraints_func=limits,
                 seed=seed,
-            )  # fmt: skip
+            )
 
     def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
-        """Return a used sampler as if it were new: it keeps the parameters that all trials have, and no more."""
+        """Return a used sampler as if it were new: it keeps the parameters that all trials have,
+        and no more.
+        """
         return _reseeded(sampler, seed)
 
 
 @dataclass(frozen=True)
 class GaussianProcessSearch(SearchSampler):
-    """Expected improvement under a Gaussian process: for few, slow trials (it takes seconds from 300 on).
+    """Expected improvement under a Gaussian process: for few, slow trials (it takes seconds from
+    300 on).
 
     Parameters
     ----------
@@ -166,13 +183,17 @@ class GaussianProcessSearch(SearchSampler):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # limits are experimental
             return GPSampler(
-                n_startup_trials=self.startup, warn_independent_sampling=False, seed=seed,
+                n_startup_trials=self.startup,
+                warn_independent_sampling=False,
+                seed=seed,
                 constraints_func=_limits(limited),
-            )  # fmt: skip
+            )
 
 
 def _limits(limited: bool) -> Callable[[FrozenTrial], Sequence[float]] | None:
-    """Return how Optuna finds the distances of a trial to its limits, which the mirror of the trials notes with it."""
+    """Return how Optuna finds the distances of a trial to its limits, which the mirror of the
+    trials notes with it.
+    """
     return (lambda trial: trial.system_attrs.get(LIMITS, ())) if limited else None
 
 

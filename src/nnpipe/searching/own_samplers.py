@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class OwnSampler(ABC):
-    """A sampler for one objective that is an :class:`optuna.samplers.BaseSampler` although Optuna is imported late.
+    """A sampler for one objective that is an :class:`optuna.samplers.BaseSampler` although Optuna
+    is imported late.
 
     Parameters
     ----------
@@ -56,10 +57,14 @@ class OwnSampler(ABC):
     def check_objectives(self, study: Study) -> None:
         """Raise :class:`ValueError`, as Optuna expects, if a study has several objectives."""
         if len(study.directions) > 1:
-            raise ValueError(f"{self.title} has one objective; for several, use 'nsga2', 'tpe' or 'random'")
+            raise ValueError(
+                f"{self.title} has one objective; for several, use 'nsga2', 'tpe' or 'random'"
+            )
 
     @abstractmethod
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
         """Return the parameters that are chosen together."""
 
     @abstractmethod
@@ -70,14 +75,20 @@ class OwnSampler(ABC):
 
     @abstractmethod
     def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
     ) -> Any:
         """Return the value of any other parameter."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Do nothing."""
 
-    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
         """Do nothing."""
 
 
@@ -87,9 +98,9 @@ _SIGMA = 1 / 6  # the first standard deviation, as a share of each range
 class CMAESSampler(OwnSampler):
     """Covariance matrix adaptation (Hansen and Ostermeier 2001), for numbers and lists in order.
 
-    Each generation are the finished trials that come next by number, so the distribution follows from the trials
-    alone.  Optuna's own sampler stores it as a pickle with every generation.  Choices without an order are random,
-    as are parameters that do not exist in every trial.
+    Each generation are the finished trials that come next by number, so the distribution follows
+    from the trials alone.  Optuna's own sampler stores it as a pickle with every generation.
+    Choices without an order are random, as are parameters that do not exist in every trial.
 
     Parameters
     ----------
@@ -119,16 +130,24 @@ class CMAESSampler(OwnSampler):
         self._space: dict[str, BaseDistribution] = {}
         self._told: set[int] = set()
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
         """Return the parameters that all trials have."""
-        return {name: each for name, each in self._common.calculate(study).items() if not each.single()}
+        return {
+            name: each for name, each in self._common.calculate(study).items() if not each.single()
+        }
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return a point of the present normal distribution, and random choices where there is no order."""
+        """Return a point of the present normal distribution, and random choices where there is
+        no order.
+        """
         self.check_objectives(study)
-        space = {name: each for name, each in search_space.items() if ordered_parameter(each) is not None}
+        space = {
+            name: each for name, each in search_space.items() if ordered_parameter(each) is not None
+        }
         found = {
             name: self.random.sample_independent(study, trial, name, each)
             for name, each in search_space.items()
@@ -136,13 +155,22 @@ class CMAESSampler(OwnSampler):
         }
         if space:
             optimizer = self._up_to_date(study, space)
-            optimizer.reseed_rng(int(np.random.SeedSequence([self.seed, trial.number]).generate_state(1)[0]))
+            optimizer.reseed_rng(
+                int(np.random.SeedSequence([self.seed, trial.number]).generate_state(1)[0])
+            )
             point = optimizer.ask().tolist()
-            found |= {name: value_within(each, point[place]) for place, (name, each) in enumerate(space.items())}
+            found |= {
+                name: value_within(each, point[place])
+                for place, (name, each) in enumerate(space.items())
+            }
         return found
 
     def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
     ) -> Any:
         """Return a random value."""
         self.check_objectives(study)
@@ -158,9 +186,13 @@ class CMAESSampler(OwnSampler):
         if optimizer is None or self._space != space:
             size = len(space)
             optimizer = CMA(
-                mean=np.full(size, 0.5), sigma=_SIGMA, bounds=np.tile([0.0, 1.0], (size, 1)), seed=0,
-                n_max_resampling=10 * size, population_size=self.population,
-            )  # fmt: skip
+                mean=np.full(size, 0.5),
+                sigma=_SIGMA,
+                bounds=np.tile([0.0, 1.0], (size, 1)),
+                seed=0,
+                n_max_resampling=10 * size,
+                population_size=self.population,
+            )
             self._optimizer, self._space, self._told = optimizer, dict(space), set()
         sign = -1.0 if study.direction == StudyDirection.MAXIMIZE else 1.0
         new = [
@@ -171,13 +203,20 @@ class CMAESSampler(OwnSampler):
         size = optimizer.population_size
         for first in range(0, len(new) - size + 1, size):
             generation = new[first : first + size]
-            optimizer.tell([
-                (
-                    np.array([position_within(each, trial.params[name]) for name, each in space.items()]),
-                    sign * (trial.value or 0.0),
-                )
-                for trial in generation
-            ])  # fmt: skip
+            optimizer.tell(
+                [
+                    (
+                        np.array(
+                            [
+                                position_within(each, trial.params[name])
+                                for name, each in space.items()
+                            ]
+                        ),
+                        sign * (trial.value or 0.0),
+                    )
+                    for trial in generation
+                ]
+            )
             self._told |= {trial.number for trial in generation}
         return optimizer
 
@@ -195,15 +234,16 @@ class _Child:
 
 
 class EvolutionSampler(OwnSampler):
-    """Regularised evolution (Real et al. 2019, "Regularized evolution for image classifier architecture search").
+    """Regularised evolution (Real et al. 2019, "Regularized evolution for image classifier
+    architecture search").
 
-    The population are the last finished trials, so the oldest one dies with every new one.  A trial is a child of the
-    best of a few that are drawn from the population, with one parameter changed: a choice becomes another one, and
-    a number moves by a normal distribution with 0.2 of its range.  Parameters that the parent does not have are random.
-    The first trials are random.
+    The population are the last finished trials, so the oldest one dies with every new one.  A trial
+    is a child of the best of a few that are drawn from the population, with one parameter changed:
+    a choice becomes another one, and a number moves by a normal distribution with 0.2 of its range.
+    Parameters that the parent does not have are random. The first trials are random.
 
-    It has one objective, takes any space, and has no state of its own: a trial depends on the seed, its number and
-    the trials before.
+    It has one objective, takes any space, and has no state of its own: a trial depends on the seed,
+    its number and the trials before.
 
     Parameters
     ----------
@@ -226,7 +266,8 @@ class EvolutionSampler(OwnSampler):
         check_call(EvolutionSampler, locals())
         if population < 2 or not 1 <= sample <= population:
             raise ConfigError(
-                f"expected a population of at least 2 and a sample of 1 to population, found {population} and {sample}"
+                f"expected a population of at least 2 and a sample of 1 to population, found "
+                f"{population} and {sample}"
             )
         self.population = population
         self.sample = sample
@@ -237,8 +278,12 @@ class EvolutionSampler(OwnSampler):
         super().reseed(seed)
         self._child: _Child | None = None
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return no parameters: each is chosen when it is asked for, so that it may depend on others."""
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Return no parameters: each is chosen when it is asked for, so that it may depend on
+        others.
+        """
         return {}
 
     def sample_relative(
@@ -249,7 +294,11 @@ class EvolutionSampler(OwnSampler):
         return {}
 
     def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
     ) -> Any:
         """Return the parent's value of a parameter, or another one."""
         self.check_objectives(study)
@@ -260,17 +309,23 @@ class EvolutionSampler(OwnSampler):
         if param_name != child.changed or param_distribution.single():
             return value
         place = list(child.parent).index(param_name)
-        return changed(param_distribution, value, np.random.default_rng([self.seed, trial.number, place]))
+        return changed(
+            param_distribution, value, np.random.default_rng([self.seed, trial.number, place])
+        )
 
     def _child_of(self, study: Study, trial: FrozenTrial) -> _Child:
         if self._child is None or self._child.number != trial.number:
             from optuna.trial import TrialState
 
             random = np.random.default_rng([self.seed, trial.number])
-            alive = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[-self.population :]
+            alive = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[
+                -self.population :
+            ]
             self._child = _Child(trial.number, {}, None)
             if len(alive) == self.population:
-                drawn = [alive[place] for place in random.choice(len(alive), self.sample, replace=False)]
+                drawn = [
+                    alive[place] for place in random.choice(len(alive), self.sample, replace=False)
+                ]
                 best = _best(drawn, study)
                 free = [name for name, each in best.distributions.items() if not each.single()]
                 changed_one = free[random.integers(len(free))] if free else None
@@ -286,7 +341,9 @@ def changed(distribution: BaseDistribution, value: Any, random: np.random.Genera
         return choices[(place + random.integers(1, len(choices))) % len(choices)]
     position = position_within(distribution, value)
     for _ in range(20):
-        found = value_within(distribution, _reflected(position + _SPREAD * random.standard_normal()))
+        found = value_within(
+            distribution, _reflected(position + _SPREAD * random.standard_normal())
+        )
         if found != value:
             return found
     return value_within(distribution, random.random())

@@ -51,7 +51,8 @@ K = TypeVar("K", bound=OfAKind)
 
 
 def of_kind(entry: Any, kinds: Mapping[str, type[K]], where: str) -> K:
-    """Return the object of an entry with a ``kind`` and arguments; a text is a kind with its defaults.
+    """Return the object of an entry with a ``kind`` and arguments; a text is a kind with its
+    defaults.
 
     Raises
     ------
@@ -62,16 +63,24 @@ def of_kind(entry: Any, kinds: Mapping[str, type[K]], where: str) -> K:
         if isinstance(entry, each):
             return entry
     given = {"kind": entry} if isinstance(entry, str) else entry
-    if not isinstance(given, dict) or not isinstance(given.get("kind"), str) or given["kind"] not in kinds:
+    if (
+        not isinstance(given, dict)
+        or not isinstance(given.get("kind"), str)
+        or given["kind"] not in kinds
+    ):
         found = given.get("kind") if isinstance(given, dict) else given
-        raise ConfigError(f"{where}: expected an object with a kind ({', '.join(kinds)}), found {found!r}")
+        raise ConfigError(
+            f"{where}: expected an object with a kind ({', '.join(kinds)}), found {found!r}"
+        )
     cls = kinds[given["kind"]]
     declared = fields(cls)  # type: ignore[arg-type]
     required = [each.name for each in declared if each.default is MISSING]
     arguments = check_keys(
-        {name: value for name, value in given.items() if name != "kind"}, [each.name for each in declared], where,
+        {name: value for name, value in given.items() if name != "kind"},
+        [each.name for each in declared],
+        where,
         required,
-    )  # fmt: skip
+    )
     try:
         return cls(**arguments)
     except ConfigError as error:
@@ -110,7 +119,9 @@ class SearchParameter(OfAKind, ABC):
 
     @abstractmethod
     def value_at(self, position: float) -> Any:
-        """Return the value at a position from 0 to 1; without a logarithm, all values have equal shares."""
+        """Return the value at a position from 0 to 1; without a logarithm, all values have equal
+        shares.
+        """
 
     def argument(self, value: Any) -> Any:
         """Return what a value stands for; except for mappings, this is the value itself."""
@@ -279,7 +290,9 @@ class IntParameter(SearchParameter):
         check_call(IntParameter, vars(self))
         _check_bounds(self.low, self.high)
         if self.step < 1 or max(abs(self.low), abs(self.high)) > _EXACT:
-            raise ConfigError(f"expected bounds within 2 to the power of 53 and a step of at least 1: {self.text}")
+            raise ConfigError(
+                f"expected bounds within 2 to the power of 53 and a step of at least 1: {self.text}"
+            )
         if self.log and (self.low < 1 or self.step != 1):
             raise ConfigError(f"with a logarithm, low is at least 1 and the step is 1: {self.text}")
         object.__setattr__(self, "high", self.low + (self.high - self.low) // self.step * self.step)
@@ -308,7 +321,9 @@ class IntParameter(SearchParameter):
     def choices(self) -> list[Any]:
         """Return all values, if there are not too many for a list."""
         if self.count > MOST_CHOICES:
-            raise ConfigError(f"{self.text} has {self.count:,} values, more than the {MOST_CHOICES:,} of a list")
+            raise ConfigError(
+                f"{self.text} has {self.count:,} values, more than the {MOST_CHOICES:,} of a list"
+            )
         return list(range(self.low, self.high + 1, self.step))
 
 
@@ -321,7 +336,8 @@ class UniformParameter(SearchParameter):
     low, high
         The inclusive bounds.
     step
-        The distance of neighbouring values, counted from ``low``; by default every number is possible.
+        The distance of neighbouring values, counted from ``low``; by default every number is
+        possible.
     """
 
     kind: ClassVar[str] = "uniform"
@@ -339,15 +355,21 @@ class UniformParameter(SearchParameter):
     @property
     def count(self) -> int | None:
         """The number of values; ``None`` without a step."""
-        return None if self.step is None else math.floor((self.high - self.low) / self.step + 1e-9) + 1
+        return (
+            None if self.step is None else math.floor((self.high - self.low) / self.step + 1e-9) + 1
+        )
 
     def position(self, value: Any) -> float:
         """Return where a value lies among all, from 0 to 1."""
         _check_real(value, self.low, self.high, self)
         if self.count is None:
-            return 0.5 if self.low == self.high else float((value - self.low) / (self.high - self.low))
+            return (
+                0.5 if self.low == self.high else float((value - self.low) / (self.high - self.low))
+            )
         index = round((value - self.low) / (self.step or 1.0))
-        if not math.isclose(value, self._step_at(index), rel_tol=1e-9, abs_tol=1e-9 * (self.step or 1.0)):
+        if not math.isclose(
+            value, self._step_at(index), rel_tol=1e-9, abs_tol=1e-9 * (self.step or 1.0)
+        ):
             raise self.refused(value)
         return float((index + 0.5) / self.count)
 
@@ -386,7 +408,9 @@ class PowerParameter(SearchParameter):
         check_call(PowerParameter, vars(self))
         _check_bounds(self.low, self.high)
         if max(abs(self.low), abs(self.high)) > _GREATEST_EXPONENT:
-            raise ConfigError(f"expected exponents of ten within {_GREATEST_EXPONENT:g}: {self.text}")
+            raise ConfigError(
+                f"expected exponents of ten within {_GREATEST_EXPONENT:g}: {self.text}"
+            )
 
     @property
     def count(self) -> None:
@@ -430,7 +454,14 @@ def _log_value(position: float, low: float, high: float) -> float:
 
 KINDS: dict[str, type[SearchParameter]] = {
     cls.kind: cls
-    for cls in (DiscreteParameter, MappingParameter, IntParameter, BoolParameter, UniformParameter, PowerParameter)
+    for cls in (
+        DiscreteParameter,
+        MappingParameter,
+        IntParameter,
+        BoolParameter,
+        UniformParameter,
+        PowerParameter,
+    )
 }
 """The parameters by kind."""
 

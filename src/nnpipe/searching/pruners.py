@@ -1,7 +1,8 @@
-"""The pruners that end trials which are not worth going on with, by kind: median, asha and hyperband.
+"""The pruners that end trials which are not worth going on with, by kind: median, asha and
+hyperband.
 
-They look at the intermediate values of trials alone.  A value of step 5 is that after 5 units of a resource, such as
-epochs.
+They look at the intermediate values of trials alone.  A value of step 5 is that after 5 units of a
+resource, such as epochs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class PruneJudge(ABC):
         self._known: dict[int, dict[int, float]] = defaultdict(dict)
 
     def learn(self, number: int, losses: Mapping[int, float]) -> None:
-        """Take over the losses of a trial by step, of which less is better; those that it had before are forgotten."""
+        """Take over the losses of a trial by step, of which less is better; those that it had
+        before are forgotten.
+        """
         known = self._known[number]
         for step in [step for step in known if losses.get(step) != known[step]]:
             self._forget(number, step, known.pop(step))
@@ -92,7 +95,11 @@ class _MedianJudge(PruneJudge):
 
     def prunes(self, number: int, step: int) -> bool:
         losses, known = self._losses[step], self._known[number]
-        if step <= self._settings.warmup or step not in known or len(losses) <= self._settings.startup:
+        if (
+            step <= self._settings.warmup
+            or step not in known
+            or len(losses) <= self._settings.startup
+        ):
             return False
         return min(known.values()) > _median_without(losses, known[step])
 
@@ -118,8 +125,8 @@ def _median_without(values: list[float], one: float) -> float:
 class ASHAPruner(SearchPruner):
     """Asynchronous successive halving (Li et al. 2020), which ends trials and never pauses them.
 
-    A rung is a step: ``least`` times a power of ``reduction``.  A trial goes on beyond a rung if it is among the best
-    of those that have reached it, one in ``reduction``.
+    A rung is a step: ``least`` times a power of ``reduction``.  A trial goes on beyond a rung if it
+    is among the best of those that have reached it, one in ``reduction``.
 
     Parameters
     ----------
@@ -149,12 +156,14 @@ class ASHAPruner(SearchPruner):
 
 @dataclass(frozen=True)
 class HyperbandPruner(SearchPruner):
-    """Hyperband (Li et al. 2018) of asynchronous brackets: some trials meet their first rung later than others.
+    """Hyperband (Li et al. 2018) of asynchronous brackets: some trials meet their first rung later
+    than others.
 
-    The rungs are ``most`` divided by powers of ``reduction``, rounded up.  A bracket begins at one of them, and follows
-    from a trial's number; of each, there are ``reduction`` squared times as many trials as of the next.  Other than in
-    the paper, a trial competes at a rung with those of all brackets, and fewer trials are in slow brackets: on learning
-    curves, this reached the same accuracy earlier.
+    The rungs are ``most`` divided by powers of ``reduction``, rounded up.  A bracket begins at one
+    of them, and follows from a trial's number; of each, there are ``reduction`` squared times as
+    many trials as of the next.  Other than in the paper, a trial competes at a rung with those of
+    all brackets, and fewer trials are in slow brackets: on learning curves, this reached the same
+    accuracy earlier.
 
     Parameters
     ----------
@@ -177,7 +186,9 @@ class HyperbandPruner(SearchPruner):
         check_range("least", self.least, 1)
         check_range("reduction", self.reduction, 2, 100)
         if self.most < self.least:
-            raise ConfigError(f"expected most to be at least least, found {self.most} and {self.least}")
+            raise ConfigError(
+                f"expected most to be at least least, found {self.most} and {self.least}"
+            )
 
     @property
     def rungs(self) -> tuple[int, ...]:
@@ -197,13 +208,17 @@ class HyperbandPruner(SearchPruner):
 
 
 class _HalvingJudge(PruneJudge):
-    """Compares a trial at each of its rungs with all trials that have come as far, of whatever bracket."""
+    """Compares a trial at each of its rungs with all trials that have come as far, of whatever
+    bracket.
+    """
 
     def __init__(self, rungs: tuple[int, ...], reduction: int, shares: tuple[int, ...]) -> None:
         super().__init__()
         self._steps, self._reduction, self._shares = rungs, reduction, shares
-        self._rungs: dict[int, list[float]] = defaultdict(list)  # the losses of all trials at each rung, sorted
-        self._at: dict[tuple[int, int], int] = {}  # the step with which a trial reached a rung, by number and rung
+        # the losses of all trials at each rung, sorted
+        self._rungs: dict[int, list[float]] = defaultdict(list)
+        # the step with which a trial reached a rung, by number and rung
+        self._at: dict[tuple[int, int], int] = {}
 
     def prunes(self, number: int, step: int) -> bool:
         for rung in range(self._bracket(number), self._reached(step) + 1):
@@ -240,11 +255,15 @@ class _HalvingJudge(PruneJudge):
         return bisect.bisect_right(self._steps, step) - 1
 
 
-PRUNERS: dict[str, type[SearchPruner]] = {cls.kind: cls for cls in (MedianPruner, ASHAPruner, HyperbandPruner)}
+PRUNERS: dict[str, type[SearchPruner]] = {
+    cls.kind: cls for cls in (MedianPruner, ASHAPruner, HyperbandPruner)
+}
 """The pruners by kind."""
 
 
-def pruner_from_json(entry: str | Mapping[str, Any] | SearchPruner, where: str = "pruner") -> SearchPruner:
+def pruner_from_json(
+    entry: str | Mapping[str, Any] | SearchPruner, where: str = "pruner"
+) -> SearchPruner:
     """Return the pruner of an entry such as ``median`` or ``{"kind": "hyperband", "most": 27}``.
 
     Raises

@@ -1,4 +1,6 @@
-"""The samplers that choose configurations, by kind: random, grid, tpe, cmaes, nsga2, gp and evolution."""
+"""The samplers that choose configurations, by kind: random, grid, tpe, cmaes, nsga2, gp and
+evolution.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.searching.optuna_samplers import GaussianProcessSearch, NSGA2Search, RandomSearch, SearchSampler, TPESearch
+from nnpipe.searching.optuna_samplers import (
+    GaussianProcessSearch,
+    NSGA2Search,
+    RandomSearch,
+    SearchSampler,
+    TPESearch,
+)
 from nnpipe.searching.own_samplers import CMAESSampler, EvolutionSampler
 from nnpipe.searching.parameters import of_kind
 from nnpipe.searching.space import SearchSpace
@@ -25,7 +33,8 @@ class GridSearch(SearchSampler):
     Parameters
     ----------
     points
-        Of a parameter with real numbers or with more than this many whole numbers: how many evenly spaced values.
+        Of a parameter with real numbers or with more than this many whole numbers: how many evenly
+        spaced values.
     """
 
     kind: ClassVar[str] = "grid"
@@ -45,15 +54,22 @@ class GridSearch(SearchSampler):
         """Yield every configuration of the grid."""
         lists: dict[str, Sequence[Any]] = {}
         for name, each in space.parameters.items():
-            if each.in_order and (each.count is None or (each.kind != "discrete" and each.count > self.points)):
-                positions = [0.5] if self.points == 1 else [i / (self.points - 1) for i in range(self.points)]
+            if each.in_order and (
+                each.count is None or (each.kind != "discrete" and each.count > self.points)
+            ):
+                positions = (
+                    [0.5]
+                    if self.points == 1
+                    else [i / (self.points - 1) for i in range(self.points)]
+                )
                 lists[name] = list(dict.fromkeys(each.value_at(position) for position in positions))
         return space.configurations(lists)
 
 
 @dataclass(frozen=True)
 class CMAESSearch(SearchSampler):
-    """Covariance matrix adaptation, for numbers: see :class:`~nnpipe.searching.own_samplers.CMAESSampler`.
+    """Covariance matrix adaptation, for numbers: see
+    :class:`~nnpipe.searching.own_samplers.CMAESSampler`.
 
     Parameters
     ----------
@@ -76,7 +92,9 @@ class CMAESSearch(SearchSampler):
         return CMAESSampler(population=self.population, seed=seed)  # type: ignore[return-value]
 
     def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
-        """Return a used sampler as if it were new: it keeps the generations that it has been told."""
+        """Return a used sampler as if it were new: it keeps the generations that it has been
+        told.
+        """
         sampler.reseed(seed)  # type: ignore[attr-defined]
         return sampler
 
@@ -117,14 +135,23 @@ class EvolutionSearch(SearchSampler):
 SAMPLERS: dict[str, type[SearchSampler]] = {
     cls.kind: cls
     for cls in (
-        RandomSearch, GridSearch, TPESearch, CMAESSearch, NSGA2Search, GaussianProcessSearch, EvolutionSearch,
+        RandomSearch,
+        GridSearch,
+        TPESearch,
+        CMAESSearch,
+        NSGA2Search,
+        GaussianProcessSearch,
+        EvolutionSearch,
     )
-}  # fmt: skip
+}
 """The samplers by kind."""
 
 
-def sampler_from_json(entry: str | Mapping[str, Any] | SearchSampler, where: str = "sampler") -> SearchSampler:
-    """Return the sampler of an entry such as ``tpe`` or ``{"kind": "evolution", "population": 20}``.
+def sampler_from_json(
+    entry: str | Mapping[str, Any] | SearchSampler, where: str = "sampler"
+) -> SearchSampler:
+    """Return the sampler of an entry such as ``tpe`` or ``{"kind": "evolution", "population":
+    20}``.
 
     Raises
     ------
@@ -145,7 +172,9 @@ def check_installed(sampler: SearchSampler) -> None:
     for package in sampler.needs:
         if find_spec(package) is None:
             extra = "search" if package in ("optuna", "cmaes") else "search,torch"
-            raise MissingDependency(f"sampler {sampler.kind} needs {package}: pip install 'nnpipe[{extra}]'")
+            raise MissingDependency(
+                f"sampler {sampler.kind} needs {package}: pip install 'nnpipe[{extra}]'"
+            )
 
 
 def check_objectives(sampler: SearchSampler, count: int) -> None:
@@ -153,5 +182,6 @@ def check_objectives(sampler: SearchSampler, count: int) -> None:
     if count > 1 and not sampler.several_objectives:
         able = ", ".join(name for name, cls in SAMPLERS.items() if cls.several_objectives)
         raise ConfigError(
-            f"sampler {sampler.kind} has one objective, and there are {count}; for several there are: {able}"
+            f"sampler {sampler.kind} has one objective, and there are {count}; for several there "
+            f"are: {able}"
         )

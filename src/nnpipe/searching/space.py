@@ -1,4 +1,6 @@
-"""A search space: parameters, the conditions under which they exist, and constraints between them."""
+"""A search space: parameters, the conditions under which they exist, and constraints between
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,29 @@ _LONGEST, _DEEPEST = 1000, 50
 _GREATEST_POWER = 64.0  # beyond it, whole numbers take more and more memory
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
-}  # fmt: skip
-_UNARY: dict[type, Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Not: operator.not_}
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_UNARY: dict[type, Callable[[Any], Any]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+}
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs, "len": len}
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
@@ -67,7 +84,9 @@ class SpaceExpression:
         try:
             tree = ast.parse(self.text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise ConfigError(f"{self.text!r} is no expression; write for example 'units * layers <= 4096'") from None
+            raise ConfigError(
+                f"{self.text!r} is no expression; write for example 'units * layers <= 4096'"
+            ) from None
         names: set[str] = set()
         self._check(tree, names, 0)
         object.__setattr__(self, "names", frozenset(names))
@@ -99,7 +118,9 @@ class SpaceExpression:
 
 def _parts(node: ast.expr, names: set[str], text: str) -> list[ast.expr]:
     """Return the expressions within an accepted one, and add its own name; raise for any other."""
-    if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, (bool, int, float, str))):
+    if isinstance(node, ast.Constant) and (
+        node.value is None or isinstance(node.value, (bool, int, float, str))
+    ):
         return []
     if isinstance(node, (ast.Name, ast.Attribute)) and (name := _dotted(node)):
         if name not in _WORDS:
@@ -118,7 +139,9 @@ def _parts(node: ast.expr, names: set[str], text: str) -> list[ast.expr]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         if node.func.id in _FUNCTIONS:
             return node.args
-        raise ConfigError(f"{text!r}: there is no function {node.func.id!r}; there are: {', '.join(_FUNCTIONS)}")
+        raise ConfigError(
+            f"{text!r}: there is no function {node.func.id!r}; there are: {', '.join(_FUNCTIONS)}"
+        )
     raise ConfigError(f"{text!r}: {ast.unparse(node)[:60]!r} is not accepted in expressions")
 
 
@@ -139,7 +162,9 @@ def _evaluate(node: ast.expr, given: Mapping[str, Any]) -> Any:
             name = _dotted(node)
             return given[name] if name in given else _WORDS[name]
         case ast.BinOp():
-            return _computed(type(node.op), _evaluate(node.left, given), _evaluate(node.right, given))
+            return _computed(
+                type(node.op), _evaluate(node.left, given), _evaluate(node.right, given)
+            )
         case ast.UnaryOp():
             return _UNARY[type(node.op)](_evaluate(node.operand, given))
         case ast.BoolOp():
@@ -194,10 +219,11 @@ class SearchSpace:
     parameters
         The parameters by name; a name consists of letters, digits and ``_``, and may have dots.
     conditions
-        By name of a parameter, the expression that must hold if the parameter is to exist.  It does not exist either
-        if a parameter in its condition does not exist.
+        By name of a parameter, the expression that must hold if the parameter is to exist.  It does
+        not exist either if a parameter in its condition does not exist.
     constraints
-        Expressions that hold for every configuration.  One with a parameter that does not exist is not asked.
+        Expressions that hold for every configuration.  One with a parameter that does not exist is
+        not asked.
 
     Raises
     ------
@@ -215,24 +241,33 @@ class SearchSpace:
         object.__setattr__(self, "parameters", dict(self.parameters))
         object.__setattr__(self, "conditions", dict(self.conditions))
         if not 1 <= len(self.parameters) <= _MOST_PARAMETERS:
-            raise ConfigError(f"a search space has 1 to {_MOST_PARAMETERS:,} parameters, not {len(self.parameters):,}")
+            raise ConfigError(
+                f"a search space has 1 to {_MOST_PARAMETERS:,} parameters, not "
+                f"{len(self.parameters):,}"
+            )
         for name in self.parameters:
             if not _NAME.fullmatch(name):
-                raise ConfigError(f"{name!r} is no name of a parameter; use letters, digits, '_' and '.'")
+                raise ConfigError(
+                    f"{name!r} is no name of a parameter; use letters, digits, '_' and '.'"
+                )
         for name, condition in self.conditions.items():
             self._check_names((name,), "conditions")
             self._check_names(condition.names, f"{name}: when: {condition.text!r}")
         for constraint in self.constraints:
             self._check_names(constraint.names, repr(constraint.text))
             if not constraint.names:
-                raise ConfigError(f"{constraint.text!r}: names no parameter, so it says nothing about configurations")
+                raise ConfigError(
+                    f"{constraint.text!r}: names no parameter, so it says nothing about "
+                    f"configurations"
+                )
         object.__setattr__(self, "order", self._ordered())
 
     @classmethod
     def from_json(
         cls, parameters: Mapping[str, Any], constraints: Sequence[Any] = (), where: str = "space"
     ) -> SearchSpace:
-        """Return the space of entries by name, such as ``{"kind": "int", "low": 1, "high": 5, "when": "a == 1"}``.
+        """Return the space of entries by name, such as ``{"kind": "int", "low": 1, "high": 5,
+        "when": "a == 1"}``.
 
         Raises
         ------
@@ -240,7 +275,9 @@ class SearchSpace:
             If an entry or a constraint is wrong; the message names its place.
         """
         if not isinstance(parameters, Mapping):
-            raise ConfigError(f"{where}: expected parameters by name, found {type(parameters).__name__}")
+            raise ConfigError(
+                f"{where}: expected parameters by name, found {type(parameters).__name__}"
+            )
         found, conditions = {}, {}
         for name, entry in parameters.items():
             if isinstance(entry, dict) and "when" in entry:
@@ -248,7 +285,9 @@ class SearchSpace:
                 entry = {key: value for key, value in entry.items() if key != "when"}
             found[name] = parameter_from_json(entry, f"{where}.{name}")
         if not isinstance(constraints, (list, tuple)):
-            raise ConfigError(f"constraints: expected a list of expressions, found {type(constraints).__name__}")
+            raise ConfigError(
+                f"constraints: expected a list of expressions, found {type(constraints).__name__}"
+            )
         limits = tuple(_expression(text, f"constraints.{i}") for i, text in enumerate(constraints))
         try:
             return cls(found, conditions, limits)
@@ -260,10 +299,15 @@ class SearchSpace:
         entries = {name: parameter.to_json() for name, parameter in self.parameters.items()}
         for name, condition in self.conditions.items():
             entries[name]["when"] = condition.text
-        return {"parameters": entries, "constraints": [constraint.text for constraint in self.constraints]}
+        return {
+            "parameters": entries,
+            "constraints": [constraint.text for constraint in self.constraints],
+        }
 
     def configuration(self, choose: Choose) -> dict[str, Any]:
-        """Return the configuration of the values that ``choose`` returns for the parameters that exist."""
+        """Return the configuration of the values that ``choose`` returns for the parameters that
+        exist.
+        """
         found: dict[str, Any] = {}
         for name in self.order:
             if self.exists(name, found):
@@ -271,16 +315,24 @@ class SearchSpace:
         return found
 
     def exists(self, name: str, before: Mapping[str, Any]) -> bool:
-        """Return whether a parameter exists, given the values of those that come before it in the order."""
+        """Return whether a parameter exists, given the values of those that come before it in
+        the order.
+        """
         condition = self.conditions.get(name)
         return condition is None or (condition.names <= before.keys() and condition.holds(before))
 
     def allows(self, configuration: Mapping[str, Any]) -> bool:
         """Return whether a configuration satisfies all constraints."""
-        return all(each.holds(configuration) for each in self.constraints if each.names <= configuration.keys())
+        return all(
+            each.holds(configuration)
+            for each in self.constraints
+            if each.names <= configuration.keys()
+        )
 
     def fits(self, configuration: Mapping[str, Any]) -> bool:
-        """Return whether a configuration has a value of every parameter that exists in it, and no others."""
+        """Return whether a configuration has a value of every parameter that exists in it, and
+        no others.
+        """
         try:
             self.check(configuration)
         except ConfigError:
@@ -292,7 +344,9 @@ class SearchSpace:
         return self.fits(configuration) and self.allows(configuration)
 
     def check(self, configuration: Mapping[str, Any]) -> None:
-        """Raise :class:`ConfigError` unless a configuration is one of this space; constraints are not asked."""
+        """Raise :class:`ConfigError` unless a configuration is one of this space; constraints
+        are not asked.
+        """
         for name in configuration:
             self._check_names((name,), "a configuration")
         seen: dict[str, Any] = {}
@@ -307,20 +361,29 @@ class SearchSpace:
                 seen[name] = configuration[name]
         for name in configuration:
             if name not in seen:
-                raise ConfigError(f"{name}: does not exist in this configuration ({self.conditions[name].text})")
+                raise ConfigError(
+                    f"{name}: does not exist in this configuration ({self.conditions[name].text})"
+                )
 
     def arguments(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the values of a configuration stand for, by name."""
-        return {name: self.parameters[name].argument(value) for name, value in configuration.items()}
+        return {
+            name: self.parameters[name].argument(value) for name, value in configuration.items()
+        }
 
     @property
     def count(self) -> int | None:
-        """The number of configurations, or more where there are conditions or constraints; ``None`` if infinite."""
+        """The number of configurations, or more where there are conditions or constraints;
+        ``None`` if infinite.
+        """
         counts = [parameter.count for parameter in self.parameters.values()]
         return None if None in counts else math.prod(count for count in counts if count)
 
-    def configurations(self, choices: Mapping[str, Sequence[Any]] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield every configuration that the constraints allow; the first parameter changes most slowly.
+    def configurations(
+        self, choices: Mapping[str, Sequence[Any]] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield every configuration that the constraints allow; the first parameter changes most
+        slowly.
 
         Parameters
         ----------
@@ -350,9 +413,15 @@ class SearchSpace:
         done: dict[str, None] = {}
         left = list(self.parameters)
         while left:
-            ready = [name for name in left if name not in self.conditions or self.conditions[name].names <= done.keys()]
+            ready = [
+                name
+                for name in left
+                if name not in self.conditions or self.conditions[name].names <= done.keys()
+            ]
             if not ready:
-                raise ConfigError(f"the conditions of {', '.join(left[:5])} depend on each other in a circle")
+                raise ConfigError(
+                    f"the conditions of {', '.join(left[:5])} depend on each other in a circle"
+                )
             done |= dict.fromkeys(ready)
             left = [name for name in left if name not in done]
         return tuple(done)
@@ -360,7 +429,10 @@ class SearchSpace:
     def _check_names(self, names: Sequence[str] | frozenset[str], where: str) -> None:
         for name in sorted(names):
             if name not in self.parameters:
-                hint = nearest(name, self.parameters) or f"; there are: {', '.join(list(self.parameters)[:20])}"
+                hint = (
+                    nearest(name, self.parameters)
+                    or f"; there are: {', '.join(list(self.parameters)[:20])}"
+                )
                 raise ConfigError(f"{where}: there is no parameter {name!r}{hint}")
 
 
@@ -375,22 +447,41 @@ def _expression(text: Any, where: str) -> SpaceExpression:
 
 def space_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the parameters of a space, by name."""
-    number, whole, text = {"type": "number"}, {"type": "integer"}, {"type": "string", "minLength": 1}
+    number, whole, text = (
+        {"type": "number"},
+        {"type": "integer"},
+        {"type": "string", "minLength": 1},
+    )
     positive = {"type": "number", "exclusiveMinimum": 0}
     arguments: dict[str, dict[str, Any]] = {
         "discrete": {
-            "values": {"type": "array", "minItems": 1, "items": {"type": ["string", "number", "boolean", "null"]}},
-            "ordered": {"type": "boolean", "description": "whether neighbours in the list are alike"},
+            "values": {
+                "type": "array",
+                "minItems": 1,
+                "items": {"type": ["string", "number", "boolean", "null"]},
+            },
+            "ordered": {
+                "type": "boolean",
+                "description": "whether neighbours in the list are alike",
+            },
         },
-        "mapping": {"values": {"type": "object", "minProperties": 1, "description": "what each name stands for"}},
+        "mapping": {
+            "values": {
+                "type": "object",
+                "minProperties": 1,
+                "description": "what each name stands for",
+            }
+        },
         "int": {
-            "low": whole, "high": whole, "step": {"type": "integer", "minimum": 1},
+            "low": whole,
+            "high": whole,
+            "step": {"type": "integer", "minimum": 1},
             "log": {"type": "boolean", "description": "whether equal ratios matter equally"},
         },
         "bool": {},
         "uniform": {"low": number, "high": number, "step": positive},
         "power": {"low": number | {"description": "exponent of ten"}, "high": number},
-    }  # fmt: skip
+    }
     optional = {"ordered", "step", "log"}
     kinds = [
         {

@@ -1,4 +1,6 @@
-"""An Optuna storage that shows the trials of a :class:`~nnpipe.searching.trial_store.TrialStore` to samplers."""
+"""An Optuna storage that shows the trials of a :class:`~nnpipe.searching.trial_store.TrialStore`
+to samplers.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def distribution_of(parameter: SearchParameter) -> BaseDistribution:
 
     match parameter:
         case IntParameter():
-            return IntDistribution(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
+            return IntDistribution(
+                parameter.low, parameter.high, log=parameter.log, step=parameter.step
+            )
         case UniformParameter(step=None):
             return FloatDistribution(parameter.low, parameter.high)
         case UniformParameter():
@@ -49,7 +53,9 @@ def distribution_of(parameter: SearchParameter) -> BaseDistribution:
 
 
 def shown_distribution(parameter: SearchParameter) -> BaseDistribution:
-    """Return Optuna's distribution of the very values of a parameter, for readers; see :func:`distribution_of`."""
+    """Return Optuna's distribution of the very values of a parameter, for readers; see
+    :func:`distribution_of`.
+    """
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     match parameter:
@@ -62,9 +68,11 @@ def shown_distribution(parameter: SearchParameter) -> BaseDistribution:
 
 
 def counts_places(parameter: SearchParameter) -> bool:
-    """Return whether Optuna sees the places of a parameter's values instead of the values themselves.
+    """Return whether Optuna sees the places of a parameter's values instead of the values
+    themselves.
 
-    So it is with lists in order, and with real numbers that have a step: these would come back as other doubles.
+    So it is with lists in order, and with real numbers that have a step: these would come back as
+    other doubles.
     """
     match parameter:
         case DiscreteParameter(ordered=True):
@@ -77,7 +85,9 @@ def counts_places(parameter: SearchParameter) -> bool:
 def to_optuna(parameter: SearchParameter, value: Any) -> Any:
     """Return what Optuna calls a value of a parameter."""
     if counts_places(parameter):
-        return min(int(parameter.position(value) * (parameter.count or 1)), (parameter.count or 1) - 1)
+        return min(
+            int(parameter.position(value) * (parameter.count or 1)), (parameter.count or 1) - 1
+        )
     return value
 
 
@@ -92,11 +102,15 @@ def from_optuna(parameter: SearchParameter, value: Any) -> Any:
 
 
 def ordered_parameter(distribution: BaseDistribution) -> SearchParameter | None:
-    """Return the parameter with the values of Optuna's distribution; ``None`` if they are in no order."""
+    """Return the parameter with the values of Optuna's distribution; ``None`` if they are in no
+    order.
+    """
     from optuna.distributions import FloatDistribution, IntDistribution
 
     if isinstance(distribution, IntDistribution):
-        return IntParameter(distribution.low, distribution.high, distribution.step, distribution.log)
+        return IntParameter(
+            distribution.low, distribution.high, distribution.step, distribution.log
+        )
     if isinstance(distribution, FloatDistribution) and distribution.log:
         return PowerParameter(math.log10(distribution.low), math.log10(distribution.high))
     if isinstance(distribution, FloatDistribution):
@@ -105,7 +119,9 @@ def ordered_parameter(distribution: BaseDistribution) -> SearchParameter | None:
 
 
 def value_within(distribution: BaseDistribution, position: float) -> Any:
-    """Return the value at a position from 0 to 1 of an ordered distribution of Optuna, within its bounds."""
+    """Return the value at a position from 0 to 1 of an ordered distribution of Optuna, within
+    its bounds.
+    """
     parameter = ordered_parameter(distribution)
     assert parameter is not None
     value = parameter.value_at(min(max(position, 0.0), 1.0))
@@ -129,8 +145,8 @@ class ShownTrials:
     Parameters
     ----------
     most
-        How many ended trials are shown at most: the best half, and of the others evenly many of all times.  ``None``
-        shows all.
+        How many ended trials are shown at most: the best half, and of the others evenly many of all
+        times.  ``None`` shows all.
     """
 
     def __init__(self, most: int | None) -> None:
@@ -140,7 +156,8 @@ class ShownTrials:
         self._trials: list[FrozenTrial] = []  # in the same order
         self._running: set[int] = set()
         self._count = 0  # of ends so far
-        self._best: list[tuple[float, int, int]] = []  # losses, places among the ends, and numbers of the best half
+        # losses, places among the ends, and numbers of the best half
+        self._best: list[tuple[float, int, int]] = []
         self._others: list[tuple[int, int]] = []  # places and numbers of the others
 
     def __getitem__(self, number: int) -> FrozenTrial:
@@ -179,7 +196,9 @@ class ShownTrials:
         """Return the trials that are shown, by number, in a new list."""
         if self._most is None or len(self._best) + len(self._others) <= self._most:
             return list(self._trials)
-        places = np.linspace(0, len(self._others) - 1, self._most - self._most // 2).astype(np.int64)
+        places = np.linspace(0, len(self._others) - 1, self._most - self._most // 2).astype(
+            np.int64
+        )
         numbers = [number for _, _, number in self._best]
         numbers += [self._others[place][1] for place in places.tolist()]
         return [self._by_number[number] for number in sorted([*numbers, *self._running])]
@@ -191,10 +210,12 @@ _START = datetime(2000, 1, 1)  # trials have durations, and no times of day
 
 
 class TrialMirror:
-    """What Optuna sees of a search: its trials, with the present space, and one trial that is being proposed.
+    """What Optuna sees of a search: its trials, with the present space, and one trial that is being
+    proposed.
 
-    Nothing is kept here that does not follow from the trials, so it may be made again at any time, in any process.
-    Trials that are waiting or not of the present space are left out; a space may thus grow and shrink.
+    Nothing is kept here that does not follow from the trials, so it may be made again at any time,
+    in any process. Trials that are waiting or not of the present space are left out; a space may
+    thus grow and shrink.
 
     Parameters
     ----------
@@ -203,14 +224,16 @@ class TrialMirror:
     objectives
         The objectives, with their directions.
     most
-        How many ended trials are shown at most: the best half, and of the others evenly many of all times.  ``None``
-        shows all.
+        How many ended trials are shown at most: the best half, and of the others evenly many of all
+        times.  ``None`` shows all.
     """
 
     def __init__(self, space: SearchSpace, objectives: Objectives, most: int | None = None) -> None:
         self.space = space
         self.objectives = objectives
-        self.distributions = {name: distribution_of(each) for name, each in space.parameters.items()}
+        self.distributions = {
+            name: distribution_of(each) for name, each in space.parameters.items()
+        }
         self._trials = ShownTrials(most)
         self._proposed: FrozenTrial | None = None
         self._next = 0
@@ -251,25 +274,40 @@ class TrialMirror:
         if configuration is None or trial.state == "waiting" or not self.space.fits(configuration):
             return None
         state = {
-            "running": TrialState.RUNNING, "finished": TrialState.COMPLETE, "failed": TrialState.FAIL,
+            "running": TrialState.RUNNING,
+            "finished": TrialState.COMPLETE,
+            "failed": TrialState.FAIL,
             "pruned": TrialState.PRUNED,
-        }[trial.state]  # fmt: skip
+        }[trial.state]
         values = None
         if state == TrialState.COMPLETE:
             if not set(self.objectives.measured) <= trial.values.keys():
                 return None
             values = [trial.values[name] for name in self.objectives.names]
-        ended = _START + timedelta(seconds=trial.seconds or 0.0)  # what was taken over from elsewhere has no time
+        # what was taken over from elsewhere has no time
+        ended = _START + timedelta(seconds=trial.seconds or 0.0)
         return FrozenTrial(
-            number=trial.number, trial_id=trial.number, state=state, value=None, values=values,
-            params={name: to_optuna(self.space.parameters[name], value) for name, value in configuration.items()},
+            number=trial.number,
+            trial_id=trial.number,
+            state=state,
+            value=None,
+            values=values,
+            params={
+                name: to_optuna(self.space.parameters[name], value)
+                for name, value in configuration.items()
+            },
             distributions=self._distributions(tuple(configuration)),
-            user_attrs={}, system_attrs=self._noted(trial), intermediate_values=dict(trial.reports),
-            datetime_start=_START, datetime_complete=ended if trial.ended else None,
-        )  # fmt: skip
+            user_attrs={},
+            system_attrs=self._noted(trial),
+            intermediate_values=dict(trial.reports),
+            datetime_start=_START,
+            datetime_complete=ended if trial.ended else None,
+        )
 
     def _noted(self, trial: SearchTrial) -> dict[str, Any]:
-        """Return what is noted with a trial, with its distances to limits where Optuna's samplers look for them."""
+        """Return what is noted with a trial, with its distances to limits where Optuna's
+        samplers look for them.
+        """
         if not self.objectives.limits or trial.state != "finished":
             return dict(trial.notes)
         return {**trial.notes, LIMITS: tuple(self.objectives.excesses(trial.values))}
@@ -291,12 +329,16 @@ class TrialMirror:
         """Return the trials that are shown, by number."""
         from optuna.trial import TrialState
 
-        if states is not None and not any(state in states for state in TrialState if state != TrialState.WAITING):
+        if states is not None and not any(
+            state in states for state in TrialState if state != TrialState.WAITING
+        ):
             return []  # Optuna asks for waiting trials before each proposal, and there are none
         found = [trial for trial in self._all() if states is None or trial.state in states]
         return copy.deepcopy(found) if deepcopy else found
 
-    def get_n_trials(self, study_id: int, state: Container[TrialState] | TrialState | None = None) -> int:
+    def get_n_trials(
+        self, study_id: int, state: Container[TrialState] | TrialState | None = None
+    ) -> int:
         """Return the number of trials that are shown."""
         return sum(state is None or trial.state == state for trial in self._all())
 
@@ -311,13 +353,26 @@ class TrialMirror:
         from optuna.trial import FrozenTrial, TrialState
 
         self._proposed = FrozenTrial(
-            number=self._next, trial_id=self._next, state=TrialState.RUNNING, value=None, params={}, distributions={},
-            user_attrs={}, system_attrs={}, intermediate_values={}, datetime_start=_START, datetime_complete=None,
-        )  # fmt: skip
+            number=self._next,
+            trial_id=self._next,
+            state=TrialState.RUNNING,
+            value=None,
+            params={},
+            distributions={},
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
+            datetime_start=_START,
+            datetime_complete=None,
+        )
         return self._next
 
     def set_trial_param(
-        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
+        self,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
     ) -> None:
         """Set a parameter of the trial that is being proposed."""
         self.proposed.params[param_name] = distribution.to_external_repr(param_value_internal)
@@ -385,8 +440,8 @@ def exported(
     storage, name
         The URL of a database, or ``None`` for memory, and the study's name in it.
     places
-        Whether values of lists in order, and of real numbers with a step, become their places, from 0, so that Optuna
-        sees their order.
+        Whether values of lists in order, and of real numbers with a step, become their places, from
+        0, so that Optuna sees their order.
 
     Raises
     ------
@@ -398,13 +453,19 @@ def exported(
     try:
         import optuna
     except ModuleNotFoundError:
-        raise MissingDependency("studies are exported to Optuna: pip install 'nnpipe[search]'") from None
+        raise MissingDependency(
+            "studies are exported to Optuna: pip install 'nnpipe[search]'"
+        ) from None
     quiet = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        study = optuna.create_study(storage=storage, study_name=name, directions=list(objectives.directions))
+        study = optuna.create_study(
+            storage=storage, study_name=name, directions=list(objectives.directions)
+        )
     except optuna.exceptions.DuplicatedStudyError:
-        raise ConfigError(f"{storage}: there is a study {name!r} already; give this one another name") from None
+        raise ConfigError(
+            f"{storage}: there is a study {name!r} already; give this one another name"
+        ) from None
     except Exception as error:
         raise ConfigError(f"{storage}: no study can be written there: {error}") from None
     finally:

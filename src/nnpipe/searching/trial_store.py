@@ -21,7 +21,9 @@ ENDED: tuple[TrialState, ...] = ("finished", "failed", "pruned")
 
 
 class LeaseLost(Exception):
-    """A worker wrote to a trial that is no longer its own: its lease expired, and another worker may have the trial."""
+    """A worker wrote to a trial that is no longer its own: its lease expired, and another worker
+    may have the trial.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +35,13 @@ class SearchTrial:
     number
         Its number within the search, from 0.
     configuration
-        The values of the parameters that exist in this trial, by name; ``None`` while none has been proposed.
+        The values of the parameters that exist in this trial, by name; ``None`` while none has been
+        proposed.
     state
         ``waiting`` (for a worker), ``running``, ``finished``, ``failed`` or ``pruned``.
     values
-        The value of each objective, by name; those of a pruned trial are the last known ones, if there are any.
+        The value of each objective, by name; those of a pruned trial are the last known ones, if
+        there are any.
     reports
         Intermediate values as pairs of step and value, in the order of their steps.
     notes
@@ -53,7 +57,8 @@ class SearchTrial:
     worker
         The name of the worker that has or had it.
     fence
-        How many leases have been given for this trial.  A worker may write to it only with the last one.
+        How many leases have been given for this trial.  A worker may write to it only with the last
+        one.
     origin
         Where it was taken over from, such as an earlier run; empty for a trial of this search.
     version
@@ -126,12 +131,16 @@ class TrialChanges:
 
 
 def configuration_key(configuration: Mapping[str, Any]) -> str:
-    """Return a text that is equal for equal configurations only, whatever the order of their names."""
+    """Return a text that is equal for equal configurations only, whatever the order of their
+    names.
+    """
     return json.dumps(dict(configuration), sort_keys=True, separators=(",", ":"))
 
 
 Propose = Callable[[int], Proposal | None]
-"""Returns the configuration for the trial of a number; ``None`` if every configuration has been tried."""
+"""Returns the configuration for the trial of a number; ``None`` if every configuration has been
+tried.
+"""
 
 LEASE_SECONDS = 60.0
 
@@ -144,13 +153,15 @@ class TrialStore(ABC):
         while lease := store.lease("worker 1", propose, limit=100):
             store.finish(lease, {"accuracy": train(lease.trial.configuration)})
 
-    A lease expires after ``seconds`` unless :meth:`report` or :meth:`renew` extends it.  The trial of an expired lease
-    is given to the next worker that asks, with the same configuration and the next fencing number.  A worker that
-    writes with an older number gets :class:`~nnpipe.searching.trial_store.LeaseLost`, and nothing is written.
+    A lease expires after ``seconds`` unless :meth:`report` or :meth:`renew` extends it.  The trial
+    of an expired lease is given to the next worker that asks, with the same configuration and the
+    next fencing number.  A worker that writes with an older number gets
+    :class:`~nnpipe.searching.trial_store.LeaseLost`, and nothing is written.
 
-    Every private method below is one transaction.  A trial is first reserved without a configuration, so that a
-    slow proposal holds no lock: it is made between two transactions, from what :meth:`since` returns.  No two trials
-    have the same configuration unless ``repeats`` says so.
+    Every private method below is one transaction.  A trial is first reserved without a
+    configuration, so that a slow proposal holds no lock: it is made between two transactions, from
+    what :meth:`since` returns.  No two trials have the same configuration unless ``repeats`` says
+    so.
 
     All methods may be called by several threads and processes at the same time.
 
@@ -172,16 +183,16 @@ class TrialStore(ABC):
     def lease(self, worker: str, propose: Propose, limit: int) -> TrialLease | None:
         """Return a trial to carry out; ``None`` if there is nothing to do now.
 
-        A waiting trial, or one whose lease has expired, comes first, by number.  Otherwise a new one is made if there
-        are fewer than ``limit``, in whatever state.
+        A waiting trial, or one whose lease has expired, comes first, by number.  Otherwise a new
+        one is made if there are fewer than ``limit``, in whatever state.
 
         Parameters
         ----------
         worker
             The name of the worker.
         propose
-            Is called with the number of a trial that has no configuration yet, outside of any transaction; again if
-            another worker has taken the configuration in the meantime.
+            Is called with the number of a trial that has no configuration yet, outside of any
+            transaction; again if another worker has taken the configuration in the meantime.
         limit
             The greatest number of trials, without those that were taken over.
         """
@@ -196,14 +207,19 @@ class TrialStore(ABC):
         return lease
 
     def report(self, lease: TrialLease, step: int, value: float) -> None:
-        """Store an intermediate value, which replaces an earlier one of the same step, and renew the lease."""
+        """Store an intermediate value, which replaces an earlier one of the same step, and renew
+        the lease.
+        """
         check_call(TrialStore.report, locals())
         self._report(lease, step, float(value))
 
-    def finish(self, lease: TrialLease, values: Mapping[str, float] | TrialResult, message: str = "") -> SearchTrial:
+    def finish(
+        self, lease: TrialLease, values: Mapping[str, float] | TrialResult, message: str = ""
+    ) -> SearchTrial:
         """End a trial with the value of each objective; ``message`` is what else there is to say.
 
-        This, :meth:`prune` and :meth:`fail` return the trial as it has ended, possibly without its reports.
+        This, :meth:`prune` and :meth:`fail` return the trial as it has ended, possibly without its
+        reports.
         """
         return self._end(lease, "finished", _floats(values), message)
 
@@ -225,7 +241,9 @@ class TrialStore(ABC):
 
     @abstractmethod
     def since(self, version: int) -> TrialChanges:
-        """Return the trials that changed after a version, in the order of their changes; 0 is before all changes."""
+        """Return the trials that changed after a version, in the order of their changes; 0 is
+        before all changes.
+        """
 
     @abstractmethod
     def unended(self) -> tuple[SearchTrial, ...]:
@@ -237,19 +255,27 @@ class TrialStore(ABC):
 
     @abstractmethod
     def take_over(self, trials: Iterable[EarlierTrial]) -> int:
-        """Add finished trials from elsewhere; return how many: those whose configuration was not known."""
+        """Add finished trials from elsewhere; return how many: those whose configuration was not
+        known.
+        """
 
     @abstractmethod
     def release(self, worker: str) -> int:
-        """End the leases of a worker that is known to be dead, so that nobody waits for them; return how many."""
+        """End the leases of a worker that is known to be dead, so that nobody waits for them;
+        return how many.
+        """
 
     @abstractmethod
     def _take(self, worker: str, limit: int) -> TrialLease | None:
-        """Lease the first waiting or expired trial, or a new one without configuration below the limit."""
+        """Lease the first waiting or expired trial, or a new one without configuration below the
+        limit.
+        """
 
     @abstractmethod
     def _configure(self, lease: TrialLease, proposal: Proposal) -> TrialLease | None:
-        """Store the configuration of a reserved trial; return ``None`` if another trial has it and may not."""
+        """Store the configuration of a reserved trial; return ``None`` if another trial has it
+        and may not.
+        """
 
     @abstractmethod
     def _withdraw(self, lease: TrialLease) -> None:
@@ -260,14 +286,18 @@ class TrialStore(ABC):
         """Store an intermediate value and renew the lease."""
 
     @abstractmethod
-    def _end(self, lease: TrialLease, state: TrialState, result: TrialResult, message: str) -> SearchTrial:
+    def _end(
+        self, lease: TrialLease, state: TrialState, result: TrialResult, message: str
+    ) -> SearchTrial:
         """End a trial, and return it."""
 
 
 def _floats(given: Mapping[str, float] | TrialResult) -> TrialResult:
     found = given if isinstance(given, TrialResult) else TrialResult(given)
     intervals = {name: (float(low), float(high)) for name, (low, high) in found.intervals.items()}
-    return TrialResult({name: float(value) for name, value in found.values.items()}, intervals, found.files)
+    return TrialResult(
+        {name: float(value) for name, value in found.values.items()}, intervals, found.files
+    )
 
 
 def check_owned(lease: TrialLease, valid: bool) -> None:
@@ -282,20 +312,25 @@ class MemoryTrials(TrialStore):
     Parameters
     ----------
     seconds, repeats
-        As for :class:`~nnpipe.searching.trial_store.TrialStore`; by default leases never expire, for a thread does
-        not die by itself.
+        As for :class:`~nnpipe.searching.trial_store.TrialStore`; by default leases never expire,
+        for a thread does not die by itself.
     clock
         Returns the time in seconds since 1970 UTC.
     """
 
     def __init__(
-        self, *, seconds: float = math.inf, repeats: bool = False, clock: Callable[[], float] = time.time
+        self,
+        *,
+        seconds: float = math.inf,
+        repeats: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(seconds=seconds, repeats=repeats)
         self._clock = clock
         self._lock = threading.RLock()
         self._trials: dict[int, SearchTrial] = {}
-        self._by_version: dict[int, int] = {}  # the number of a trial by its version, in the order of versions
+        # the number of a trial by its version, in the order of versions
+        self._by_version: dict[int, int] = {}
         self._keys: set[str] = set()
         self._open: list[int] = []  # the numbers of the trials that have not ended
         self._expires: dict[int, float] = {}
@@ -338,9 +373,12 @@ class MemoryTrials(TrialStore):
             new = [each for each in trials if self._claim(each.configuration)]
             for each in new:
                 trial = SearchTrial(
-                    number=self._next(), configuration=dict(each.configuration), state="finished",
-                    values=dict(each.values), origin=each.origin,
-                )  # fmt: skip
+                    number=self._next(),
+                    configuration=dict(each.configuration),
+                    state="finished",
+                    values=dict(each.values),
+                    origin=each.origin,
+                )
                 self._open.remove(self._put(trial).number)
             self._taken_over += len(new)
             return len(new)
@@ -368,7 +406,9 @@ class MemoryTrials(TrialStore):
             trial = self._owned(lease)
             if not self._claim(proposal.configuration):
                 return None
-            changed = replace(trial, configuration=dict(proposal.configuration), notes=dict(proposal.notes))
+            changed = replace(
+                trial, configuration=dict(proposal.configuration), notes=dict(proposal.notes)
+            )
             return replace(lease, trial=self._put(changed))
 
     def _withdraw(self, lease: TrialLease) -> None:
@@ -384,23 +424,31 @@ class MemoryTrials(TrialStore):
             self._put(replace(trial, reports=reports))
             self._expires[trial.number] = self._clock() + self.seconds
 
-    def _end(self, lease: TrialLease, state: TrialState, result: TrialResult, message: str) -> SearchTrial:
+    def _end(
+        self, lease: TrialLease, state: TrialState, result: TrialResult, message: str
+    ) -> SearchTrial:
         with self._lock:
             trial = self._owned(lease)
             seconds = self._clock() - self._started[trial.number]
             ended = replace(trial, state=state, seconds=seconds, message=message)
             self._open.remove(trial.number)
-            return self._put(replace(ended, values=result.values, intervals=result.intervals, files=result.files))
+            return self._put(
+                replace(ended, values=result.values, intervals=result.intervals, files=result.files)
+            )
 
     def _leased(self, trial: SearchTrial, worker: str, now: float) -> TrialLease:
         number = trial.number
-        given = self._put(replace(trial, state="running", worker=worker, fence=trial.fence + 1, reports=()))
+        given = self._put(
+            replace(trial, state="running", worker=worker, fence=trial.fence + 1, reports=())
+        )
         self._expires[number], self._started[number] = now + self.seconds, now
         return TrialLease(given, worker, given.fence, self._expires[number])
 
     def _owned(self, lease: TrialLease) -> SearchTrial:
         trial = self._trials.get(lease.trial.number)
-        check_owned(lease, trial is not None and trial.state == "running" and trial.fence == lease.fence)
+        check_owned(
+            lease, trial is not None and trial.state == "running" and trial.fence == lease.fence
+        )
         return self._trials[lease.trial.number]
 
     def _claim(self, configuration: Mapping[str, Any]) -> bool:

@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, StorageError
-from nnpipe.storage.store import MAX_ENTRIES, Absent, Advance, Changed, Entry, Opened, Store, checked_name
+from nnpipe.storage.store import (
+    MAX_ENTRIES,
+    Absent,
+    Advance,
+    Changed,
+    Entry,
+    Opened,
+    Store,
+    checked_name,
+)
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _MAX_KEY = 1024  # bytes
@@ -40,7 +49,8 @@ class S3Store(Store):
     def __init__(self, bucket: str, prefix: str = "", endpoint: str | None = None) -> None:
         if not _BUCKET.fullmatch(bucket):
             raise ConfigError(
-                "a storage in S3 is s3://BUCKET/PREFIX, with a bucket of 3 to 63 of a-z, 0-9, dot and dash"
+                "a storage in S3 is s3://BUCKET/PREFIX, with a bucket of 3 to 63 of a-z, 0-9, dot "
+                "and dash"
             )
         self.bucket = bucket
         self.prefix = checked_name(prefix, "prefix") if prefix else ""
@@ -54,7 +64,8 @@ class S3Store(Store):
             import s3fs  # noqa: F401
         except ImportError as error:
             raise MissingDependency(
-                f"storage in S3 needs s3fs, which is not installed ({error}): pip install 'nnpipe[s3]'"
+                f"storage in S3 needs s3fs, which is not installed ({error}): pip install "
+                f"'nnpipe[s3]'"
             ) from None
         return fsspec.filesystem(
             "s3",
@@ -62,7 +73,11 @@ class S3Store(Store):
             # No caching, so that files of other processes are seen at once.
             use_listings_cache=False,
             skip_instance_cache=True,
-            config_kwargs={"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 3}},
+            config_kwargs={
+                "connect_timeout": 15,
+                "read_timeout": 60,
+                "retries": {"max_attempts": 3},
+            },
         )
 
     def entries(self, below: str) -> list[Entry]:
@@ -73,8 +88,11 @@ class S3Store(Store):
             found = self._system.find(root, detail=True, max_items=MAX_ENTRIES + 1)
         if len(found) > MAX_ENTRIES:
             raise StorageError(f"{self.location}: more than {MAX_ENTRIES:,} files below {below!r}")
-        # Consoles make a key that ends in / for an empty folder; a file with the folder's own name is not in it.
-        kept = [info for path, info in found.items() if path.startswith(root) and not path.endswith("/")]
+        # Consoles make a key that ends in / for an empty folder; a file with the folder's own name
+        # is not in it.
+        kept = [
+            info for path, info in found.items() if path.startswith(root) and not path.endswith("/")
+        ]
         return sorted((self._entry(info) for info in kept), key=lambda entry: entry.name)
 
     def find(self, name: str) -> Entry | None:
@@ -94,13 +112,18 @@ class S3Store(Store):
         with handle:
             if handle.details["type"] != "file":
                 raise Absent(name)
-            yield Opened(self._entry(handle.details), cast("BinaryIO", _Reader(handle, lambda: self._told(name))))
+            yield Opened(
+                self._entry(handle.details),
+                cast("BinaryIO", _Reader(handle, lambda: self._told(name))),
+            )
 
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
         """Upload a file; a large one is sent in parts, which S3 joins at the end."""
         path = self._path(name)
         if len(path.partition("/")[2].encode()) > _MAX_KEY:
-            raise ConfigError(f"{name!r}: with the prefix it is longer than the {_MAX_KEY} bytes of a key in S3")
+            raise ConfigError(
+                f"{name!r}: with the prefix it is longer than the {_MAX_KEY} bytes of a key in S3"
+            )
         from fsspec.callbacks import Callback
 
         class Teller(Callback):  # type: ignore[misc]
@@ -130,7 +153,9 @@ class S3Store(Store):
 
     @contextmanager
     def _told(self, name: str) -> Iterator[None]:
-        """Convert errors of s3fs and its dependencies to one line, except those that callers handle."""
+        """Convert errors of s3fs and its dependencies to one line, except those that callers
+        handle.
+        """
         where = f"{self.location}/{name}"
         try:
             yield
@@ -138,7 +163,9 @@ class S3Store(Store):
             raise
         except FileNotFoundError as error:
             if _is_without_bucket(error):
-                raise StorageError(f"{self.location}: there is no such bucket, or it is not yours") from None
+                raise StorageError(
+                    f"{self.location}: there is no such bucket, or it is not yours"
+                ) from None
             raise Absent(where) from None
         except PermissionError as error:
             raise StorageError(
@@ -152,7 +179,10 @@ class S3Store(Store):
                 raise
             told = str(error) or type(error).__name__
             if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
-                told += "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run: aws configure"
+                told += (
+                    "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run: "
+                    "aws configure"
+                )
             raise StorageError(f"{where}: {told}") from None
 
 
@@ -168,7 +198,9 @@ class _Reader:
 
 
 def _is_without_bucket(error: BaseException) -> bool:
-    """Return whether S3 reports a missing bucket, by its error code, since the error's text may contain any key."""
+    """Return whether S3 reports a missing bucket, by its error code, since the error's text may
+    contain any key.
+    """
     cause: BaseException | None = error
     while cause is not None:
         said = getattr(cause, "response", None)

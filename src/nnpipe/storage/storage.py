@@ -1,4 +1,6 @@
-"""A storage: the shelves of a store, with checked names, size limits, atomic transfers, and a cache."""
+"""A storage: the shelves of a store, with checked names, size limits, atomic transfers, and a
+cache.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ from nnpipe.core.files import replacing, sha256_of, write_text
 from nnpipe.core.leases import sweep_file
 from nnpipe.core.messages import nearest
 from nnpipe.storage.s3 import S3Store
-from nnpipe.storage.store import Absent, Advance, Changed, Entry, LocalStore, Store, checked_name, shelf_of
+from nnpipe.storage.store import (
+    Absent,
+    Advance,
+    Changed,
+    Entry,
+    LocalStore,
+    Store,
+    checked_name,
+    shelf_of,
+)
 
 # A cache of files from a remote store, identified by the tags of their content.
 #
@@ -79,12 +90,21 @@ class Cache:
             return None
 
     def keep(self, source: str, entry: Entry, sha256: str) -> Copy:
-        """Record the content that was written to :meth:`place`, and remove old copies if the cache is too large."""
+        """Record the content that was written to :meth:`place`, and remove old copies if the
+        cache is too large.
+        """
         path = self.place(source, entry)
-        note = {"source": source, "name": entry.name, "tag": entry.tag, "size": entry.size, "sha256": sha256}
+        note = {
+            "source": source,
+            "name": entry.name,
+            "tag": entry.tag,
+            "size": entry.size,
+            "sha256": sha256,
+        }
         write_text(path.with_suffix(".json"), json.dumps(note) + "\n")
         for older in path.parent.iterdir():
-            # Remove copies of the file's former content, but not those that another process is writing.
+            # Remove copies of the file's former content, but not those that another process is
+            # writing.
             if older.stem != path.stem and not older.name.startswith("."):
                 older.unlink(missing_ok=True)
         self._evict(path)
@@ -139,7 +159,9 @@ class Storage:
     cache: Cache | None = None
 
     def entries(self, shelf: str, below: str = "") -> list[Entry]:
-        """Return the files of a shelf, or of a folder in it, sorted by name; names are relative to the shelf."""
+        """Return the files of a shelf, or of a folder in it, sorted by name; names are relative
+        to the shelf.
+        """
         root = shelf_of(shelf).name
         folder = f"{root}/{checked_name(below)}" if below else root
         with _told(f"{self.store.location}/{folder}"):
@@ -153,7 +175,15 @@ class Storage:
             found = self.store.find(path)
         return None if found is None else dataclasses.replace(found, name=name)
 
-    def put(self, shelf: str, name: str, source: Path, *, replace: bool = False, advance: Advance = _unheard) -> None:
+    def put(
+        self,
+        shelf: str,
+        name: str,
+        source: Path,
+        *,
+        replace: bool = False,
+        advance: Advance = _unheard,
+    ) -> None:
         """Publish a file atomically.
 
         Raises
@@ -175,10 +205,18 @@ class Storage:
             try:
                 self.store.put(path, source, replace, advance)
             except FileExistsError:
-                raise StorageError(f"{where}: the name is taken; publish under another one, or replace it") from None
+                raise StorageError(
+                    f"{where}: the name is taken; publish under another one, or replace it"
+                ) from None
 
     def get(
-        self, shelf: str, name: str, destination: Path, *, limit: int | None = None, advance: Advance = _unheard
+        self,
+        shelf: str,
+        name: str,
+        destination: Path,
+        *,
+        limit: int | None = None,
+        advance: Advance = _unheard,
     ) -> Entry:
         """Fetch a file, and replace ``destination`` atomically.
 
@@ -210,7 +248,8 @@ class Storage:
                 except Absent:
                     raise self._missing(shelf, name) from None
         raise StorageError(
-            f"{where}: replaced {_ATTEMPTS} times while it was read; try again when its writers are done"
+            f"{where}: replaced {_ATTEMPTS} times while it was read; try again when its writers "
+            f"are done"
         )
 
     def remove(self, shelf: str, name: str) -> None:
@@ -241,19 +280,26 @@ class Storage:
                 raise Changed(path)  # another process has removed it to free space, or replaced it
         return entry
 
-    def _fetch(self, path: str, destination: Path, limit: int, advance: Advance) -> tuple[Entry, str]:
+    def _fetch(
+        self, path: str, destination: Path, limit: int, advance: Advance
+    ) -> tuple[Entry, str]:
         with self.store.open(path) as opened:
             entry = opened.entry
             self._bound(entry, limit)
             size, sha256 = _copy(opened.handle, destination, entry.size, advance)
         if size != entry.size:
-            raise StorageError(f"{self.store.location}/{path}: {size:,} bytes came, {entry.size:,} were announced")
+            raise StorageError(
+                f"{self.store.location}/{path}: {size:,} bytes came, {entry.size:,} were announced"
+            )
         return entry, sha256
 
     def _bound(self, entry: Entry, limit: int) -> None:
         if entry.size > limit:
             where = f"{self.store.location}/{entry.name}"
-            raise StorageError(f"{where}: {entry.size:,} bytes, more than the {limit:,} allowed; nothing was fetched")
+            raise StorageError(
+                f"{where}: {entry.size:,} bytes, more than the {limit:,} allowed; nothing was "
+                f"fetched"
+            )
 
     @property
     def _source(self) -> str:
@@ -265,7 +311,9 @@ class Storage:
         return StorageError(f"{self.store.location}/{shelf} has no file {name!r}{hint}")
 
 
-def open_storage(location: str, *, endpoint: str | None = None, cache: Path | None = None) -> Storage:
+def open_storage(
+    location: str, *, endpoint: str | None = None, cache: Path | None = None
+) -> Storage:
     """Return the storage in a folder or at ``s3://BUCKET/PREFIX``, without accessing it yet.
 
     Parameters
@@ -295,7 +343,9 @@ def open_storage(location: str, *, endpoint: str | None = None, cache: Path | No
     if sign and scheme == "file" and rest.startswith("/"):
         return Storage(LocalStore(Path(rest)), kept)
     if sign:
-        raise ConfigError(f"{scheme}://: a storage is a folder, file:///FOLDER or s3://BUCKET/PREFIX")
+        raise ConfigError(
+            f"{scheme}://: a storage is a folder, file:///FOLDER or s3://BUCKET/PREFIX"
+        )
     return Storage(LocalStore(Path(location).expanduser()), kept)
 
 
@@ -325,7 +375,9 @@ class _Damaged(Exception):
     """A copy in the cache is damaged."""
 
 
-def _copy(handle: BinaryIO, destination: Path, size: int | None, advance: Advance) -> tuple[int, str]:
+def _copy(
+    handle: BinaryIO, destination: Path, size: int | None, advance: Advance
+) -> tuple[int, str]:
     digest, count = hashlib.sha256(), 0
     with open(destination, "wb") as writer:
         while block := handle.read(_BLOCK):
@@ -407,5 +459,6 @@ def _get(storage: Storage, sha256: str, path: Path, limit: int | None = None) ->
     if sha256_of(path) != sha256:
         path.unlink()
         raise StorageError(
-            f"{storage.store.location}/{SHELF}/{_FOLDER}/{sha256} is damaged: its content has another hash"
+            f"{storage.store.location}/{SHELF}/{_FOLDER}/{sha256} is damaged: its content has "
+            f"another hash"
         )

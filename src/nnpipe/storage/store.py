@@ -25,7 +25,9 @@ from nnpipe.core.leases import leased, sweep_file
 from nnpipe.core.messages import nearest
 
 MAX_ENTRIES = 1_000_000
-"""The largest number of files in a listing; more are considered a mistake, and may not fit into memory."""
+"""The largest number of files in a listing; more are considered a mistake, and may not fit into
+memory.
+"""
 
 Advance = Callable[[int], None]
 """Called with the number of bytes that have been transferred since the last call."""
@@ -82,7 +84,8 @@ class Store(ABC):
 
     @abstractmethod
     def entries(self, below: str) -> list[Entry]:
-        """Return all files whose name begins with ``below/``, sorted by name; empty if there is no such folder.
+        """Return all files whose name begins with ``below/``, sorted by name; empty if there is no
+        such folder.
 
         Raises
         ------
@@ -116,10 +119,17 @@ MAX_NAME = 512
 """The size limit of a name in bytes of UTF-8; S3 accepts 1,024 including the prefix."""
 
 _MAX_PART = 200  # file systems accept 255, and temporary names are a little longer than final ones
-_FORBIDDEN = frozenset('\\:*?"<>|#')  # characters of Windows, wildcards, and separators of addresses
+# characters of Windows, wildcards, and separators of addresses
+_FORBIDDEN = frozenset('\\:*?"<>|#')
 _UNSEEN = ("C", "Zl", "Zp")  # control and format characters, lone surrogates, line separators
 _DEVICES = frozenset(
-    ("con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(1, 10)))
+    (
+        "con",
+        "prn",
+        "aux",
+        "nul",
+        *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(1, 10)),
+    )
 )
 
 
@@ -175,7 +185,9 @@ _MIB, _GIB = 1 << 20, 1 << 30
 
 @dataclass(frozen=True)
 class Shelf:
-    """A top-level folder of a storage: its name, its content, and the size limit of its files in bytes."""
+    """A top-level folder of a storage: its name, its content, and the size limit of its files in
+    bytes.
+    """
 
     name: str
     holds: str
@@ -184,7 +196,9 @@ class Shelf:
 
 SHELVES = (
     Shelf("untrained-models", "models before training, and their descriptions", 64 * _GIB),
-    Shelf("training-results", "trained models, figures and reports of finished trainings", 64 * _GIB),
+    Shelf(
+        "training-results", "trained models, figures and reports of finished trainings", 64 * _GIB
+    ),
     Shelf("training-progress", "status and checkpoints of trainings that still run", 64 * _GIB),
     Shelf("training-scripts", "scripts that train, written by hand or generated", 16 * _MIB),
     Shelf("datasets", "data to train with", 1024 * _GIB),
@@ -203,7 +217,9 @@ def shelf_of(name: str) -> Shelf:
     """
     known = {shelf.name: shelf for shelf in SHELVES}
     if name not in known:
-        raise ConfigError(f"there is no shelf {name!r}{nearest(name, known) or '; there are ' + ', '.join(known)}")
+        raise ConfigError(
+            f"there is no shelf {name!r}{nearest(name, known) or '; there are ' + ', '.join(known)}"
+        )
     return known[name]
 
 
@@ -215,7 +231,8 @@ def shelf_of(name: str) -> Shelf:
 
 _BLOCK = 1 << 20
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}[-0-9a-f]*\.(partial|new)(\.[^.]*)?")
-_IDLE = 600.0  # seconds without a write; checked in addition to the lock, which other machines may not see
+# seconds without a write; checked in addition to the lock, which other machines may not see
+_IDLE = 600.0
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
@@ -230,7 +247,8 @@ class LocalStore(Store):
         self.location = str(self.root)
 
     def entries(self, below: str) -> list[Entry]:
-        """List the files below a folder, without names that begin with a dot (unfinished or foreign files).
+        """List the files below a folder, without names that begin with a dot (unfinished or foreign
+        files).
 
         Unfinished files of ended processes are removed.
         """
@@ -254,7 +272,9 @@ class LocalStore(Store):
             except (FileNotFoundError, NotADirectoryError):
                 continue
             if len(found) + len(waiting) > MAX_ENTRIES:
-                raise StorageError(f"{self.location}: more than {MAX_ENTRIES:,} files below {below!r}")
+                raise StorageError(
+                    f"{self.location}: more than {MAX_ENTRIES:,} files below {below!r}"
+                )
         return sorted(found, key=lambda entry: entry.name)
 
     def find(self, name: str) -> Entry | None:
@@ -278,7 +298,9 @@ class LocalStore(Store):
             yield Opened(_entry(name, os.fstat(handle.fileno())), handle)
 
     def put(self, name: str, source: Path, replace: bool, advance: Advance) -> None:
-        """Copy the file beside its destination, then rename it, or link it, which fails if the name is taken."""
+        """Copy the file beside its destination, then rename it, or link it, which fails if the
+        name is taken.
+        """
         destination = self._path(name)
         remove_abandoned(destination.parent)
         if destination.is_dir():
@@ -288,7 +310,8 @@ class LocalStore(Store):
                 self._put(destination, source, replace, advance)
                 return
             except FileNotFoundError:
-                # Another process has removed the last file of the folder, and the folder, during the copy.
+                # Another process has removed the last file of the folder, and the folder, during
+                # the copy.
                 if attempt == 9 or not source.exists():
                     raise
 
@@ -296,7 +319,9 @@ class LocalStore(Store):
         with ExitStack() as leases:  # they are held until after the rename
             self._publish(destination, source, replace, advance, leases)
 
-    def _publish(self, destination: Path, source: Path, replace: bool, advance: Advance, leases: ExitStack) -> None:
+    def _publish(
+        self, destination: Path, source: Path, replace: bool, advance: Advance, leases: ExitStack
+    ) -> None:
         if replace:
             with replacing(destination) as temporary:
                 leases.enter_context(leased(temporary))
@@ -304,7 +329,9 @@ class LocalStore(Store):
             return
         if os.path.lexists(destination):
             raise FileExistsError(errno.EEXIST, "the name is taken", str(destination))
-        whole = destination.with_name(f".{destination.stem}.{secrets.token_hex(4)}.new{destination.suffix}")
+        whole = destination.with_name(
+            f".{destination.stem}.{secrets.token_hex(4)}.new{destination.suffix}"
+        )
         try:
             with replacing(whole) as temporary:
                 leases.enter_context(leased(temporary))
@@ -314,7 +341,8 @@ class LocalStore(Store):
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-                # Without hard links (FAT, some network drives), the name may be taken just after the check above.
+                # Without hard links (FAT, some network drives), the name may be taken just after
+                # the check above.
                 os.replace(whole, destination)
         finally:
             whole.unlink(missing_ok=True)

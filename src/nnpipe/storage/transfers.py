@@ -1,4 +1,6 @@
-"""Transfer files and folders, named ``SHELF/NAME``, to a storage and back; nothing is replaced without ``replace``."""
+"""Transfer files and folders, named ``SHELF/NAME``, to a storage and back; nothing is replaced
+without ``replace``.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
 
     for place, folders, files in os.walk(folder, onerror=fail):
         folders[:] = sorted(item for item in folders if not _UNFINISHED.fullmatch(item))
-        for file in sorted((*files, *(item for item in folders if (Path(place) / item).is_symlink()))):
+        for file in sorted(
+            (*files, *(item for item in folders if (Path(place) / item).is_symlink()))
+        ):
             path = Path(place) / file
             if _UNFINISHED.fullmatch(file):
                 continue
@@ -52,7 +56,8 @@ def to_publish(folder: Path, name: str) -> list[tuple[Path, str]]:
 
 
 def to_fetch(storage: Storage, shelf: str, name: str, folder: Path) -> list[tuple[str, Path, int]]:
-    """Return the files of a folder in a storage: name on the shelf, destination below ``folder``, and size in bytes.
+    """Return the files of a folder in a storage: name on the shelf, destination below ``folder``,
+    and size in bytes.
 
     Raises
     ------
@@ -69,7 +74,9 @@ def to_fetch(storage: Storage, shelf: str, name: str, folder: Path) -> list[tupl
 
 
 ByteProgress = Callable[[str, int], AbstractContextManager[Advance]]
-"""Shows a transfer: receives a description and the total size in bytes, and then the size of each piece."""
+"""Shows a transfer: receives a description and the total size in bytes, and then the size of
+each piece.
+"""
 
 
 @contextmanager
@@ -95,7 +102,12 @@ def split_address(address: str) -> tuple[str, str]:
 
 
 def put(
-    storage: Storage, source: str | Path, address: str, *, replace: bool = False, progress: ByteProgress = unseen
+    storage: Storage,
+    source: str | Path,
+    address: str,
+    *,
+    replace: bool = False,
+    progress: ByteProgress = unseen,
 ) -> list[str]:
     """Publish a file, or a folder file by file.
 
@@ -143,11 +155,16 @@ def put(
         raise StorageError(f"{source}: no such file")
     files = to_publish(path, checked_name(name)) if path.is_dir() else [(path, checked_name(name))]
     if not replace:
-        present = storage.entries(shelf, name) if path.is_dir() else filter(None, [storage.find(shelf, name)])
+        present = (
+            storage.entries(shelf, name)
+            if path.is_dir()
+            else filter(None, [storage.find(shelf, name)])
+        )
         taken = {entry.name for entry in present}.intersection(name for _, name in files)
         if taken:
             raise StorageError(
-                f"{storage.store.location}/{shelf}/{min(taken)}: the name is taken; nothing was put, --replace replaces"
+                f"{storage.store.location}/{shelf}/{min(taken)}: the name is taken; nothing was "
+                f"put, --replace replaces"
             )
     with progress("put", sum(path.stat().st_size for path, _ in files)) as advance:
         for file, name in files:
@@ -173,8 +190,8 @@ def get(
     address
         ``SHELF/NAME`` for a file; ``SHELF`` or ``SHELF/FOLDER/`` for all its files.
     target
-        The destination; by default the same name in the current folder.  If it is an existing folder, a file is
-        written into it.
+        The destination; by default the same name in the current folder.  If it is an existing
+        folder, a file is written into it.
     replace
         Whether to replace existing files.
     limit
@@ -192,7 +209,8 @@ def get(
     ConfigError
         If there is no such shelf, or a name would lead out of the folder.
     StorageError
-        If there is no such file, it is too large, or a file would be replaced; then nothing has been fetched.
+        If there is no such file, it is too large, or a file would be replaced; then nothing has
+        been fetched.
 
     Examples
     --------
@@ -221,7 +239,9 @@ def get(
         files = [(name, path, entry.size if entry else 0)]
     taken = [path for _, path, _ in files if path.exists()]
     if taken and not replace:
-        raise StorageError(f"{taken[0]}: there is such a file; nothing was fetched, --replace replaces it")
+        raise StorageError(
+            f"{taken[0]}: there is such a file; nothing was fetched, --replace replaces it"
+        )
     with progress("get", sum(size for _, _, size in files)) as advance:
         for name, path, _ in files:
             storage.get(shelf, name, path, limit=limit, advance=advance)
@@ -269,9 +289,13 @@ def remove(storage: Storage, addresses: Sequence[str], *, dry_run: bool = False)
     for address in addresses:
         shelf, name = split_address(address)
         if not name or name.endswith("/"):
-            found += [(shelf, name) for name, _, _ in to_fetch(storage, shelf, name.rstrip("/"), Path())]
+            found += [
+                (shelf, name) for name, _, _ in to_fetch(storage, shelf, name.rstrip("/"), Path())
+            ]
         elif storage.find(shelf, name) is None:
-            raise StorageError(f"{storage.store.location}/{shelf} has no file {name!r}; nothing was removed")
+            raise StorageError(
+                f"{storage.store.location}/{shelf} has no file {name!r}; nothing was removed"
+            )
         else:
             found.append((shelf, name))
     if not dry_run:

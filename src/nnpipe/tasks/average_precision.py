@@ -1,7 +1,9 @@
-"""Average precision and recall as COCO computes them, of things of any kind: boxes, masks or key points.
+"""Average precision and recall as COCO computes them, of things of any kind: boxes, masks or key
+points.
 
-They are those of ``pycocotools/cocoeval.py``, ``accumulate`` and ``summarize``.  Precision and recall change upwards
-only where a thing is right, so only these are looked at for each weighting of pictures.
+They are those of ``pycocotools/cocoeval.py``, ``accumulate`` and ``summarize``.  Precision and
+recall change upwards only where a thing is right, so only these are looked at for each weighting of
+pictures.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PrecisionCurves:
-    """Precision and recall at the boxes that are right, for each class and threshold, as functions of weights.
+    """Precision and recall at the boxes that are right, for each class and threshold, as functions
+    of weights.
 
     A curve is one class at one threshold; the right boxes of all curves follow each other.
 
@@ -32,8 +35,8 @@ class PrecisionCurves:
     curve
         Curve of each right box, ``(r,)``, ascending.
     last, first
-        For each right box, the place after it and the start of its class among the boxes that count in all curves
-        (``usual``, their pictures), ``(r,)``.
+        For each right box, the place after it and the start of its class among the boxes that count
+        in all curves (``usual``, their pictures), ``(r,)``.
     rare_last, rare_first
         The same among those that count in some curves only (``rare``, their pictures).
     label
@@ -76,8 +79,8 @@ class PrecisionCurves:
         picture, label
             Picture and class of each thing, ``(d,)``.
         right, ignored
-            Whether a thing was matched with a true one that counts, and whether it does not count itself;
-            ``(d, thresholds)``.
+            Whether a thing was matched with a true one that counts, and whether it does not count
+            itself; ``(d, thresholds)``.
         wanted_picture, wanted_label
             Picture and class of each true thing that counts, ``(g,)``.
         classes
@@ -124,13 +127,17 @@ class PrecisionCurves:
 
     def wanted(self, weights: Floats) -> Floats:
         """Return the number of true boxes of each class, ``(classes,)``."""
-        return np.bincount(self.wanted_label, weights[self.wanted_picture], self.classes).astype(np.float64)
+        return np.bincount(self.wanted_label, weights[self.wanted_picture], self.classes).astype(
+            np.float64
+        )
 
     def mean(self, curves: Floats, wanted: Floats) -> float:
         """Return the mean over the curves of all classes that have true boxes; NaN without any."""
         there = int(np.count_nonzero(wanted > 0))
         return (
-            float(curves[np.tile(wanted > 0, self.thresholds)].sum()) / (there * self.thresholds) if there else np.nan
+            float(curves[np.tile(wanted > 0, self.thresholds)].sum()) / (there * self.thresholds)
+            if there
+            else np.nan
         )
 
     def average_precision(self, weights: Floats, recalls: Floats | None = RECALLS) -> float:
@@ -140,7 +147,9 @@ class PrecisionCurves:
         right = np.cumsum(each)
         right = right - np.concatenate([[0.0], right])[self.start]
         usual, rare = _sums(weights[self.usual]), _sums(weights[self.rare])
-        counted = usual[self.last] - usual[self.first] + rare[self.rare_last] - rare[self.rare_first]
+        counted = (
+            usual[self.last] - usual[self.first] + rare[self.rare_last] - rare[self.rare_first]
+        )
         precision = right / (counted + np.spacing(1))
         of_class = wanted[self.own]
         recall = np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0)
@@ -150,8 +159,8 @@ class PrecisionCurves:
             reached = _reached(recall, recalls) / len(recalls)
             fresh = np.diff(reached, prepend=0)
             fresh[self.firsts] = reached[self.firsts]
-        # The greatest precision from each recall on: each curve, from the last to the first, is lifted above the one
-        # before, so that one pass serves all.
+        # The greatest precision from each recall on: each curve, from the last to the first, is
+        # lifted above the one before, so that one pass serves all.
         lift = 2.0 * (len(self.label) - self.curve)
         best = np.maximum.accumulate((precision + lift)[::-1])[::-1] - lift
         areas = np.bincount(self.curve, best * fresh, len(self.label)).astype(np.float64)
@@ -162,13 +171,17 @@ class PrecisionCurves:
         wanted = self.wanted(weights)
         right = np.bincount(self.curve, weights[self.picture], len(self.label))
         of_class = wanted[self.label]
-        return self.mean(np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0), wanted)
+        return self.mean(
+            np.divide(right, of_class, out=np.zeros(len(right)), where=of_class > 0), wanted
+        )
 
 
 def _reached(recall: Floats, recalls: Floats) -> Integers:
-    """Return how many of some evenly spaced recalls from 0 to 1 are at most as great as each of others.
+    """Return how many of some evenly spaced recalls from 0 to 1 are at most as great as each of
+    others.
 
-    A recall of 0.7 is asked for as 0.7000000000000001, as by pycocotools, so products are corrected by comparisons.
+    A recall of 0.7 is asked for as 0.7000000000000001, as by pycocotools, so products are corrected
+    by comparisons.
     """
     last = len(recalls) - 1
     place = np.minimum((recall * last).astype(np.int64), last)
@@ -190,24 +203,35 @@ def _sums(values: Floats) -> Floats:
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """The overlaps from which a thing counts as found."""
-AREAS = {"all": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
+AREAS = {
+    "all": (0.0, 1e10),
+    "small": (0.0, 32.0**2),
+    "medium": (32.0**2, 96.0**2),
+    "large": (96.0**2, 1e10),
+}
 """Least and greatest area of things in pixels, by name."""
 
 Bools = npt.NDArray[np.bool_]
 
 
 def greedy(
-    group: Integers, thing: Integers, true: Integers, overlap: Floats, crowds: Bools, unwanted: Bools
+    group: Integers,
+    thing: Integers,
+    true: Integers,
+    overlap: Floats,
+    crowds: Bools,
+    unwanted: Bools,
 ) -> tuple[Bools, Bools]:
     """Match things with true ones.
 
     Parameters
     ----------
     group
-        The number of picture and class of each thing, ``(d,)``; sorted, and in each group by descending score.
+        The number of picture and class of each thing, ``(d,)``; sorted, and in each group by
+        descending score.
     thing, true, overlap
-        The pairs of a thing and a true one of its group that overlap by the least threshold or more, ``(p,)``; sorted
-        by thing.
+        The pairs of a thing and a true one of its group that overlap by the least threshold or
+        more, ``(p,)``; sorted by thing.
     crowds
         Whether several things may be matched with a true one, ``(g,)``.
     unwanted
@@ -227,15 +251,20 @@ def greedy(
     reached = np.minimum(THRESHOLDS, 1 - 1e-10)
     firsts = np.flatnonzero(np.diff(thing, prepend=-1))
     rounds = np.repeat(places_in_groups(group)[thing[firsts]], np.diff(firsts, append=len(thing)))
-    # Of the pairs of a thing, the last possible one is chosen: the greatest overlap, and of equal ones the last.
+    # Of the pairs of a thing, the last possible one is chosen: the greatest overlap, and of equal
+    # ones the last.
     order = np.lexsort((true, overlap, thing, rounds))
     thing, true, overlap, rounds = thing[order], true[order], overlap[order], rounds[order]
     ends = np.searchsorted(rounds, np.arange(int(rounds[-1]) + 2))
     for start, end in itertools.pairwise(ends.tolist()):
         now, those = true[start:end], thing[start:end]
         count = len(now)
-        possible = (overlap[start:end, None] >= reached)[:, :, None] & (~taken[now] | crowds[now, None, None])
-        place = np.arange(1, count + 1)[:, None, None] + np.where(unwanted[now], 0, count)[:, None, :]
+        possible = (overlap[start:end, None] >= reached)[:, :, None] & (
+            ~taken[now] | crowds[now, None, None]
+        )
+        place = (
+            np.arange(1, count + 1)[:, None, None] + np.where(unwanted[now], 0, count)[:, None, :]
+        )
         starts = np.flatnonzero(np.diff(those, prepend=-1))
         best = np.maximum.reduceat(np.where(possible, place, 0), starts, axis=0)
         right[those[starts]] = best > count
@@ -246,6 +275,8 @@ def greedy(
 
 
 def places_in_groups(group: Integers) -> Integers:
-    """Return the place of each element among those of its group, from 0; equal groups follow each other."""
+    """Return the place of each element among those of its group, from 0; equal groups follow
+    each other.
+    """
     firsts = np.flatnonzero(np.diff(group, prepend=-1))
     return np.arange(len(group)) - np.repeat(firsts, np.diff(firsts, append=len(group)))

@@ -1,8 +1,9 @@
 """Frames: where a picture lies in a model's input, and places in the one as places in the other.
 
-The frame of a prediction is ``(n, 3)`` float32: height and width of the model's input, and the fit: 0 if the picture
-was squeezed to it, 1 if it was letterboxed in the top left corner, 2 if in the centre.  Since pictures have different
-sizes, predictions are converted where these are known, beside the truth.
+The frame of a prediction is ``(n, 3)`` float32: height and width of the model's input, and the fit:
+0 if the picture was squeezed to it, 1 if it was letterboxed in the top left corner, 2 if in the
+centre.  Since pictures have different sizes, predictions are converted where these are known,
+beside the truth.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def in_pixels(
         If the frames do not belong to the boxes.
     """
     _check(frames, len(boxes))
-    steps = np.array([_step(*each) for each in zip(frames, sizes, strict=True)], np.float64).reshape(-1, 2, 4)
+    steps = np.array(
+        [_step(*each) for each in zip(frames, sizes, strict=True)], np.float64
+    ).reshape(-1, 2, 4)
     corners = boxes.astype(np.float64)
     corners[..., 2:] += corners[..., :2]
     corners = corners * steps[:, None, 0] - steps[:, None, 1]
@@ -71,8 +74,12 @@ def points_in_pixels(
         If the frames do not belong to the points.
     """
     _check(frames, len(points))
-    steps = np.array([_step(*each) for each in zip(frames, sizes, strict=True)], np.float64).reshape(-1, 2, 4)
-    factors, offsets = (steps[:, part, :2].reshape(-1, *(1,) * (points.ndim - 2), 2) for part in (0, 1))
+    steps = np.array(
+        [_step(*each) for each in zip(frames, sizes, strict=True)], np.float64
+    ).reshape(-1, 2, 4)
+    factors, offsets = (
+        steps[:, part, :2].reshape(-1, *(1,) * (points.ndim - 2), 2) for part in (0, 1)
+    )
     found: npt.NDArray[np.float64] = points * factors - offsets
     return found
 
@@ -98,13 +105,20 @@ def cells_of_pixels(
     """
     (across, down, *_), (left, top, *_) = _step(frame, size)
     rows, columns = (
-        np.clip(np.floor((np.arange(int(pixels)) + 0.5 + offset) / factor * cells), 0, cells - 1).astype(np.int64)
-        for pixels, offset, factor, cells in ((size[0], top, down, grid[0]), (size[1], left, across, grid[1]))
+        np.clip(
+            np.floor((np.arange(int(pixels)) + 0.5 + offset) / factor * cells), 0, cells - 1
+        ).astype(np.int64)
+        for pixels, offset, factor, cells in (
+            (size[0], top, down, grid[0]),
+            (size[1], left, across, grid[1]),
+        )
     )
     return rows, columns
 
 
-def on_picture(values: npt.NDArray[Any], frames: npt.NDArray[Any] | None, shape: Sequence[int]) -> npt.NDArray[Any]:
+def on_picture(
+    values: npt.NDArray[Any], frames: npt.NDArray[Any] | None, shape: Sequence[int]
+) -> npt.NDArray[Any]:
     """Return what a model says of each cell of its input for each pixel of a picture instead.
 
     Parameters
@@ -112,7 +126,8 @@ def on_picture(values: npt.NDArray[Any], frames: npt.NDArray[Any] | None, shape:
     values
         ``(rows, columns)``.
     frames
-        The frame of this picture alone, ``(1, 3)``; without one, the picture is squeezed into the cells.
+        The frame of this picture alone, ``(1, 3)``; without one, the picture is squeezed into the
+        cells.
     shape
         The shape of the picture, whose height and width come first.
 
@@ -130,7 +145,8 @@ def on_picture(values: npt.NDArray[Any], frames: npt.NDArray[Any] | None, shape:
 def resampled(
     values: npt.NDArray[Any], frame: npt.NDArray[Any], size: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.float32]:
-    """Return values of a grid over the model's input for each pixel of a picture, bilinear between centres of cells.
+    """Return values of a grid over the model's input for each pixel of a picture, bilinear between
+    centres of cells.
 
     Parameters
     ----------
@@ -150,14 +166,18 @@ def resampled(
 def places_of_pixels(
     frame: npt.NDArray[Any], size: npt.NDArray[np.integer], grid: tuple[int, int]
 ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
-    """Return where the centres of a picture's pixels are in a grid of cells, whose centres are whole numbers.
+    """Return where the centres of a picture's pixels are in a grid of cells, whose centres are
+    whole numbers.
 
     Parameters and results are as in :func:`cells_of_pixels`, but for the results being real.
     """
     (across, down, *_), (left, top, *_) = _step(frame, size)
     rows, columns = (
         (np.arange(int(pixels)) + 0.5 + offset) / factor * cells - 0.5
-        for pixels, offset, factor, cells in ((size[0], top, down, grid[0]), (size[1], left, across, grid[1]))
+        for pixels, offset, factor, cells in (
+            (size[0], top, down, grid[0]),
+            (size[1], left, across, grid[1]),
+        )
     )
     return rows, columns
 
@@ -165,7 +185,8 @@ def places_of_pixels(
 def interpolated(
     values: npt.NDArray[Any], rows: npt.NDArray[np.floating], columns: npt.NDArray[np.floating]
 ) -> npt.NDArray[np.float32]:
-    """Return values between those of a grid, bilinear; beyond its borders, those at the borders go on.
+    """Return values between those of a grid, bilinear; beyond its borders, those at the borders go
+    on.
 
     Parameters
     ----------
@@ -192,11 +213,15 @@ def interpolated(
 
 def _check(frames: npt.NDArray[Any], count: int) -> None:
     if frames.shape != (count, 3):
-        raise SpecMismatch(f"the frame of {count} pictures has the shape ({count}, 3), not {frames.shape}")
+        raise SpecMismatch(
+            f"the frame of {count} pictures has the shape ({count}, 3), not {frames.shape}"
+        )
 
 
 def _step(frame: npt.NDArray[Any], size: npt.NDArray[np.integer]) -> list[list[float]]:
-    """Return factors and offsets by which corners in shares of the input become corners in pixels."""
+    """Return factors and offsets by which corners in shares of the input become corners in
+    pixels.
+    """
     height, width, fit = (int(each) for each in frame)
     rows, columns = int(size[0]), int(size[1])
     if not fit:

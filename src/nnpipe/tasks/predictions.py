@@ -25,7 +25,9 @@ def only(predictions: Batch, name: str) -> npt.NDArray[np.generic]:
     if name in predictions:
         return predictions[name]
     if len(predictions) != 1:
-        raise SpecMismatch(f"predictions must hold {name!r} or one tensor only; given: {', '.join(predictions)}")
+        raise SpecMismatch(
+            f"predictions must hold {name!r} or one tensor only; given: {', '.join(predictions)}"
+        )
     return next(iter(predictions.values()))
 
 
@@ -72,9 +74,14 @@ INTEGERS, NUMBERS = "iu", "iuf"
 
 
 def check_array(
-    evaluation: Evaluation, name: str, shape: tuple[int | None, ...], kinds: str, ragged: bool = False
+    evaluation: Evaluation,
+    name: str,
+    shape: tuple[int | None, ...],
+    kinds: str,
+    ragged: bool = False,
 ) -> None:
-    """Raise :class:`ArtifactError` unless an array has this shape behind the axis of samples, and such elements.
+    """Raise :class:`ArtifactError` unless an array has this shape behind the axis of samples, and
+    such elements.
 
     Parameters
     ----------
@@ -92,19 +99,23 @@ def check_array(
     held = evaluation.ragged if ragged else evaluation.arrays
     if name not in held:
         raise ArtifactError(f"the evaluation has no array {name!r}; measure again")
-    array: npt.NDArray[np.generic] = evaluation.ragged[name].values if ragged else evaluation.arrays[name]
+    array: npt.NDArray[np.generic] = (
+        evaluation.ragged[name].values if ragged else evaluation.arrays[name]
+    )
     wanted = len(shape) == array.ndim - 1 and all(
         length in (None, given) for length, given in zip(shape, array.shape[1:], strict=True)
     )
     if not wanted or array.dtype.kind not in kinds:
         raise ArtifactError(
-            f"the evaluation's {name!r} should have the shape {show_shape((None, *shape))}, and not be "
-            f"{array.dtype} of {show_shape(array.shape)}; measure again"
+            f"the evaluation's {name!r} should have the shape {show_shape((None, *shape))}, and "
+            f"not be {array.dtype} of {show_shape(array.shape)}; measure again"
         )
 
 
 def check_alike(evaluation: Evaluation, *names: str) -> None:
-    """Raise :class:`ArtifactError` unless arrays have one shape, or ragged ones as many rows for each sample."""
+    """Raise :class:`ArtifactError` unless arrays have one shape, or ragged ones as many rows for
+    each sample.
+    """
     first = names[0]
     for name in names[1:]:
         if first in evaluation.ragged:
@@ -112,4 +123,6 @@ def check_alike(evaluation: Evaluation, *names: str) -> None:
         else:
             alike = evaluation.arrays[first].shape == evaluation.arrays[name].shape
         if not alike:
-            raise ArtifactError(f"the evaluation's {name!r} does not go with its {first!r}; measure again")
+            raise ArtifactError(
+                f"the evaluation's {name!r} does not go with its {first!r}; measure again"
+            )

@@ -1,4 +1,5 @@
-"""Contract suites for the interfaces: subclass one and define its fixture, and pytest checks your component.
+"""Contract suites for the interfaces: subclass one and define its fixture, and pytest checks your
+component.
 
 ::
 

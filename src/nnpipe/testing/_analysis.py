@@ -1,4 +1,6 @@
-"""Analysis methods in the contract of model wrappers: weights, graphs, profiles and intermediate values."""
+"""Analysis methods in the contract of model wrappers: weights, graphs, profiles and intermediate
+values.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def twin(model: LiveModel) -> LiveModel:
 
 
 def outputs_of(model: LiveModel, batch: Batch) -> dict[str, np.ndarray]:
-    """Return the outputs of a batch, run in a new session, without those that vary from run to run."""
+    """Return the outputs of a batch, run in a new session, without those that vary from run to
+    run.
+    """
     with model.session() as session:
         found = session.infer(batch)
         return {name: array for name, array in found.items() if name not in session.varying}
@@ -62,7 +66,9 @@ def assert_batches_equal(found: Batch, expected: Batch) -> None:
 
 
 def reachable(held: object) -> set[int]:
-    """Return the ids of all objects reachable from one, except through modules, classes and functions."""
+    """Return the ids of all objects reachable from one, except through modules, classes and
+    functions.
+    """
     found, pending = set(), [held]
     while pending:
         each = pending.pop()
@@ -146,7 +152,12 @@ class AnalysisContract:
         before = model.get_weights()
         first = next(iter(before))
         with pytest.raises(ConfigError, match=r"no\.such\.weight") as caught:
-            model.set_weights({first: before[first] + before[first].dtype.type(1), "no.such.weight": before[first]})
+            model.set_weights(
+                {
+                    first: before[first] + before[first].dtype.type(1),
+                    "no.such.weight": before[first],
+                }
+            )
         assert_one_line(caught.value)
         assert_batches_equal(model.get_weights(), before)
 
@@ -156,7 +167,8 @@ class AnalysisContract:
         changed = {name: array + array.dtype.type(1) for name, array in before.items()}
         for name in before:
             wrong = {other: array for other, array in changed.items() if other != name}
-            wrong[name] = np.stack([before[name]] * 3)  # one more axis, and a different number of elements
+            # one more axis, and a different number of elements
+            wrong[name] = np.stack([before[name]] * 3)
             with pytest.raises(SpecMismatch) as caught:
                 model.set_weights(wrong)
             assert name in str(caught.value)
@@ -190,10 +202,14 @@ class AnalysisContract:
 
     # -- intermediate values ----------------------------------------------------------------------
 
-    def test_intermediates_include_the_outputs_by_each_selector(self, model: LiveModel, batch: Batch) -> None:
+    def test_intermediates_include_the_outputs_by_each_selector(
+        self, model: LiveModel, batch: Batch
+    ) -> None:
         needs(model, "get_intermediates", "get_inference_graph")
         graph = model.get_inference_graph()
-        producers = {name: operation for operation in graph.operations for name in operation.outputs}
+        producers = {
+            name: operation for operation in graph.operations for name in operation.outputs
+        }
         outputs = outputs_of(model, batch)
         for spec, tensor in zip(model.io.outputs, graph.outputs, strict=True):
             chosen = model.get_intermediates(Selector(tensor=tensor), batch)
@@ -204,14 +220,24 @@ class AnalysisContract:
             for selector in selectors:
                 found = model.get_intermediates(selector, batch)
                 np.testing.assert_allclose(
-                    found[tensor], outputs[spec.name], self.intermediate_rtol, self.intermediate_atol, err_msg=tensor
+                    found[tensor],
+                    outputs[spec.name],
+                    self.intermediate_rtol,
+                    self.intermediate_atol,
+                    err_msg=tensor,
                 )
 
-    def test_intermediates_are_what_their_selector_chooses(self, model: LiveModel, batch: Batch) -> None:
+    def test_intermediates_are_what_their_selector_chooses(
+        self, model: LiveModel, batch: Batch
+    ) -> None:
         needs(model, "get_intermediates", "get_inference_graph")
         graph = model.get_inference_graph()
         operation = graph.operations[len(graph.operations) // 2]
-        selectors = [Selector(tensor="*"), Selector(operation=operation.kind), Selector(layer=operation.layer or "*")]
+        selectors = [
+            Selector(tensor="*"),
+            Selector(operation=operation.kind),
+            Selector(layer=operation.layer or "*"),
+        ]
         for selector in selectors:
             chosen = {t for op in graph.operations for t in op.outputs if selector.matches(op, t)}
             found = model.get_intermediates(selector, batch)
@@ -229,25 +255,41 @@ class AnalysisContract:
         needs(model, "get_intermediates", "get_inference_graph")
         everything, graph = Selector(tensor="*"), model.get_inference_graph()
         plain = model.get_intermediates(everything, batch)
-        computed = {name: array for name, array in plain.items() if array.dtype.kind == "f" and array.size > 1}
+        computed = {
+            name: array
+            for name, array in plain.items()
+            if array.dtype.kind == "f" and array.size > 1
+        }
         again = model.get_intermediates(everything, batch, computed)
         for name, array in plain.items():
-            np.testing.assert_allclose(again[name], array, self.intermediate_rtol, self.intermediate_atol, err_msg=name)
+            np.testing.assert_allclose(
+                again[name], array, self.intermediate_rtol, self.intermediate_atol, err_msg=name
+            )
         for operation in reversed(graph.operations):
-            taken = [name for name in operation.inputs if name in computed and np.any(computed[name])]
+            taken = [
+                name for name in operation.inputs if name in computed and np.any(computed[name])
+            ]
             if not (taken and any(name in computed for name in operation.outputs)):
                 continue
             found = model.get_intermediates(everything, batch, {taken[0]: -3 * computed[taken[0]]})
             assert found.keys() == plain.keys()
             np.testing.assert_allclose(
-                found[taken[0]], plain[taken[0]], self.intermediate_rtol, self.intermediate_atol, err_msg=taken[0]
+                found[taken[0]],
+                plain[taken[0]],
+                self.intermediate_rtol,
+                self.intermediate_atol,
+                err_msg=taken[0],
             )
             assert any(not np.array_equal(found[name], plain[name]) for name in operation.outputs)
             return
 
     def test_choosing_nothing_is_an_error_of_one_line(self, model: LiveModel, batch: Batch) -> None:
         needs(model, "get_intermediates")
-        for selector in (Selector(tensor="no_such"), Selector(layer="no_such"), Selector(operation="no_such")):
+        for selector in (
+            Selector(tensor="no_such"),
+            Selector(layer="no_such"),
+            Selector(operation="no_such"),
+        ):
             with pytest.raises(ConfigError, match="no_such") as caught:
                 model.get_intermediates(selector, batch)
             assert_one_line(caught.value)
@@ -256,7 +298,9 @@ class AnalysisContract:
 
     def test_the_profile_of_an_inference_covers_its_graph(self, model: LiveModel) -> None:
         needs(model, "profile_inference", "get_inference_graph")
-        kinds = {operation.name: operation.kind for operation in model.get_inference_graph().operations}
+        kinds = {
+            operation.name: operation.kind for operation in model.get_inference_graph().operations
+        }
         profile = model.profile_inference(2)
         assert_sound(profile, 2)
         if not profile.rewritten:
@@ -278,7 +322,9 @@ class AnalysisContract:
 
 
 def assert_well_formed(graph: Graph) -> None:
-    """Fail unless names are unique, every tensor is described, and no tensor is used before it is computed."""
+    """Fail unless names are unique, every tensor is described, and no tensor is used before it
+    is computed.
+    """
     names = [operation.name for operation in graph.operations]
     assert names
     assert len(set(names)) == len(names)
@@ -306,5 +352,7 @@ def assert_sound(profile: Profile, steps: int) -> None:
     operations = [timing.operation for timing in profile.timings]
     assert operations
     assert len(set(operations)) == len(operations)
-    assert all(timing.kind and timing.calls > 0 and timing.total_ns >= 0 for timing in profile.timings)
+    assert all(
+        timing.kind and timing.calls > 0 and timing.total_ns >= 0 for timing in profile.timings
+    )
     assert any(timing.total_ns > 0 for timing in profile.timings)

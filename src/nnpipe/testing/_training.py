@@ -1,4 +1,6 @@
-"""Training in the contract of model wrappers: whole trainings, single steps, and fitting a data set."""
+"""Training in the contract of model wrappers: whole trainings, single steps, and fitting a data
+set.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class TrainingContract:
     @pytest.fixture
     def dataset(self) -> Dataset:
         raise NotImplementedError(
-            "a wrapper that can be trained needs the fixture `dataset`: a small data set that the wrapper fits"
+            "a wrapper that can be trained needs the fixture `dataset`: a small data set that the "
+            "wrapper fits"
         )
 
     @pytest.fixture
@@ -77,7 +80,9 @@ class TrainingContract:
         assert len(pairs) == 30
         assert pairs[-1][0] < pairs[0][0]
 
-    def test_training_steps_end_with_their_samples(self, model: LiveModel, request: pytest.FixtureRequest) -> None:
+    def test_training_steps_end_with_their_samples(
+        self, model: LiveModel, request: pytest.FixtureRequest
+    ) -> None:
         needs(model, "run_training")
         inputs, truth = _some(model, request.getfixturevalue("dataset"))
         assert len(model.run_training(5, [(inputs, truth)] * 2)) == 2
@@ -113,13 +118,21 @@ class TrainingContract:
         assert len(history.epochs) == options.num_epochs
         for epoch in history.epochs:
             assert {"loss", "validation_loss"} <= epoch.keys()
-            assert all(isinstance(value, float) and math.isfinite(value) for value in epoch.values())
+            assert all(
+                isinstance(value, float) and math.isfinite(value) for value in epoch.values()
+            )
         assert history.epochs[-1]["loss"] < history.epochs[0]["loss"]
         assert seen, "a training shows its progress"
-        assert id(model.native) not in reachable(vars(model.wrapper)), "the wrapper holds the network that was trained"
+        assert id(model.native) not in reachable(vars(model.wrapper)), (
+            "the wrapper holds the network that was trained"
+        )
 
     def test_the_seed_decides_a_training(
-        self, model: LiveModel, options: TrainingOptions, batch: Batch, request: pytest.FixtureRequest
+        self,
+        model: LiveModel,
+        options: TrainingOptions,
+        batch: Batch,
+        request: pytest.FixtureRequest,
     ) -> None:
         needs(model, "train")
         dataset = request.getfixturevalue("dataset")
@@ -140,16 +153,25 @@ class TrainingContract:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         needs(model, "train")
-        # TensorBoard reads files with TensorFlow if it is installed, and importing that takes ten seconds.
+        # TensorBoard reads files with TensorFlow if it is installed, and importing that takes ten
+        # seconds.
         monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
         options = TrainingOptions.from_json(options.to_json() | {"logdir": str(tmp_path / "logs")})
         history = model.train(request.getfixturevalue("dataset"), options)
         found = curves(tmp_path / "logs")
         # The names of single outputs' losses contain the outputs' names.
-        losses = [value for tag, values in found.items() if "loss" in tag and tag.count("/") == 1 for value in values]
-        assert len(losses) == 2 * options.num_epochs, "one curve of losses for training, one for validation"
+        losses = [
+            value
+            for tag, values in found.items()
+            if "loss" in tag and tag.count("/") == 1
+            for value in values
+        ]
+        assert len(losses) == 2 * options.num_epochs, (
+            "one curve of losses for training, one for validation"
+        )
         expected = [epoch[name] for epoch in history.epochs for name in ("loss", "validation_loss")]
-        np.testing.assert_allclose(sorted(losses), sorted(expected), rtol=1e-5)  # event files hold float32
+        # event files hold float32
+        np.testing.assert_allclose(sorted(losses), sorted(expected), rtol=1e-5)
 
     def test_an_interrupted_training_ends_with_the_interruption(
         self, model: LiveModel, options: TrainingOptions, request: pytest.FixtureRequest
@@ -182,14 +204,18 @@ class TrainingContract:
 
 
 def curves(logdir: Path) -> dict[str, list[float]]:
-    """Return the scalars of TensorBoard event files by folder and tag, read by TensorBoard itself."""
+    """Return the scalars of TensorBoard event files by folder and tag, read by TensorBoard
+    itself.
+    """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     found: dict[str, list[float]] = {}
     for folder in sorted({path.parent for path in logdir.rglob("*tfevents*")}):
         events = EventAccumulator(str(folder)).Reload()
         for tag in events.Tags()["scalars"]:
-            found[f"{folder.relative_to(logdir)}/{tag}"] = [event.value for event in events.Scalars(tag)]
+            found[f"{folder.relative_to(logdir)}/{tag}"] = [
+                event.value for event in events.Scalars(tag)
+            ]
     return found
 
 

@@ -19,8 +19,17 @@ from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.testing.discoverable import DiscoverableContract
 
-_SANITISED_C_FLAGS = ("-std=c99", "-O0", "-g1", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-_OWN_NAMES = re.compile(r"\b(nn_arena|nn_input|nn_output|nn_run|nn_reset|nn_constant_\d+|NN_ARENA_BYTES)\b")
+_SANITISED_C_FLAGS = (
+    "-std=c99",
+    "-O0",
+    "-g1",
+    "-w",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+)
+_OWN_NAMES = re.compile(
+    r"\b(nn_arena|nn_input|nn_output|nn_run|nn_reset|nn_constant_\d+|NN_ARENA_BYTES)\b"
+)
 _SECONDS = 300
 _MAIN = """
 #include <stdio.h>
@@ -50,7 +59,9 @@ int main(void) {
 
 
 class SourceParts(Protocol):
-    """The C source of a graph: kernels that several graphs may share, what is its own, its inputs and outputs."""
+    """The C source of a graph: kernels that several graphs may share, what is its own, its
+    inputs and outputs.
+    """
 
     @property
     def kernels(self) -> Sequence[str]:
@@ -84,14 +95,16 @@ class SanitiserFinding(AssertionError):
 def sanitised_outputs(
     graphs: Sequence[tuple[SourceParts, Sequence[Batch]]], defines: Sequence[str] = ()
 ) -> list[list[dict[str, np.ndarray]]]:
-    """Return the outputs of graphs, computed by one program with AddressSanitizer and UndefinedBehaviorSanitizer.
+    """Return the outputs of graphs, computed by one program with AddressSanitizer and
+    UndefinedBehaviorSanitizer.
 
     Parameters
     ----------
     graphs
         For each graph its source, and the inputs by name of one run after the other.
     defines
-        Macros to define, such as ``NN_DSP_IN_C``, with which instructions of a microcontroller are computed in C.
+        Macros to define, such as ``NN_DSP_IN_C``, with which instructions of a microcontroller are
+        computed in C.
 
     Returns
     -------
@@ -108,7 +121,9 @@ def sanitised_outputs(
         source.write_text(_program(graphs))
         macros = [f"-D{each}" for each in defines]
         subprocess.run(
-            ["cc", *_SANITISED_C_FLAGS, *macros, "-o", str(program), str(source)], check=True, capture_output=True
+            ["cc", *_SANITISED_C_FLAGS, *macros, "-o", str(program), str(source)],
+            check=True,
+            capture_output=True,
         )
         given = b"".join(
             np.ascontiguousarray(batch[spec.name]).tobytes()
@@ -117,30 +132,42 @@ def sanitised_outputs(
             for spec in parts.io.inputs
         )
         try:
-            done = subprocess.run([str(program)], input=given, capture_output=True, check=False, timeout=_SECONDS)
+            done = subprocess.run(
+                [str(program)], input=given, capture_output=True, check=False, timeout=_SECONDS
+            )
         except subprocess.TimeoutExpired as error:
-            raise SanitiserFinding(*_place(error.stderr or b"", f"no end within {_SECONDS} s")) from None
+            raise SanitiserFinding(
+                *_place(error.stderr or b"", f"no end within {_SECONDS} s")
+            ) from None
     if done.returncode != 0:
         raise SanitiserFinding(*_place(done.stderr, f"exit status {done.returncode}"))
     return _outputs(graphs, done.stdout)
 
 
 def joined_source(graphs: Sequence[SourceParts]) -> str:
-    """Return one C source of several graphs: kernels once, and names that each graph has with its number."""
+    """Return one C source of several graphs: kernels once, and names that each graph has with
+    its number.
+    """
     kernels = dict.fromkeys(text for parts in graphs for text in parts.kernels)
     bodies = [_OWN_NAMES.sub(rf"\g<1>_{n}", parts.body) for n, parts in enumerate(graphs)]
     return "\n".join([*kernels, *bodies])
 
 
 def _program(graphs: Sequence[tuple[SourceParts, Sequence[Batch]]]) -> str:
-    entries = [f"{{nn_input_{n}, nn_output_{n}, nn_run_{n}, {len(runs)}}}" for n, (_, runs) in enumerate(graphs)]
+    entries = [
+        f"{{nn_input_{n}, nn_output_{n}, nn_run_{n}, {len(runs)}}}"
+        for n, (_, runs) in enumerate(graphs)
+    ]
     sizes = [
         str(size)
         for parts, _ in graphs
         for side in (parts.io.inputs, parts.io.outputs)
         for size in [*(_bytes(spec) for spec in side), -1]
     ]
-    return joined_source([parts for parts, _ in graphs]) + _MAIN % (", ".join(entries), ", ".join(sizes))
+    return joined_source([parts for parts, _ in graphs]) + _MAIN % (
+        ", ".join(entries),
+        ", ".join(sizes),
+    )
 
 
 def _place(errors: bytes, otherwise: str) -> tuple[int, str]:
@@ -167,10 +194,22 @@ def _outputs(
 
 
 def _bytes(spec: TensorSpec) -> int:
-    return int(np.prod([length or 0 for length in spec.shape], dtype=np.int64)) * np.dtype(spec.dtype).itemsize
+    return (
+        int(np.prod([length or 0 for length in spec.shape], dtype=np.int64))
+        * np.dtype(spec.dtype).itemsize
+    )
 
 
-_FLAGS = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-fno-builtin", "-O1")
+_FLAGS = (
+    "-std=c99",
+    "-pedantic",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-ffreestanding",
+    "-fno-builtin",
+    "-O1",
+)
 
 
 @dataclass(frozen=True)
@@ -237,10 +276,15 @@ class COperatorContract(DiscoverableContract):
         graphs = [(_source(operator, case), _runs(case, self.span)) for case in cases]
         for case, (_, runs), found in zip(cases, graphs, sanitised_outputs(graphs), strict=True):
             for batch, outputs in zip(runs, found, strict=True):
-                given = [batch.get(spec.name, case.constants.get(n)) for n, spec in enumerate(case.inputs)]
+                given = [
+                    batch.get(spec.name, case.constants.get(n))
+                    for n, spec in enumerate(case.inputs)
+                ]
                 expected = self.reference(case, *(array for array in given if array is not None))
                 for spec, array in zip(case.outputs, expected, strict=True):
-                    assert array.dtype == spec.dtype, f"the reference gives {array.dtype} for {spec.dtype}"
+                    assert array.dtype == spec.dtype, (
+                        f"the reference gives {array.dtype} for {spec.dtype}"
+                    )
                     accepted = self.tolerance if array.dtype.kind == "f" else 0
                     np.testing.assert_allclose(
                         outputs[spec.name], array, rtol=accepted, atol=accepted, err_msg=spec.name
@@ -252,7 +296,11 @@ class COperatorContract(DiscoverableContract):
         for case in cases:
             for number, spec in enumerate(case.outputs):
                 *first, last = [length or 0 for length in spec.shape]
-                for change in ({"shape": (*first, last + 1)}, {"shape": (*first, last, 2)}, {"dtype": "float64"}):
+                for change in (
+                    {"shape": (*first, last + 1)},
+                    {"shape": (*first, last, 2)},
+                    {"dtype": "float64"},
+                ):
                     outputs = [*case.outputs]
                     outputs[number] = replace(spec, **change)
                     with pytest.raises(CompileError):
@@ -265,7 +313,9 @@ class COperatorContract(DiscoverableContract):
             for number, spec in enumerate(case.inputs):
                 inputs = [*case.inputs]
                 inputs[number] = TensorSpec(spec.name, spec.shape, "int64")
-                constants = {place: array for place, array in case.constants.items() if place != number}
+                constants = {
+                    place: array for place, array in case.constants.items() if place != number
+                }
                 with pytest.raises(CompileError):
                     _source(operator, replace(case, inputs=inputs, constants=constants))
             with pytest.raises(CompileError):
@@ -278,10 +328,15 @@ class COperatorContract(DiscoverableContract):
             path, made = tmp_path / "one.c", tmp_path / "one.o"
             path.write_text(_source(operator, case).text, "utf-8")
             done = subprocess.run(
-                ["cc", *_FLAGS, "-c", "-o", str(made), str(path)], capture_output=True, text=True, check=False
+                ["cc", *_FLAGS, "-c", "-o", str(made), str(path)],
+                capture_output=True,
+                text=True,
+                check=False,
             )
             assert done.returncode == 0, done.stderr[:2000]
-            needed = subprocess.run(["nm", "-u", str(made)], capture_output=True, text=True, check=True).stdout.split()
+            needed = subprocess.run(
+                ["nm", "-u", str(made)], capture_output=True, text=True, check=True
+            ).stdout.split()
             assert set(needed) <= {"U", "_GLOBAL_OFFSET_TABLE_"}, f"it needs {' '.join(needed)}"
 
 
@@ -299,8 +354,14 @@ def _runs(case: OperatorCase, span: float) -> list[dict[str, np.ndarray]]:
             if number in case.constants:
                 continue
             kind, shape = np.dtype(spec.dtype), tuple(length or 0 for length in spec.shape)
-            low, high = (-span, span) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
-            drawn = random.uniform(low, high, shape) if share is None else np.full(shape, high if share else low)
+            low, high = (
+                (-span, span) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
+            )
+            drawn = (
+                random.uniform(low, high, shape)
+                if share is None
+                else np.full(shape, high if share else low)
+            )
             batch[spec.name] = (np.rint(drawn) if kind.kind != "f" else drawn).astype(kind)
         found.append(batch)
     return found

@@ -32,10 +32,12 @@ class CallbackContract(DiscoverableContract):
         A callback that has not observed a training yet.
     ``training``
         Only if the callback needs a special training: its model and data, as a
-        :class:`nnpipe.testing.trainings.WatchedTraining`.  By default samples have a feature ``x`` ``(n, 8)``
-        and a ``label`` ``(n,)`` of three classes, and the model's output is named ``kind``.
+        :class:`nnpipe.testing.trainings.WatchedTraining`.  By default samples have a feature ``x``
+        ``(n, 8)`` and a ``label`` ``(n,)`` of three classes, and the model's output is named
+        ``kind``.
 
-    It is tested in trainings with the frameworks that it supports; a framework that is not installed is skipped.
+    It is tested in trainings with the frameworks that it supports; a framework that is not
+    installed is skipped.
     """
 
     @pytest.fixture
@@ -67,7 +69,11 @@ class CallbackContract(DiscoverableContract):
         callback.close()
 
     def test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder(
-        self, callback: Callback, training: WatchedTraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        callback: Callback,
+        training: WatchedTraining,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         _needs(callback, "torch")
         here = tmp_path / "here"
@@ -88,7 +94,9 @@ class CallbackContract(DiscoverableContract):
         found = torch_training(training, tmp_path / "run", [again, Interruption(0)])
         assert [part for part in ("weights", "history") if found[part] != alone[part]] == []
 
-    def test_a_training_with_keras_is_the_same_with_it(self, callback: Callback, tmp_path: Path) -> None:
+    def test_a_training_with_keras_is_the_same_with_it(
+        self, callback: Callback, tmp_path: Path
+    ) -> None:
         _needs(callback, "keras")
         alone = keras_training(tmp_path / "alone", [])
         found = keras_training(tmp_path / "watched", [callback])

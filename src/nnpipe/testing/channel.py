@@ -17,7 +17,8 @@ Channels = tuple[Channel, Channel]
 
 
 class ChannelContract:
-    """What every channel must do; subclass it and define the fixture ``channels``: two ends of one line.
+    """What every channel must do; subclass it and define the fixture ``channels``: two ends of one
+    line.
 
     ``timeout`` is the channels' time limit in seconds; keep it short, since some
     tests wait for it.
@@ -39,7 +40,9 @@ class ChannelContract:
     def test_buffers_of_any_kind_and_number_arrive_in_order(self, channels: Channels) -> None:
         host, target = channels
         buffers = [bytes([n % 256]) * (n % 37) for n in range(2000)]
-        pieces: list[memoryview | bytes] = [memoryview(b) if n % 2 else b for n, b in enumerate(buffers)]
+        pieces: list[memoryview | bytes] = [
+            memoryview(b) if n % 2 else b for n, b in enumerate(buffers)
+        ]
         with meanwhile(host.send, pieces):
             assert receive(target, sum(map(len, buffers))) == b"".join(buffers)
 
@@ -66,7 +69,9 @@ class ChannelContract:
         assert bytes(memory) == b"0123......"
         assert receive(target, 6) == b"456789"
 
-    def test_silence_is_a_timeout_after_which_the_line_still_works(self, channels: Channels) -> None:
+    def test_silence_is_a_timeout_after_which_the_line_still_works(
+        self, channels: Channels
+    ) -> None:
         host, target = channels
         begun = time.monotonic()
         with pytest.raises(LineTimeout) as caught:
@@ -76,7 +81,9 @@ class ChannelContract:
         target.send([b"late"])
         assert receive(host, 4) == b"late"
 
-    def test_what_was_sent_before_the_end_arrives_and_then_the_end(self, channels: Channels) -> None:
+    def test_what_was_sent_before_the_end_arrives_and_then_the_end(
+        self, channels: Channels
+    ) -> None:
         host, target = channels
         host.send([b"last words"])
         host.close()
@@ -89,7 +96,9 @@ class ChannelContract:
         with pytest.raises(TransportError):
             keep_talking(host)
 
-    def test_a_closed_channel_refuses_in_one_line_and_closes_again(self, channels: Channels) -> None:
+    def test_a_closed_channel_refuses_in_one_line_and_closes_again(
+        self, channels: Channels
+    ) -> None:
         host, _ = channels
         host.close()
         host.close()

@@ -14,7 +14,13 @@ import pytest
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.component import Component
-from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NNPipeError, SpecMismatch
+from nnpipe.core.errors import (
+    ArtifactError,
+    ConfigError,
+    MissingDependency,
+    NNPipeError,
+    SpecMismatch,
+)
 from nnpipe.core.files import sha256_of
 from nnpipe.core.quantization import adapt_inputs, adapt_outputs
 from nnpipe.core.runtime import Runtime
@@ -58,11 +64,15 @@ class ModelCompilerContract(ComponentContract):
 
     @pytest.fixture
     def compiler(self) -> ModelCompiler:
-        raise NotImplementedError("a subclass of ModelCompilerContract gives the fixture `compiler`")
+        raise NotImplementedError(
+            "a subclass of ModelCompilerContract gives the fixture `compiler`"
+        )
 
     @pytest.fixture
     def artifact(self) -> Artifact:
-        raise NotImplementedError("a subclass of ModelCompilerContract gives the fixture `artifact`")
+        raise NotImplementedError(
+            "a subclass of ModelCompilerContract gives the fixture `artifact`"
+        )
 
     @pytest.fixture
     def runtime(self) -> Runtime:
@@ -74,7 +84,9 @@ class ModelCompilerContract(ComponentContract):
 
     @pytest.fixture
     def expected(self) -> Sequence[Batch]:
-        raise NotImplementedError("a subclass of ModelCompilerContract gives the fixture `expected`")
+        raise NotImplementedError(
+            "a subclass of ModelCompilerContract gives the fixture `expected`"
+        )
 
     @pytest.fixture
     def calibration(self, batches: Sequence[Batch]) -> Calibration:
@@ -107,7 +119,9 @@ class ModelCompilerContract(ComponentContract):
 
     # -- what it says of itself -----------------------------------------------------------------
 
-    def test_it_names_what_it_reads_and_writes(self, compiler: ModelCompiler, artifact: Artifact) -> None:
+    def test_it_names_what_it_reads_and_writes(
+        self, compiler: ModelCompiler, artifact: Artifact
+    ) -> None:
         assert compiler.accepts
         assert len(set(compiler.accepts)) == len(compiler.accepts)
         assert artifact.format in compiler.accepts
@@ -120,7 +134,9 @@ class ModelCompilerContract(ComponentContract):
 
     # -- what comes out -------------------------------------------------------------------------
 
-    def test_the_result_is_described_beside_it(self, compiler: ModelCompiler, compiled: Artifact) -> None:
+    def test_the_result_is_described_beside_it(
+        self, compiler: ModelCompiler, compiled: Artifact
+    ) -> None:
         assert compiled.format == compiler.produces
         assert Artifact.read(compiled.path) == compiled
 
@@ -132,7 +148,9 @@ class ModelCompilerContract(ComponentContract):
         assert all(name and version for name, version in compiled.frameworks)
         json.dumps(compiled.to_json(), allow_nan=False)
 
-    def test_names_of_inputs_and_outputs_are_kept(self, artifact: Artifact, compiled: Artifact) -> None:
+    def test_names_of_inputs_and_outputs_are_kept(
+        self, artifact: Artifact, compiled: Artifact
+    ) -> None:
         for side in ("inputs", "outputs"):
             before, after = getattr(artifact.io, side), getattr(compiled.io, side)
             assert [spec.name for spec in after] == [spec.name for spec in before]
@@ -142,7 +160,9 @@ class ModelCompilerContract(ComponentContract):
     ) -> None:
         with runtime.load(compiled) as session:
             assert session.io == compiled.io
-            session.io.check_outputs(session.infer(adapt_inputs(batches[0], artifact.io, compiled.io)))
+            session.io.check_outputs(
+                session.infer(adapt_inputs(batches[0], artifact.io, compiled.io))
+            )
 
     def test_the_result_computes_what_the_model_computes(
         self,
@@ -208,7 +228,9 @@ class ModelCompilerContract(ComponentContract):
         assert not (tmp_path / "never").exists()
 
     @pytest.mark.parametrize("damage", ["empty", "half", "noise", "text"])
-    @pytest.mark.parametrize("described", [False, True], ids=["noticed by its digest", "described as damaged"])
+    @pytest.mark.parametrize(
+        "described", [False, True], ids=["noticed by its digest", "described as damaged"]
+    )
     def test_a_damaged_source_is_named_and_an_old_result_survives(
         self,
         compiler: ModelCompiler,
@@ -223,7 +245,9 @@ class ModelCompilerContract(ComponentContract):
         path.write_bytes(spoiled(artifact.path.read_bytes(), damage))
         digest = sha256_of(path) if described else artifact.sha256
         with _old_result(tmp_path, compiler) as target, pytest.raises(NNPipeError) as caught:
-            compiler.compile(dataclasses.replace(artifact, path=path, sha256=digest), target, calibration)
+            compiler.compile(
+                dataclasses.replace(artifact, path=path, sha256=digest), target, calibration
+            )
         assert str(path) in str(caught.value)
         assert_one_line(caught.value)
 
@@ -240,7 +264,10 @@ class ModelCompilerContract(ComponentContract):
         self, compiler: ModelCompiler, artifact: Artifact, tmp_path: Path
     ) -> None:
         _skip_unless_calibrated(compiler)
-        with _old_result(tmp_path, compiler) as target, pytest.raises(ConfigError, match="calibration") as caught:
+        with (
+            _old_result(tmp_path, compiler) as target,
+            pytest.raises(ConfigError, match="calibration") as caught,
+        ):
             compiler.compile(artifact, target)
         assert_one_line(caught.value)
 
@@ -248,7 +275,10 @@ class ModelCompilerContract(ComponentContract):
         self, compiler: ModelCompiler, artifact: Artifact, tmp_path: Path
     ) -> None:
         _skip_unless_calibrated(compiler)
-        with _old_result(tmp_path, compiler) as target, pytest.raises(ConfigError, match="calibration") as caught:
+        with (
+            _old_result(tmp_path, compiler) as target,
+            pytest.raises(ConfigError, match="calibration") as caught,
+        ):
             compiler.compile(artifact, target, lambda: ())
         assert_one_line(caught.value)
 
@@ -272,7 +302,10 @@ class ModelCompilerContract(ComponentContract):
         if not compiler.requires:
             pytest.skip(f"{type(compiler).__name__} needs no package")
         nothing_installed(monkeypatch)
-        with _old_result(tmp_path, compiler) as target, pytest.raises(MissingDependency, match="pip install") as caught:
+        with (
+            _old_result(tmp_path, compiler) as target,
+            pytest.raises(MissingDependency, match="pip install") as caught,
+        ):
             compiler.compile(artifact, target, calibration)
         assert type(compiler).__name__ in str(caught.value)
         assert_one_line(caught.value)
@@ -281,13 +314,20 @@ class ModelCompilerContract(ComponentContract):
 def outputs_of(
     runtime: Runtime, compiled: Artifact, io: IOSpec, batches: Sequence[Batch]
 ) -> list[dict[str, np.ndarray]]:
-    """Return the compiled model's outputs for batches of the source, converted to its inputs and back.
+    """Return the compiled model's outputs for batches of the source, converted to its inputs and
+    back.
 
     Outputs that differ from run to run are left out.
     """
     with runtime.load(compiled) as session:
-        found = [adapt_outputs(session.infer(adapt_inputs(batch, io, session.io)), io, session.io) for batch in batches]
-        return [{name: array for name, array in each.items() if name not in session.varying} for each in found]
+        found = [
+            adapt_outputs(session.infer(adapt_inputs(batch, io, session.io)), io, session.io)
+            for batch in batches
+        ]
+        return [
+            {name: array for name, array in each.items() if name not in session.varying}
+            for each in found
+        ]
 
 
 @contextmanager

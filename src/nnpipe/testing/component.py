@@ -20,15 +20,18 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import find
 
 HEAVY = tuple(
-    "ai_edge_litert cmaes executorch fsspec h5py iree jax jinja2 keras matplotlib mlflow nncf onnx onnxruntime "
-    "onnxscript openvino optuna PIL psycopg pynvml s3fs safetensors scipy skl2onnx sklearn skops sqlalchemy "
-    "tensorboard tensorboardX tensorflow tf2onnx tflite_runtime torch torchao torchvision tqdm tvm yaml".split()
+    "ai_edge_litert cmaes executorch fsspec h5py iree jax jinja2 keras matplotlib mlflow nncf onnx "
+    "onnxruntime onnxscript openvino optuna PIL psycopg pynvml s3fs safetensors scipy skl2onnx "
+    "sklearn skops sqlalchemy tensorboard tensorboardX tensorflow tf2onnx tflite_runtime torch "
+    "torchao torchvision tqdm "
+    "tvm yaml".split()
 )
 """Packages that a component's module may import only inside methods that need them."""
 
-# For each line of input, a child blocks packages, imports a module (by name, or from its file if only pytest can import
-# it by name), and writes the help or the options of its classes into a file.  Common modules are imported once, without
-# the heavy packages.  On a system without fork, the process answers only one line.
+# For each line of input, a child blocks packages, imports a module (by name, or from its file if
+# only pytest can import it by name), and writes the help or the options of its classes into a file.
+# Common modules are imported once, without the heavy packages.  On a system without fork, the
+# process answers only one line.
 _PROBES = """
 import importlib, importlib.abc, importlib.util, json, os, sys, traceback
 blocked, sys.path[:] = json.loads(sys.argv[1])
@@ -95,7 +98,9 @@ class ComponentContract:
 
     def test_it_survives_the_command_line(self, component: Component) -> None:
         parser = type(component).form_argparse()
-        assert type(component).from_argparse(parser.parse_args(command_line(component))) == component
+        assert (
+            type(component).from_argparse(parser.parse_args(command_line(component))) == component
+        )
 
     def test_its_arguments_never_change(self, component: Component) -> None:
         for declared in arguments_of(type(component)):
@@ -103,12 +108,16 @@ class ComponentContract:
                 setattr(component, declared.name, getattr(component, declared.name))
 
     def test_equal_arguments_make_equal_components(self, component: Component) -> None:
-        twin = type(component)(**{a.name: getattr(component, a.name) for a in arguments_of(type(component))})
+        twin = type(component)(
+            **{a.name: getattr(component, a.name) for a in arguments_of(type(component))}
+        )
         assert twin is not component
         assert twin == component
         assert hash(twin) == hash(component)
 
-    def test_its_repr_is_one_line_that_names_class_and_arguments(self, component: Component) -> None:
+    def test_its_repr_is_one_line_that_names_class_and_arguments(
+        self, component: Component
+    ) -> None:
         text = repr(component)
         assert text.startswith(type(component).__qualname__ + "(")
         assert "\n" not in text
@@ -158,7 +167,9 @@ def _told_without(module: str, file: str, blocked: tuple[str, ...]) -> str:
     assert probes.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "told.txt"
-        probes.stdin.write(json.dumps([module, file, blocked, sys.path, str(Path.cwd()), str(output)]) + "\n")
+        probes.stdin.write(
+            json.dumps([module, file, blocked, sys.path, str(Path.cwd()), str(output)]) + "\n"
+        )
         probes.stdin.flush()
         status = probes.stdout.readline().strip()
         if not status:  # the process has ended

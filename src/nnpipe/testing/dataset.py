@@ -102,7 +102,9 @@ class DatasetContract(ComponentContract):
 
     def test_no_indices_give_no_samples(self, prepared: Dataset) -> None:
         for batch, specs in zip(
-            prepared.read(np.array([], np.int64)), (prepared.spec.inputs, prepared.spec.targets), strict=True
+            prepared.read(np.array([], np.int64)),
+            (prepared.spec.inputs, prepared.spec.targets),
+            strict=True,
         ):
             check_batch(specs, batch)
             assert all(len(array) == 0 for array in batch.values())
@@ -142,7 +144,10 @@ class DatasetContract(ComponentContract):
             except BaseException as error:
                 failures.append(error)
 
-        threads = [threading.Thread(target=read_again, args=pair) for pair in zip(chosen, expected, strict=True)]
+        threads = [
+            threading.Thread(target=read_again, args=pair)
+            for pair in zip(chosen, expected, strict=True)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -153,7 +158,9 @@ class DatasetContract(ComponentContract):
         indices = np.arange(min(7, len(prepared)))
         sizes = []
         for inputs, truth in prepared.batches(indices, 3):
-            assert {len(array) for array in (*inputs.values(), *truth.values())} == {len(next(iter(truth.values())))}
+            assert {len(array) for array in (*inputs.values(), *truth.values())} == {
+                len(next(iter(truth.values())))
+            }
             sizes.append(len(next(iter(truth.values()))))
         assert sum(sizes) == len(indices)
         assert all(size == 3 for size in sizes[:-1])
@@ -167,7 +174,9 @@ class DatasetContract(ComponentContract):
         together = np.concatenate(splits)
         np.testing.assert_array_equal(np.sort(together), np.arange(len(prepared)))
 
-    def test_splits_are_the_same_every_time_and_belong_to_the_caller(self, prepared: Dataset) -> None:
+    def test_splits_are_the_same_every_time_and_belong_to_the_caller(
+        self, prepared: Dataset
+    ) -> None:
         _needs_split(prepared)
         twin = dataclasses.replace(prepared)
         twin.prepare()
@@ -183,7 +192,9 @@ class DatasetContract(ComponentContract):
             prepared.split("no_such_split")
         assert_one_line(caught.value)
 
-    def test_without_fractions_nothing_is_drawn_from_the_training_samples(self, prepared: Dataset) -> None:
+    def test_without_fractions_nothing_is_drawn_from_the_training_samples(
+        self, prepared: Dataset
+    ) -> None:
         _needs_split(prepared)
         plain = dataclasses.replace(prepared, validation_fraction=0.0, test_fraction=0.0)
         plain.prepare()
@@ -210,7 +221,9 @@ class DatasetContract(ComponentContract):
         assert whole.task == prepared.spec.task
         assert len(whole) == len(indices)
         half = len(indices) // 2
-        parts = Evaluation.joined([self._judged(prepared, part) for part in (indices[:half], indices[half:])])
+        parts = Evaluation.joined(
+            [self._judged(prepared, part) for part in (indices[:half], indices[half:])]
+        )
         assert parts.class_names == whole.class_names
         _assert_equal((parts.arrays,), (whole.arrays,))
 
@@ -227,7 +240,9 @@ class DatasetContract(ComponentContract):
 
     def test_predictions_of_the_wrong_shape_are_refused(self, prepared: Dataset) -> None:
         truth = prepared.read(np.array([0]))[1]
-        wrong = {name: np.zeros((1, 3, 5, 7, 2), np.float32) for name in self.perfect(prepared, truth)}
+        wrong = {
+            name: np.zeros((1, 3, 5, 7, 2), np.float32) for name in self.perfect(prepared, truth)
+        }
         with pytest.raises(NNPipeError) as caught:
             prepared.evaluate(wrong, truth)
         assert_one_line(caught.value)
@@ -238,7 +253,9 @@ class DatasetContract(ComponentContract):
 
     # -- files ----------------------------------------------------------------------------------
 
-    def test_missing_files_are_one_line_that_names_them(self, dataset: Dataset, tmp_path: Path) -> None:
+    def test_missing_files_are_one_line_that_names_them(
+        self, dataset: Dataset, tmp_path: Path
+    ) -> None:
         if not self.needs_files:
             pytest.skip(f"{type(dataset).__name__} needs no files")
         empty = tmp_path / "empty"
@@ -250,7 +267,9 @@ class DatasetContract(ComponentContract):
             assert str(root) in str(caught.value)
         assert list(empty.iterdir()) == []
 
-    def test_a_missing_package_says_what_to_install(self, dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_missing_package_says_what_to_install(
+        self, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         if not dataset.requires:
             pytest.skip(f"{type(dataset).__name__} needs no package")
         nothing_installed(monkeypatch)

@@ -1,4 +1,6 @@
-"""The contract of classes that are found by name but are not components: callbacks, layers, tasks of scripts."""
+"""The contract of classes that are found by name but are not components: callbacks, layers,
+tasks of scripts.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,25 @@ from nnpipe.testing.component import check_needs_no_framework
 
 
 class DiscoverableContract:
-    """What every class that is found by name must do; the contracts of callbacks, layers and tasks are based on this.
+    """What every class that is found by name must do; the contracts of callbacks, layers and tasks
+    are based on this.
 
     They define the fixture ``discovered``: the class.
     """
 
     @pytest.fixture
     def discovered(self) -> type[Discoverable]:
-        raise NotImplementedError("a subclass of DiscoverableContract gives the fixture `discovered`")
+        raise NotImplementedError(
+            "a subclass of DiscoverableContract gives the fixture `discovered`"
+        )
 
     def test_its_dotted_path_leads_to_it(self, discovered: type[Discoverable]) -> None:
-        assert not discovered.__name__.startswith("_"), "a class whose name starts with an underscore is not found"
-        assert "<locals>" not in discovered.__qualname__, "declare the class in a module, not in a function"
+        assert not discovered.__name__.startswith("_"), (
+            "a class whose name starts with an underscore is not found"
+        )
+        assert "<locals>" not in discovered.__qualname__, (
+            "declare the class in a module, not in a function"
+        )
         import_module(discovered.__module__)
         assert find(discovered.dotted_path(), discovered) is discovered
 
@@ -40,5 +49,7 @@ class DiscoverableContract:
             assert all(part.replace(".", "_").isidentifier() for part in need.split("|")), need
         assert inspect.getfile(discovered)
 
-    def test_its_module_and_its_options_need_no_framework(self, discovered: type[Discoverable]) -> None:
+    def test_its_module_and_its_options_need_no_framework(
+        self, discovered: type[Discoverable]
+    ) -> None:
         check_needs_no_framework(discovered)

@@ -12,10 +12,11 @@ from nnpipe.testing.component import ComponentContract
 
 
 class EnergyMeterContract(ComponentContract):
-    """What every energy meter must do; subclass it and define the fixtures ``meter``, ``reading`` and ``work``.
+    """What every energy meter must do; subclass it and define the fixtures ``meter``, ``reading``
+    and ``work``.
 
-    ``reading`` is what the meter gives when it is open, on a sensor or on the fake of one.  ``work`` lets time pass
-    until the sensor has counted some energy: a function without arguments.
+    ``reading`` is what the meter gives when it is open, on a sensor or on the fake of one.
+    ``work`` lets time pass until the sensor has counted some energy: a function without arguments.
     """
 
     @pytest.fixture
@@ -51,7 +52,9 @@ class EnergyMeterContract(ComponentContract):
         assert len(joules) == 3
         assert all(each > 0 for each in joules)
 
-    def test_without_a_span_there_is_no_energy(self, reading: MeterReading, work: Callable[[], object]) -> None:
+    def test_without_a_span_there_is_no_energy(
+        self, reading: MeterReading, work: Callable[[], object]
+    ) -> None:
         with reading:
             work()
             reading.mark()

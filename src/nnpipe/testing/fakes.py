@@ -1,4 +1,6 @@
-"""Fakes with known behaviour: a clock that the test controls, and a session that takes a given time."""
+"""Fakes with known behaviour: a clock that the test controls, and a session that takes a given
+time.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,10 @@ class FakeSession(InferenceSession):
 
     def _get(self) -> dict[str, np.ndarray]:
         self.calls.append("get")
-        return {spec.name: array.copy() for spec, array in zip(self.io.outputs, self._outputs, strict=True)}
+        return {
+            spec.name: array.copy()
+            for spec, array in zip(self.io.outputs, self._outputs, strict=True)
+        }
 
     def _close(self) -> None:
         self.calls.append("close")
@@ -119,7 +124,9 @@ def spin(nanoseconds: int) -> None:
 _COLD_AFTER_NS = 5_000_000
 
 
-def fake_model(folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fake", **behaviour: Any) -> Artifact:
+def fake_model(
+    folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fake", **behaviour: Any
+) -> Artifact:
     """Write a model for :class:`FakeRuntime`, and return it.
 
     Parameters
@@ -127,17 +134,18 @@ def fake_model(folder: Path, io: IOSpec, *, padding: int = 0, format: str = "fak
     folder
         The folder for the file.
     io
-        Its inputs and outputs; outputs are computed from the first input (:class:`ScriptedSession`).
+        Its inputs and outputs; outputs are computed from the first input
+        (:class:`ScriptedSession`).
     padding
         Number of bytes to add to the file.
     format
         ``"fake"``, or ``"fake-native"`` for a file that claims to hold machine code.
     behaviour
-        ``spin_us``: time of an inference in microseconds; ``cold_us``: additional microseconds if the previous one
-        ended more than 5 ms ago;
-        ``tell_time``: the output is one int64, the time of the inference in nanoseconds by its own clock;
-        ``fault``: the fault (``raise``, ``hang``, ``die``, ``exit``, ``wrong-shape``, ``memory``);
-        ``at``: its place (``load``, ``put``, ``run``, ``get``); ``after``: the first inference with the fault.
+        ``spin_us``: time of an inference in microseconds; ``cold_us``: additional microseconds if
+        the previous one ended more than 5 ms ago; ``tell_time``: the output is one int64, the time
+        of the inference in nanoseconds by its own clock; ``fault``: the fault (``raise``, ``hang``,
+        ``die``, ``exit``, ``wrong-shape``, ``memory``); ``at``: its place (``load``, ``put``,
+        ``run``, ``get``); ``after``: the first inference with the fault.
     """
     path = folder / f"fake{len(list(folder.iterdir()))}.fake"
     path.write_bytes(json.dumps(behaviour).encode() + b"\n" + os.urandom(padding))
@@ -165,11 +173,15 @@ class FakeRuntime(Runtime):
 
 
 class ScriptedSession(InferenceSession):
-    """Returns for each output the repeated bytes of the first input, each plus the number of the output."""
+    """Returns for each output the repeated bytes of the first input, each plus the number of the
+    output.
+    """
 
     def __init__(self, io: IOSpec, behaviour: dict[str, Any]) -> None:
         self.io = io
-        self._spin_ns, self._cold_ns = (round(behaviour.get(name, 0) * 1000) for name in ("spin_us", "cold_us"))
+        self._spin_ns, self._cold_ns = (
+            round(behaviour.get(name, 0) * 1000) for name in ("spin_us", "cold_us")
+        )
         self._ended = 0
         self._fault, self._at = behaviour.get("fault"), behaviour.get("at", "run")
         self._after = behaviour.get("after", 0)
@@ -222,7 +234,11 @@ class ScriptedSession(InferenceSession):
 def expected(io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
     """Return the outputs that a fake model computes."""
     source = batch[io.inputs[0].name]
-    free = [length for length, want in zip(source.shape, io.inputs[0].shape, strict=True) if want is None]
+    free = [
+        length
+        for length, want in zip(source.shape, io.inputs[0].shape, strict=True)
+        if want is None
+    ]
     stream = source.reshape(-1).view(np.uint8)
     found = {}
     for number, spec in enumerate(io.outputs):
@@ -230,13 +246,19 @@ def expected(io: IOSpec, batch: Batch) -> dict[str, np.ndarray]:
         shape = tuple(next(lengths, 1) if length is None else length for length in spec.shape)
         size = int(np.prod(shape)) * np.dtype(spec.dtype).itemsize
         times = -(-size // max(len(stream), 1))
-        content = np.tile(stream, times)[:size] + np.uint8(number) if len(stream) else np.zeros(size, np.uint8)
+        content = (
+            np.tile(stream, times)[:size] + np.uint8(number)
+            if len(stream)
+            else np.zeros(size, np.uint8)
+        )
         found[spec.name] = content.view(spec.dtype).reshape(shape)
     return found
 
 
 class NoOpRuntime(Runtime):
-    """Runs nothing: its sessions take inputs and return zeros, for measuring the cost of everything else."""
+    """Runs nothing: its sessions take inputs and return zeros, for measuring the cost of
+    everything else.
+    """
 
     accepts: ClassVar[tuple[str, ...]] = ("fake",)
 
@@ -247,7 +269,10 @@ class NoOpRuntime(Runtime):
 class _NoOpSession(InferenceSession):
     def __init__(self, io: IOSpec) -> None:
         self.io = io
-        self._zeros = {spec.name: np.zeros([length or 1 for length in spec.shape], spec.dtype) for spec in io.outputs}
+        self._zeros = {
+            spec.name: np.zeros([length or 1 for length in spec.shape], spec.dtype)
+            for spec in io.outputs
+        }
 
     def _put(self, batch: Batch) -> None:
         pass
@@ -275,7 +300,9 @@ class MemoryChannel(Channel):
         self._outgoing.write(b"".join(buffers))
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, write at most ``len(buffer)`` of them, return how many; 0 if the other side has closed."""
+        """Wait for bytes, write at most ``len(buffer)`` of them, return how many; 0 if the other
+        side has closed.
+        """
         self._check()
         return self._incoming.read(buffer, self.timeout)
 

@@ -17,18 +17,23 @@ from nnpipe.testing.session import assert_one_line
 
 
 class InputTransformContract(ComponentContract):
-    """What every input transform must do; subclass it and define the fixtures ``transform`` and ``samples``.
+    """What every input transform must do; subclass it and define the fixtures ``transform`` and
+    ``samples``.
 
     ``samples`` are two raw samples or more, of a shape that can be transformed; ``(n, ...)``.
     """
 
     @pytest.fixture
     def transform(self) -> InputTransform:
-        raise NotImplementedError("a subclass of InputTransformContract gives the fixture `transform`")
+        raise NotImplementedError(
+            "a subclass of InputTransformContract gives the fixture `transform`"
+        )
 
     @pytest.fixture
     def samples(self) -> npt.NDArray[np.generic]:
-        raise NotImplementedError("a subclass of InputTransformContract gives the fixture `samples`")
+        raise NotImplementedError(
+            "a subclass of InputTransformContract gives the fixture `samples`"
+        )
 
     @pytest.fixture
     def component(self, transform: InputTransform) -> Component:
@@ -55,7 +60,9 @@ class InputTransformContract(ComponentContract):
             np.testing.assert_allclose(alone[0], together[place], rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(samples, kept)
 
-    def test_no_samples_give_none(self, transform: InputTransform, samples: npt.NDArray[np.generic]) -> None:
+    def test_no_samples_give_none(
+        self, transform: InputTransform, samples: npt.NDArray[np.generic]
+    ) -> None:
         assert transform.apply(samples[:0]).shape == (0, *transform.shape(samples.shape[1:]))
 
     def test_samples_that_cannot_be_transformed_are_refused_in_one_line(

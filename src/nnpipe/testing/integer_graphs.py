@@ -1,4 +1,6 @@
-"""Random TensorFlow Lite graphs in 8-bit numbers, for tests that compare two ways to compute them."""
+"""Random TensorFlow Lite graphs in 8-bit numbers, for tests that compare two ways to compute
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,16 @@ class IntegerGraph:
         self._operators: list[Any] = []
         self._codes: list[Any] = []
         self._buffers = [schema.BufferT()]
-        shape = [int(random.choice([1, 1, 2])), *(int(n) for n in random.integers(1, 9, 2)), int(random.integers(1, 7))]
+        shape = [
+            int(random.choice([1, 1, 2])),
+            *(int(n) for n in random.integers(1, 9, 2)),
+            int(random.integers(1, 7)),
+        ]
         self._values = [self._value(shape)]
 
-    def _tensor(self, shape: Sequence[int], kind: str, scale: Any = None, zero: Any = None, axis: int = 0) -> int:
+    def _tensor(
+        self, shape: Sequence[int], kind: str, scale: Any = None, zero: Any = None, axis: int = 0
+    ) -> int:
         made = self._schema.TensorT()
         made.name, made.shape = f"t{len(self._tensors)}", list(map(int, shape))
         made.type = getattr(self._schema.TensorType, kind.upper())
@@ -59,12 +67,23 @@ class IntegerGraph:
             held = self._tensors[like].quantization
             return self._tensor(shape, self._dtype, held.scale, held.zeroPoint)
         low, high = (-128, 127) if self._dtype == "int8" else (0, 255)
-        return self._tensor(shape, self._dtype, 2 ** self._random.uniform(-8, -2), self._random.integers(low, high + 1))
+        return self._tensor(
+            shape,
+            self._dtype,
+            2 ** self._random.uniform(-8, -2),
+            self._random.integers(low, high + 1),
+        )
 
-    def _operator(self, name: str, inputs: Sequence[int], output: int, options: str = "", **fields: Any) -> None:
+    def _operator(
+        self, name: str, inputs: Sequence[int], output: int, options: str = "", **fields: Any
+    ) -> None:
         code = getattr(self._schema.BuiltinOperator, name)
         entry = self._schema.OperatorCodeT()
-        entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = code, min(code, 127), _VERSIONS.get(name, 2)
+        entry.builtinCode, entry.deprecatedBuiltinCode, entry.version = (
+            code,
+            min(code, 127),
+            _VERSIONS.get(name, 2),
+        )
         self._codes.append(entry)
         made = self._schema.OperatorT()
         made.opcodeIndex, made.inputs, made.outputs = len(self._codes) - 1, list(inputs), [output]
@@ -85,7 +104,11 @@ class IntegerGraph:
     def _weights(self, shape: Sequence[int], channels: int, axis: int, source: int) -> list[int]:
         """Return weights and a bias; int8 weights of convolutions have a scale for each channel."""
         count = channels if self._dtype == "int8" and axis >= 0 else 1
-        low, high, zero = (-127, 128, 0) if self._dtype == "int8" else (0, 256, int(self._random.integers(1, 255)))
+        low, high, zero = (
+            (-127, 128, 0)
+            if self._dtype == "int8"
+            else (0, 256, int(self._random.integers(1, 255)))
+        )
         scales = np.float32(2.0 ** self._random.uniform(-9, -4, count))
         content = self._random.integers(low, high, shape).astype(self._dtype)
         weights = self._constant(content, scales, np.full(count, zero), max(axis, 0))
@@ -96,7 +119,9 @@ class IntegerGraph:
     def _window(self, name: str, source: int) -> None:
         batch, height, width, depth = self._shape(source)
         stride_h, stride_w = (int(n) for n in self._random.integers(1, 3, 2))
-        step_h, step_w = (int(n) for n in self._random.integers(1, 3, 2)) if "POOL" not in name else (1, 1)
+        step_h, step_w = (
+            (int(n) for n in self._random.integers(1, 3, 2)) if "POOL" not in name else (1, 1)
+        )
         same = bool(self._random.integers(2))
         rows, columns = (
             int(self._random.integers(1, min(4, 4 if same else (length - 1) // step + 1) + 1))
@@ -104,13 +129,24 @@ class IntegerGraph:
         )
         made = [
             -(-length // stride) if same else (length - (size - 1) * step - 1) // stride + 1
-            for length, size, stride, step in ((height, rows, stride_h, step_h), (width, columns, stride_w, step_w))
+            for length, size, stride, step in (
+                (height, rows, stride_h, step_h),
+                (width, columns, stride_w, step_w),
+            )
         ]
         fields = {"padding": int(not same), "strideH": stride_h, "strideW": stride_w}
         fields["fusedActivationFunction"] = self._activation()
         if "POOL" in name:
             output = self._value([batch, *made, depth], like=source)
-            self._operator(name, [source], output, "Pool2DOptions", filterHeight=rows, filterWidth=columns, **fields)
+            self._operator(
+                name,
+                [source],
+                output,
+                "Pool2DOptions",
+                filterHeight=rows,
+                filterWidth=columns,
+                **fields,
+            )
             return
         fields |= {"dilationHFactor": step_h, "dilationWFactor": step_w}
         if name == "CONV_2D":
@@ -122,7 +158,9 @@ class IntegerGraph:
             channels, fields["depthMultiplier"] = depth * times, times
             extra = self._weights([1, rows, columns, channels], channels, 3, source)
             options = "DepthwiseConv2DOptions"
-        self._operator(name, [source, *extra], self._value([batch, *made, channels]), options, **fields)
+        self._operator(
+            name, [source, *extra], self._value([batch, *made, channels]), options, **fields
+        )
 
     def _dense(self, source: int) -> None:
         units, depth = int(self._random.integers(1, 9)), math.prod(self._shape(source)[1:])
@@ -140,28 +178,41 @@ class IntegerGraph:
         shape = self._shape(source)
         alike = [n for n in self._values if self._shape(n) == shape]
         other, output = int(self._random.choice(alike)), self._value(shape)
-        largest = max(float(np.asarray(self._tensors[n].quantization.scale)[0]) for n in (source, other))
-        self._tensors[output].quantization.scale = np.array([largest * self._random.uniform(0.5, 2)], np.float32)
+        largest = max(
+            float(np.asarray(self._tensors[n].quantization.scale)[0]) for n in (source, other)
+        )
+        self._tensors[output].quantization.scale = np.array(
+            [largest * self._random.uniform(0.5, 2)], np.float32
+        )
         options = f"{name.capitalize()}Options"
-        self._operator(name, [source, other], output, options, fusedActivationFunction=self._activation())
+        self._operator(
+            name, [source, other], output, options, fusedActivationFunction=self._activation()
+        )
 
     def _pad(self, source: int) -> None:
         shape = self._shape(source)
         widths = np.zeros((len(shape), 2), np.int32)
         widths[1:] = self._random.integers(0, 3, (len(shape) - 1, 2))
         made = [n + int(w.sum()) for n, w in zip(shape, widths, strict=True)]
-        self._operator("PAD", [source, self._constant(widths)], self._value(made, like=source), "PadOptions")
+        self._operator(
+            "PAD", [source, self._constant(widths)], self._value(made, like=source), "PadOptions"
+        )
 
     def _mean(self, source: int) -> None:
         shape = self._shape(source)
         axes = self._constant(np.array([1, 2], np.int32)[: max(1, len(shape) - 2)])
-        made = [1 if place in (1, 2)[: max(1, len(shape) - 2)] else n for place, n in enumerate(shape)]
+        made = [
+            1 if place in (1, 2)[: max(1, len(shape) - 2)] else n for place, n in enumerate(shape)
+        ]
         self._operator("MEAN", [source, axes], self._value(made), "ReducerOptions", keepDims=True)
 
     def _softmax(self, source: int) -> None:
         output = self._value(self._shape(source))
         held = self._tensors[output].quantization
-        held.scale, held.zeroPoint = np.array([1 / 256], np.float32), np.array([-128 if self._dtype == "int8" else 0])
+        held.scale, held.zeroPoint = (
+            np.array([1 / 256], np.float32),
+            np.array([-128 if self._dtype == "int8" else 0]),
+        )
         self._operator("SOFTMAX", [source], output, "SoftmaxOptions", beta=1.0)
 
     def _join(self, source: int) -> None:
@@ -190,7 +241,10 @@ class IntegerGraph:
         kinds = ["NearestNeighbor", "Bilinear"] if self._dtype == "int8" else ["NearestNeighbor"]
         kind, size = str(self._random.choice(kinds)), self._constant(np.array(made, np.int32))
         corners = bool(self._random.integers(2))
-        fields = {"alignCorners": corners, "halfPixelCenters": not corners and bool(self._random.integers(2))}
+        fields = {
+            "alignCorners": corners,
+            "halfPixelCenters": not corners and bool(self._random.integers(2)),
+        }
         output = self._value([batch, *made, depth], like=source)
         name = {"NearestNeighbor": "RESIZE_NEAREST_NEIGHBOR", "Bilinear": "RESIZE_BILINEAR"}[kind]
         self._operator(name, [source, size], output, f"Resize{kind}Options", **fields)
@@ -198,7 +252,10 @@ class IntegerGraph:
     def _transposed(self, source: int) -> None:
         batch, height, width, depth = self._shape(source)
         rows, columns, channels = (int(n) for n in self._random.integers(1, 4, 3))
-        strides, same = [int(n) for n in self._random.integers(1, 3, 2)], bool(self._random.integers(2))
+        strides, same = (
+            [int(n) for n in self._random.integers(1, 3, 2)],
+            bool(self._random.integers(2)),
+        )
         made = [
             length * stride + (0 if same else max(size - stride, 0))
             for length, stride, size in zip((height, width), strides, (rows, columns), strict=True)
@@ -206,18 +263,31 @@ class IntegerGraph:
         kernel, bias = self._weights([channels, rows, columns, depth], channels, 0, source)
         shape = self._constant(np.array([batch, *made, channels], np.int32))
         self._operator(
-            "TRANSPOSE_CONV", [shape, kernel, source, bias], self._value([batch, *made, channels]),
-            "TransposeConvOptions", padding=int(not same), strideH=strides[0], strideW=strides[1],
-        )  # fmt: skip
+            "TRANSPOSE_CONV",
+            [shape, kernel, source, bias],
+            self._value([batch, *made, channels]),
+            "TransposeConvOptions",
+            padding=int(not same),
+            strideH=strides[0],
+            strideW=strides[1],
+        )
 
     def grow(self) -> None:
         """Add an operator that fits one of the last values."""
         source = self._values[-1]
         makers: list[Callable[[int], None]] = [
-            lambda s: self._pair("ADD", s), lambda s: self._pair("SUB", s), lambda s: self._pair("MUL", s), self._dense,
-            self._softmax, self._join, self._pad, self._requantise, self._mean,
-            lambda s: self._function("LOGISTIC", s), lambda s: self._function("TANH", s),
-        ]  # fmt: skip
+            lambda s: self._pair("ADD", s),
+            lambda s: self._pair("SUB", s),
+            lambda s: self._pair("MUL", s),
+            self._dense,
+            self._softmax,
+            self._join,
+            self._pad,
+            self._requantise,
+            self._mean,
+            lambda s: self._function("LOGISTIC", s),
+            lambda s: self._function("TANH", s),
+        ]
         if len(self._shape(source)) == 4:
             makers += [self._resize] + [self._transposed] * (self._dtype == "int8")
             for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"):
@@ -229,7 +299,12 @@ class IntegerGraph:
         graph, model = self._schema.SubGraphT(), self._schema.ModelT()
         graph.tensors, graph.operators = self._tensors, self._operators
         graph.inputs, graph.outputs = [self._values[0]], [self._values[-1]]
-        model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, self._codes, [graph], self._buffers
+        model.version, model.operatorCodes, model.subgraphs, model.buffers = (
+            3,
+            self._codes,
+            [graph],
+            self._buffers,
+        )
         return _packed(model)
 
 
@@ -245,7 +320,9 @@ _VERSIONS = {
 }  # fmt: skip
 
 
-def random_integer_graph(seed: int, operators: int = 4, kind: type[IntegerGraph] = IntegerGraph) -> bytes:
+def random_integer_graph(
+    seed: int, operators: int = 4, kind: type[IntegerGraph] = IntegerGraph
+) -> bytes:
     """Return a TensorFlow Lite file in 8-bit numbers; equal seeds give equal files.
 
     Parameters
@@ -265,14 +342,23 @@ def random_integer_graph(seed: int, operators: int = 4, kind: type[IntegerGraph]
 
 
 class WideIntegerGraph(IntegerGraph):
-    """A graph that grows operator by operator, of int8 or uint8 and of many kinds; requires ``ai_edge_litert``."""
+    """A graph that grows operator by operator, of int8 or uint8 and of many kinds; requires
+    ``ai_edge_litert``.
+    """
 
     def grow(self) -> None:
-        """Add an operator that fits the last value; half of them are those of :class:`IntegerGraph`."""
+        """Add an operator that fits the last value; half of them are those of
+        :class:`IntegerGraph`.
+        """
         source = self._values[-1]
         makers: list[Callable[[int], None]] = [
-            self._element, self._transpose, self._slice, self._greatest, self._chosen, self._slopes,
-        ]  # fmt: skip
+            self._element,
+            self._transpose,
+            self._slice,
+            self._greatest,
+            self._chosen,
+            self._slopes,
+        ]
         if self._dtype == "int8":
             makers += [
                 self._normalised,
@@ -301,13 +387,18 @@ class WideIntegerGraph(IntegerGraph):
         return self._random.integers(low, high, shape).astype(kind)
 
     def _element(self, source: int) -> None:
-        name, options = [("RELU", ""), ("RELU6", ""), ("LEAKY_RELU", "LeakyReluOptions"), ("HARD_SWISH", "")][
-            int(self._random.integers(4))
-        ]
+        name, options = [
+            ("RELU", ""),
+            ("RELU6", ""),
+            ("LEAKY_RELU", "LeakyReluOptions"),
+            ("HARD_SWISH", ""),
+        ][int(self._random.integers(4))]
         held = float(np.asarray(self._tensors[source].quantization.scale)[0])
         output = self._value(self._shape(source))
         # A hard swish of another scale would end the process.
-        self._tensors[output].quantization.scale = np.array([held * self._random.uniform(1, 2)], np.float32)
+        self._tensors[output].quantization.scale = np.array(
+            [held * self._random.uniform(1, 2)], np.float32
+        )
         fields = {"alpha": float(self._random.uniform(0, 0.5))} if options else {}
         self._operator(name, [source], output, options, **fields)
 
@@ -318,34 +409,53 @@ class WideIntegerGraph(IntegerGraph):
         shape = self._shape(source)
         order = [int(n) for n in self._random.permutation(len(shape))]
         made = self._value([shape[n] for n in order], like=source)
-        self._operator("TRANSPOSE", [source, self._constant(np.array(order, np.int32))], made, "TransposeOptions")
+        self._operator(
+            "TRANSPOSE",
+            [source, self._constant(np.array(order, np.int32))],
+            made,
+            "TransposeOptions",
+        )
 
     def _slice(self, source: int) -> None:
         shape = self._shape(source)
         begin = [int(self._random.integers(n)) for n in shape]
-        size = [int(self._random.integers(1, n - at + 1)) for n, at in zip(shape, begin, strict=True)]
+        size = [
+            int(self._random.integers(1, n - at + 1)) for n, at in zip(shape, begin, strict=True)
+        ]
         constants = [self._constant(np.array(each, np.int32)) for each in (begin, size)]
-        self._operator("SLICE", [source, *constants], self._value(size, like=source), "SliceOptions")
+        self._operator(
+            "SLICE", [source, *constants], self._value(size, like=source), "SliceOptions"
+        )
 
     def _greatest(self, source: int) -> None:
         shape = self._shape(source)
         axis = int(self._random.integers(len(shape)))
-        made = self._value([1 if n == axis else length for n, length in enumerate(shape)], like=source)
+        made = self._value(
+            [1 if n == axis else length for n, length in enumerate(shape)], like=source
+        )
         name = str(self._random.choice(["REDUCE_MAX", "REDUCE_MIN"]))
         self._operator(
-            name, [source, self._constant(np.array([axis], np.int32))], made, "ReducerOptions", keepDims=True
+            name,
+            [source, self._constant(np.array([axis], np.int32))],
+            made,
+            "ReducerOptions",
+            keepDims=True,
         )
 
     def _chosen(self, source: int) -> None:
         shape, held = self._shape(source), self._tensors[source].quantization
         other = self._constant(self._numbers(shape[-1:]), held.scale, held.zeroPoint)
         name = str(self._random.choice(["MAXIMUM", "MINIMUM"]))
-        self._operator(name, [source, other], self._value(shape, like=source), "MaximumMinimumOptions")
+        self._operator(
+            name, [source, other], self._value(shape, like=source), "MaximumMinimumOptions"
+        )
 
     def _slopes(self, source: int) -> None:
         shape = self._shape(source)
         slopes = self._numbers([1] * (len(shape) - 2) + shape[-1:])
-        other = self._constant(slopes, float(self._random.uniform(0.001, 0.02)), int(self._numbers([])))
+        other = self._constant(
+            slopes, float(self._random.uniform(0.001, 0.02)), int(self._numbers([]))
+        )
         self._operator("PRELU", [source, other], self._value(shape))
 
     def _normalised(self, source: int) -> None:
@@ -353,11 +463,18 @@ class WideIntegerGraph(IntegerGraph):
         self._operator("L2_NORMALIZATION", [source], made, "L2NormOptions")
 
     def _log_softmax(self, source: int) -> None:
-        self._operator("LOG_SOFTMAX", [source], self._scaled(self._shape(source), 1 / 16, 127), "LogSoftmaxOptions")
+        self._operator(
+            "LOG_SOFTMAX",
+            [source],
+            self._scaled(self._shape(source), 1 / 16, 127),
+            "LogSoftmaxOptions",
+        )
 
     def _mirrored(self, source: int) -> None:
         shape, mode = self._shape(source), int(self._random.integers(2))
-        widths = [[int(n) for n in self._random.integers(0, min(length + mode, 4), 2)] for length in shape]
+        widths = [
+            [int(n) for n in self._random.integers(0, min(length + mode, 4), 2)] for length in shape
+        ]
         made = self._value([n + sum(w) for n, w in zip(shape, widths, strict=True)], like=source)
         constant = self._constant(np.array(widths, np.int32))
         self._operator("MIRROR_PAD", [source, constant], made, "MirrorPadOptions", mode=mode)
@@ -366,7 +483,9 @@ class WideIntegerGraph(IntegerGraph):
         shape = self._shape(source)
         held = float(np.asarray(self._tensors[source].quantization.scale)[0])
         other = self._constant(
-            self._numbers(shape[-1:]), held * float(self._random.uniform(0.2, 3)), int(self._numbers([]))
+            self._numbers(shape[-1:]),
+            held * float(self._random.uniform(0.2, 3)),
+            int(self._numbers([])),
         )
         made = self._scaled(shape, min(max(held * held * 40, 1e-3), 0.25), int(self._numbers([])))
         self._operator("SQUARED_DIFFERENCE", [source, other], made, "SquaredDifferenceOptions")
@@ -375,7 +494,9 @@ class WideIntegerGraph(IntegerGraph):
         shape, columns = self._shape(source), int(self._random.integers(1, 7))
         swapped = bool(self._random.integers(2))
         matrix = [columns, shape[-1]] if swapped else [shape[-1], columns]
-        other = self._constant(self._numbers(matrix), float(self._random.uniform(0.002, 0.02)), int(self._numbers([])))
+        other = self._constant(
+            self._numbers(matrix), float(self._random.uniform(0.002, 0.02)), int(self._numbers([]))
+        )
         made = self._value([*shape[:-1], columns])
         self._operator("BATCH_MATMUL", [source, other], made, "BatchMatMulOptions", adjY=swapped)
 
@@ -385,16 +506,25 @@ class WideIntegerGraph(IntegerGraph):
         return number
 
     def _filters(self, source: int) -> None:
-        (batches, depth), (units, rank, memory) = self._shape(source), map(int, self._random.integers(1, 5, 3))
+        (batches, depth), (units, rank, memory) = (
+            self._shape(source),
+            map(int, self._random.integers(1, 5, 3)),
+        )
         weights = [
             self._constant(self._numbers([units * rank, depth], -127, 128), 0.004, 0),
-            self._constant(self._numbers([units * rank, memory], -9000, 9000, dtype="int16"), 1e-4, 0),
+            self._constant(
+                self._numbers([units * rank, memory], -9000, 9000, dtype="int16"), 1e-4, 0
+            ),
             self._constant(self._numbers([units], -3000, 3000, dtype="int32"), 1e-7, 0),
         ]
         state = self._state([batches, units * rank * memory], "int16", 0.002, 0)
         fields = {"rank": rank, "fusedActivationFunction": 1}
         self._operator(
-            "SVDF", [source, *weights, state], self._scaled([batches, units], 0.02, -9), "SVDFOptions", **fields
+            "SVDF",
+            [source, *weights, state],
+            self._scaled([batches, units], 0.02, -9),
+            "SVDFOptions",
+            **fields,
         )
 
     def _recurrent(self, source: int) -> None:
@@ -402,25 +532,43 @@ class WideIntegerGraph(IntegerGraph):
         major = bool(self._random.integers(2))
         batches = second if major else first
         weights = [
-            self._constant(self._numbers([units, width], -127, 128), float(self._random.uniform(0.002, 0.02)), 0)
+            self._constant(
+                self._numbers([units, width], -127, 128),
+                float(self._random.uniform(0.002, 0.02)),
+                0,
+            )
             for width in [depth] * 4 + [units] * 4
         ]
-        biases = [self._constant(self._numbers([units], -3000, 3000, dtype="int32"), 1e-4, 0) for _ in range(4)]
+        biases = [
+            self._constant(self._numbers([units], -3000, 3000, dtype="int32"), 1e-4, 0)
+            for _ in range(4)
+        ]
         zero = int(self._random.integers(-30, 30))
         states = [self._state([batches, units], "int8", 0.007, zero)]
-        states.append(self._state([batches, units], "int16", 2.0 ** -int(self._random.integers(9, 16)), 0))
+        states.append(
+            self._state([batches, units], "int16", 2.0 ** -int(self._random.integers(9, 16)), 0)
+        )
         inputs = [source, *weights, -1, -1, -1, *biases, -1, -1, *states]
-        fields = {"fusedActivationFunction": 4, "timeMajor": major, "cellClip": float(self._random.integers(2))}
+        fields = {
+            "fusedActivationFunction": 4,
+            "timeMajor": major,
+            "cellClip": float(self._random.integers(2)),
+        }
         output = self._scaled([first, second, units], 0.007, zero)
         self._operator(
-            "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, output, "UnidirectionalSequenceLSTMOptions", **fields
-        )  # fmt: skip
+            "UNIDIRECTIONAL_SEQUENCE_LSTM",
+            inputs,
+            output,
+            "UnidirectionalSequenceLSTMOptions",
+            **fields,
+        )
         gates = [self._tensor([], "int16", 2.0**-12, 0) for _ in range(4)]
         self._operators[-1].intermediates = [*gates, self._tensor([], "int8", 0.007, zero)]
 
 
 def wide_integer_graph(seed: int, operators: int = 4) -> bytes:
-    """Return a TensorFlow Lite file in 8-bit numbers with operators of many kinds; equal seeds give equal files.
+    """Return a TensorFlow Lite file in 8-bit numbers with operators of many kinds; equal seeds give
+    equal files.
 
     Parameters
     ----------

@@ -60,7 +60,11 @@ class LayerContract(DiscoverableContract):
     @pytest.fixture
     def graph(self, layer: Layer, shapes: Sequence[tuple[int, ...]]) -> NetworkGraph:
         inputs = [Input(shape, name=f"in{i}", dtype=self.dtype) for i, shape in enumerate(shapes)]
-        return network(inputs, dataclasses.replace(layer, inputs=inputs if len(inputs) > 1 else inputs[0]), "example")
+        return network(
+            inputs,
+            dataclasses.replace(layer, inputs=inputs if len(inputs) > 1 else inputs[0]),
+            "example",
+        )
 
     @pytest.fixture
     def batch(self, graph: NetworkGraph) -> list[np.ndarray]:
@@ -96,9 +100,13 @@ class LayerContract(DiscoverableContract):
         assert read.problems == ()
         assert read.graph == graph
 
-    def test_a_wrong_argument_is_a_problem_that_names_it(self, layer: Layer, graph: NetworkGraph) -> None:
+    def test_a_wrong_argument_is_a_problem_that_names_it(
+        self, layer: Layer, graph: NetworkGraph
+    ) -> None:
         described = to_description(graph)
-        place = next(i for i, part in enumerate(described["layers"]) if part["class"] == name_of(layer))
+        place = next(
+            i for i, part in enumerate(described["layers"]) if part["class"] == name_of(layer)
+        )
         for name in ("no_such_argument", *(row.name for row in field_table.table(type(layer)))):
             layers = [dict(part) for part in described["layers"]]
             layers[place][name] = {"not": "a value"}
@@ -194,25 +202,37 @@ class LayerContract(DiscoverableContract):
             still = np.array_equal(keras_weights(model, graph)[name], weights[name])
             assert still != (variable.trainable and layer.trainable), name
 
-    def test_training_runs_backwards_through_it(self, graph: NetworkGraph, batch: list[np.ndarray]) -> None:
+    def test_training_runs_backwards_through_it(
+        self, graph: NetworkGraph, batch: list[np.ndarray]
+    ) -> None:
         torch = pytest.importorskip("torch", reason="PyTorch is not installed")
         if backend_problems(graph, "torch"):
             pytest.skip("PyTorch cannot compute it")
         module = to_torch(graph).train()
-        inputs = [torch.from_numpy(value).requires_grad_(value.dtype == np.float32) for value in batch]
+        inputs = [
+            torch.from_numpy(value).requires_grad_(value.dtype == np.float32) for value in batch
+        ]
         (module(*inputs).square().sum() + module.penalty()).backward()
-        assert [name for name, parameter in module.named_parameters() if parameter.grad is None] == []
+        assert [
+            name for name, parameter in module.named_parameters() if parameter.grad is None
+        ] == []
         module.constrain()
 
 
 def batch_for(graph: NetworkGraph, samples: int = 3) -> list[np.ndarray]:
-    """Return random inputs of a network, ``(samples, ...)`` each; free axes have 5 elements, integers are below 9."""
+    """Return random inputs of a network, ``(samples, ...)`` each; free axes have 5 elements,
+    integers are below 9.
+    """
     rng = np.random.default_rng(7)
     found = []
     for ref in graph.inputs:
         given: Any = graph.layers[ref.layer]
         values = rng.normal(size=(samples, *(extent or 5 for extent in given.shape)))
-        found.append((np.abs(values * 4) % 9 if given.dtype.startswith("int") else values).astype(given.dtype))
+        found.append(
+            (np.abs(values * 4) % 9 if given.dtype.startswith("int") else values).astype(
+                given.dtype
+            )
+        )
     return found
 
 

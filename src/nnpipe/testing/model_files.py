@@ -20,7 +20,9 @@ NETWORK_IO = IOSpec(
 """The inputs and outputs of :func:`write_onnx_network`'s model."""
 
 
-def write_onnx_classifier(path: Path, images: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]) -> Path:
+def write_onnx_classifier(
+    path: Path, images: npt.NDArray[np.floating], labels: npt.NDArray[np.integer]
+) -> Path:
     """Write a nearest-mean classifier as ONNX, and return the path; requires ``onnx``.
 
     Parameters
@@ -42,10 +44,14 @@ def write_onnx_classifier(path: Path, images: npt.NDArray[np.floating], labels: 
     from onnx import TensorProto, helper, numpy_helper
 
     flat = images.reshape(len(images), -1)
-    means = np.stack([flat[labels == each].mean(0) for each in range(int(labels.max()) + 1)]).astype(np.float32)
+    means = np.stack(
+        [flat[labels == each].mean(0) for each in range(int(labels.max()) + 1)]
+    ).astype(np.float32)
     weights = {
-        "weight": 2 * means.T, "bias": -(means**2).sum(1), "shape": np.array([-1, flat.shape[1]], np.int64)
-    }  # fmt: skip
+        "weight": 2 * means.T,
+        "bias": -(means**2).sum(1),
+        "shape": np.array([-1, flat.shape[1]], np.int64),
+    }
     graph = helper.make_graph(
         [
             helper.make_node("Reshape", ["image", "shape"], ["flat"]),
@@ -62,7 +68,8 @@ def write_onnx_classifier(path: Path, images: npt.NDArray[np.floating], labels: 
 
 
 def write_onnx_network(path: Path, seed: int = 0, channels: int = 6) -> Artifact:
-    """Write a small convolutional network with two inputs and two outputs as ONNX, and return it; requires ``onnx``.
+    """Write a small convolutional network with two inputs and two outputs as ONNX, and return it;
+    requires ``onnx``.
 
     Parameters
     ----------
@@ -85,7 +92,9 @@ def write_onnx_network(path: Path, seed: int = 0, channels: int = 6) -> Artifact
         "dense_bias": generator.standard_normal(5) * 0.1,
         "sum": np.ones((5, 1)),
     }
-    constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    constants = [
+        numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()
+    ]
     nodes = [
         helper.make_node("Conv", ["image", "kernel", "kernel_bias"], ["conv"], kernel_shape=[3, 3]),
         helper.make_node("Relu", ["conv"], ["relu"]),
@@ -113,9 +122,13 @@ STEP = 0.125
 
 
 def write_tflite_difference(
-    path: Path, dtype: Literal["float32", "int8"] = "float32", named: bool = True, batch: int | None = None
+    path: Path,
+    dtype: Literal["float32", "int8"] = "float32",
+    named: bool = True,
+    batch: int | None = None,
 ) -> Artifact:
-    """Write a TensorFlow Lite file that subtracts one input from the other, and return it; requires ``ai_edge_litert``.
+    """Write a TensorFlow Lite file that subtracts one input from the other, and return it; requires
+    ``ai_edge_litert``.
 
     The file lists its inputs in a different order than its signature, as converters
     do, so that binding them by position gives the wrong sign.
@@ -186,7 +199,8 @@ def _packed(model: Any) -> bytes:
 
 
 def torch_network(seed: int = 0, channels: int = 6) -> Any:
-    """Return a convolutional network from and to dicts with the names of ``NETWORK_IO``; requires ``torch``.
+    """Return a convolutional network from and to dicts with the names of ``NETWORK_IO``; requires
+    ``torch``.
 
     It has the usual parts: convolutions with normalisation, some of them depthwise,
     a residual connection, a clipped activation, pooling, two inputs and two outputs.
@@ -236,7 +250,8 @@ def torch_network(seed: int = 0, channels: int = 6) -> Any:
 
 
 def write_torch_network(path: Path, network: Any = None) -> Artifact:
-    """Export a network with the tensors of ``NETWORK_IO``, by default :func:`torch_network`, and return the file.
+    """Export a network with the tensors of ``NETWORK_IO``, by default :func:`torch_network`, and
+    return the file.
 
     The number of samples is free.
     """
@@ -248,12 +263,16 @@ def write_torch_network(path: Path, network: Any = None) -> Artifact:
     batch = torch.export.Dim("batch", min=1)
     # In a different order than the network uses them.
     given = {"extra": torch.zeros(2, 3), "image": torch.zeros(2, 1, 8, 8)}
-    program = torch.export.export(network, (given,), dynamic_shapes=({name: {0: batch} for name in given},))
+    program = torch.export.export(
+        network, (given,), dynamic_shapes=({name: {0: batch} for name in given},)
+    )
     program.example_inputs = None  # the only part that would be pickled
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     write_bytes(path, buffer.getvalue())
-    return Artifact.of(path, "torch-export", NETWORK_IO, frameworks=(("torch", str(torch.__version__)),))
+    return Artifact.of(
+        path, "torch-export", NETWORK_IO, frameworks=(("torch", str(torch.__version__)),)
+    )
 
 
 def outputs_of_network(network: Any, batch: Batch) -> dict[str, Any]:
@@ -271,7 +290,8 @@ _TYPES = ("INT8", "UINT8", "INT16", "INT32", "INT64", "FLOAT32", "BOOL")
 
 
 def changed_graph(data: bytes, random: np.random.Generator) -> bytes:
-    """Return a copy of a file in which some shape, type, scale, constant, option or reference is another one.
+    """Return a copy of a file in which some shape, type, scale, constant, option or reference is
+    another one.
 
     Parameters
     ----------
@@ -321,7 +341,9 @@ def _quantisation(model: Any, random: np.random.Generator) -> None:
     if how == 0:
         quantisation.scale = np.full(len(quantisation.scale), _any(scales, random), np.float32)
     elif how == 1:
-        quantisation.zeroPoint = np.full(len(quantisation.scale), _any((-129, -128, -1, 0, 127, 128, 255), random))
+        quantisation.zeroPoint = np.full(
+            len(quantisation.scale), _any((-129, -128, -1, 0, 127, 128, 255), random)
+        )
     elif how == 2:
         quantisation.scale = np.float32(quantisation.scale * 2.0 ** random.uniform(-12, 12))
     else:
@@ -347,7 +369,11 @@ def _option(model: Any, random: np.random.Generator) -> None:
     names = [name for name, value in held if isinstance(value, int)]
     if names:
         name = _any(names, random)
-        numbers = [n for n in _NUMBERS if 0 <= n < 4] if "ctivation" in name or "adding" in name else _NUMBERS
+        numbers = (
+            [n for n in _NUMBERS if 0 <= n < 4]
+            if "ctivation" in name or "adding" in name
+            else _NUMBERS
+        )
         value = _any(numbers, random)
         setattr(options, name, bool(value) if isinstance(getattr(options, name), bool) else value)
 

@@ -36,7 +36,9 @@ from nnpipe.testing.runtime import DAMAGES, nothing_installed, refused, spoiled
 from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert_one_line
 
 
-class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract, InferenceSessionContract):
+class ModelWrapperContract(
+    TrainingContract, AnalysisContract, ComponentContract, InferenceSessionContract
+):
     """What every model wrapper must do; subclass it and define the fixture ``wrapper``.
 
     A wrapper that can be trained also needs the fixture ``dataset``: a small
@@ -115,7 +117,9 @@ class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract
             unsettle(model)
             assert_batches_equal(outputs_of(other, batch), before)
 
-    def test_a_closed_model_lets_its_network_go_and_says_so(self, wrapper: ModelWrapper, batch: Batch) -> None:
+    def test_a_closed_model_lets_its_network_go_and_says_so(
+        self, wrapper: ModelWrapper, batch: Batch
+    ) -> None:
         model = wrapper.open()
         outputs_of(model, batch)
         model.close()
@@ -136,7 +140,9 @@ class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract
         now = outputs_of(model, batch)
         assert any(not np.array_equal(now[name], fresh[name]) for name in fresh)
 
-    def test_what_is_saved_is_what_is_loaded(self, model: LiveModel, batch: Batch, tmp_path: Path) -> None:
+    def test_what_is_saved_is_what_is_loaded(
+        self, model: LiveModel, batch: Batch, tmp_path: Path
+    ) -> None:
         unsettle(model)
         path = tmp_path / "new folder" / f"model{_suffix(model)}"
         model.save(path)
@@ -179,7 +185,9 @@ class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract
 
     # -- exchange formats -----------------------------------------------------------------------
 
-    def test_every_format_it_names_can_be_exported(self, model: LiveModel, batch: Batch, tmp_path: Path) -> None:
+    def test_every_format_it_names_can_be_exported(
+        self, model: LiveModel, batch: Batch, tmp_path: Path
+    ) -> None:
         needs(model, "export")
         before = outputs_of(model, batch)
         assert model.wrapper.exports, "a wrapper that overrides export names its formats"
@@ -197,7 +205,9 @@ class ModelWrapperContract(TrainingContract, AnalysisContract, ComponentContract
             assert {p.name for p in folder.iterdir()} == {path.name, sidecar_of(path).name}
         assert_batches_equal(outputs_of(model, batch), before)
 
-    def test_an_unknown_format_is_refused_in_one_line(self, model: LiveModel, tmp_path: Path) -> None:
+    def test_an_unknown_format_is_refused_in_one_line(
+        self, model: LiveModel, tmp_path: Path
+    ) -> None:
         with pytest.raises(NNPipeError, match="no-such-format") as caught:
             model.export(tmp_path / "model", "no-such-format")
         assert_one_line(caught.value)

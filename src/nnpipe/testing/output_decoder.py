@@ -18,10 +18,12 @@ from nnpipe.testing.component import ComponentContract
 
 
 class OutputDecoderContract(ComponentContract):
-    """What every output decoder must do; subclass it and define the fixtures ``decoder``, ``io`` and ``outputs``.
+    """What every output decoder must do; subclass it and define the fixtures ``decoder``, ``io``
+    and ``outputs``.
 
-    ``outputs`` are real outputs of two samples or more, and ``io`` the inputs and outputs of the model that gives them.
-    A model whose inputs say more than ``io`` (a size that ``io`` leaves free) also defines ``inputs``.
+    ``outputs`` are real outputs of two samples or more, and ``io`` the inputs and outputs of the
+    model that gives them. A model whose inputs say more than ``io`` (a size that ``io`` leaves
+    free) also defines ``inputs``.
     """
 
     @pytest.fixture
@@ -61,7 +63,9 @@ class OutputDecoderContract(ComponentContract):
         count = len(next(iter(outputs.values())))
         assert count > 1
         for place in range(count):
-            alone = decoder.decode({name: array[place : place + 1] for name, array in outputs.items()}, io, inputs)
+            alone = decoder.decode(
+                {name: array[place : place + 1] for name, array in outputs.items()}, io, inputs
+            )
             assert alone.keys() == together.keys()
             for name, array in alone.items():
                 assert len(together[name]) == count
@@ -79,7 +83,12 @@ class OutputDecoderContract(ComponentContract):
 
     @pytest.mark.parametrize("number", [np.nan, np.inf])
     def test_what_is_not_finite_is_not_lost(
-        self, decoder: OutputDecoder, io: IOSpec, outputs: Batch, inputs: tuple[InputMeaning, ...], number: float
+        self,
+        decoder: OutputDecoder,
+        io: IOSpec,
+        outputs: Batch,
+        inputs: tuple[InputMeaning, ...],
+        number: float,
     ) -> None:
         count = len(next(iter(outputs.values())))
         spoilt = {}

@@ -53,7 +53,9 @@ class RuntimeProtocolContract(ComponentContract, ChannelContract):
 
     @pytest.fixture
     def protocol(self) -> RuntimeProtocol:
-        raise NotImplementedError("a subclass of RuntimeProtocolContract gives the fixture `protocol`")
+        raise NotImplementedError(
+            "a subclass of RuntimeProtocolContract gives the fixture `protocol`"
+        )
 
     @pytest.fixture
     def component(self, protocol: RuntimeProtocol) -> Component:
@@ -70,7 +72,9 @@ class RuntimeProtocolContract(ComponentContract, ChannelContract):
         with pair(*serving) as both:
             yield both
 
-    def test_nobody_comes_within_the_time_allowed(self, serving: tuple[Listener, RuntimeProtocol]) -> None:
+    def test_nobody_comes_within_the_time_allowed(
+        self, serving: tuple[Listener, RuntimeProtocol]
+    ) -> None:
         begun = time.monotonic()
         assert serving[0].accept(0.05) is None
         assert time.monotonic() - begun < 2
@@ -81,14 +85,18 @@ class RuntimeProtocolContract(ComponentContract, ChannelContract):
                 host.send([b"hello"])
                 assert receive(target, 5) == b"hello"
 
-    def test_connecting_where_nobody_listens_fails_in_one_line(self, serving: tuple[Listener, RuntimeProtocol]) -> None:
+    def test_connecting_where_nobody_listens_fails_in_one_line(
+        self, serving: tuple[Listener, RuntimeProtocol]
+    ) -> None:
         listener, protocol = serving
         listener.close()
         with pytest.raises(TransportError) as caught:
             protocol.connect()
         assert "\n" not in str(caught.value)
 
-    def test_a_model_runs_at_the_other_end(self, serving: tuple[Listener, RuntimeProtocol], tmp_path: Path) -> None:
+    def test_a_model_runs_at_the_other_end(
+        self, serving: tuple[Listener, RuntimeProtocol], tmp_path: Path
+    ) -> None:
         listener, protocol = serving
         model = fake_model(tmp_path, IO, padding=5000)
         with in_process_server(listener, FakeRuntime()), open_session(protocol, model) as session:
@@ -145,7 +153,9 @@ def pair(listener: Listener, protocol: RuntimeProtocol) -> Iterator[Channels]:
 def in_process_server(
     listener: Listener, runtime: Runtime, options: ServerOptions | None = None
 ) -> Iterator[list[str]]:
-    """Serve in a thread of this process; yield a list that receives the reason why each conversation ended."""
+    """Serve in a thread of this process; yield a list that receives the reason why each
+    conversation ended.
+    """
     import tempfile
 
     stopping = threading.Event()
@@ -166,7 +176,11 @@ def in_process_server(
                 channel.close()
                 continue
             board = SharedPage()
-            reasons.append(attend(channel, conversation, runtime, options, Path(folder), board, stopping.is_set))
+            reasons.append(
+                attend(
+                    channel, conversation, runtime, options, Path(folder), board, stopping.is_set
+                )
+            )
             board.close()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -186,7 +200,8 @@ class EmulatedProtocolContract(ComponentContract):
     ``protocol``
         The protocol.
     ``other``
-        The protocol to a second target; by default the same, which then leads to a target of its own each time.
+        The protocol to a second target; by default the same, which then leads to a target of its
+        own each time.
     ``model``
         A model that the target takes.
     ``refused``
@@ -199,7 +214,9 @@ class EmulatedProtocolContract(ComponentContract):
 
     @pytest.fixture
     def protocol(self) -> RuntimeProtocol:
-        raise NotImplementedError("a subclass of EmulatedProtocolContract gives the fixture `protocol`")
+        raise NotImplementedError(
+            "a subclass of EmulatedProtocolContract gives the fixture `protocol`"
+        )
 
     @pytest.fixture
     def other(self, protocol: RuntimeProtocol) -> RuntimeProtocol:
@@ -207,19 +224,27 @@ class EmulatedProtocolContract(ComponentContract):
 
     @pytest.fixture
     def model(self) -> Artifact:
-        raise NotImplementedError("a subclass of EmulatedProtocolContract gives the fixture `model`")
+        raise NotImplementedError(
+            "a subclass of EmulatedProtocolContract gives the fixture `model`"
+        )
 
     @pytest.fixture
     def refused(self) -> Artifact:
-        raise NotImplementedError("a subclass of EmulatedProtocolContract gives the fixture `refused`")
+        raise NotImplementedError(
+            "a subclass of EmulatedProtocolContract gives the fixture `refused`"
+        )
 
     @pytest.fixture
     def batches(self) -> Sequence[Batch]:
-        raise NotImplementedError("a subclass of EmulatedProtocolContract gives the fixture `batches`")
+        raise NotImplementedError(
+            "a subclass of EmulatedProtocolContract gives the fixture `batches`"
+        )
 
     @pytest.fixture
     def expected(self) -> Sequence[Batch]:
-        raise NotImplementedError("a subclass of EmulatedProtocolContract gives the fixture `expected`")
+        raise NotImplementedError(
+            "a subclass of EmulatedProtocolContract gives the fixture `expected`"
+        )
 
     @pytest.fixture
     def component(self, protocol: RuntimeProtocol) -> Component:
@@ -231,7 +256,11 @@ class EmulatedProtocolContract(ComponentContract):
         assert_one_line(caught.value)
 
     def test_a_model_runs_in_one_session_after_another(
-        self, protocol: RuntimeProtocol, model: Artifact, batches: Sequence[Batch], expected: Sequence[Batch]
+        self,
+        protocol: RuntimeProtocol,
+        model: Artifact,
+        batches: Sequence[Batch],
+        expected: Sequence[Batch],
     ) -> None:
         for _ in range(2):
             with open_session(protocol, model) as session:

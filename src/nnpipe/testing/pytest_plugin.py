@@ -1,9 +1,8 @@
 """A pytest plugin that skips tests of components if a program that they need is not installed.
 
-Import both hooks into a ``conftest.py``, or run ``pytest -p nnpipe.testing.pytest_plugin``.  A test needs no
-mark: it is
-skipped if it or a fixture raises :class:`~nnpipe.core.errors.MissingTool`.  If the program is installed and only hidden
-by the test, the error is a normal error.
+Import both hooks into a ``conftest.py``, or run ``pytest -p nnpipe.testing.pytest_plugin``.  A test
+needs no mark: it is skipped if it or a fixture raises :class:`~nnpipe.core.errors.MissingTool`.  If
+the program is installed and only hidden by the test, the error is a normal error.
 """
 
 from __future__ import annotations

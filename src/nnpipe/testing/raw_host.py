@@ -28,7 +28,12 @@ from nnpipe.protocols.conversation.frame import (
     read_header,
 )
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.protocols.conversation.payloads import ModelOffer, TensorLayout, pack_count, unpack_count
+from nnpipe.protocols.conversation.payloads import (
+    ModelOffer,
+    TensorLayout,
+    pack_count,
+    unpack_count,
+)
 from nnpipe.protocols.conversation.rules import ConversationState
 
 PATIENCE = 20.0
@@ -76,11 +81,15 @@ class RawHost:
         self.say(kind, payload, flags)
         return self.answer()
 
-    def say(self, kind: int, payload: bytes = b"", flags: int = 0, length: int | None = None) -> None:
+    def say(
+        self, kind: int, payload: bytes = b"", flags: int = 0, length: int | None = None
+    ) -> None:
         """Send a request; with ``length``, its header announces so many bytes."""
         self.send(self.frame(kind, payload, flags, length))
 
-    def frame(self, kind: int, payload: bytes = b"", flags: int = 0, length: int | None = None) -> bytes:
+    def frame(
+        self, kind: int, payload: bytes = b"", flags: int = 0, length: int | None = None
+    ) -> bytes:
         """Return the bytes of the next request, without sending them."""
         self.number = self.number + 1 & 0xFFFFFFFF
         size = len(payload) if length is None else length
@@ -99,7 +108,9 @@ class RawHost:
             If the connection has ended.
         """
         while True:
-            magic, version, kind, flags, number, length, check, _ = read_header(self._receive(HEADER_SIZE))
+            magic, version, kind, flags, number, length, check, _ = read_header(
+                self._receive(HEADER_SIZE)
+            )
             assert (magic, version) == (MAGIC, VERSION)
             payload = self._receive(length)
             assert check == (CRC32.of([payload]) if payload else 0)
@@ -131,14 +142,18 @@ class RawHost:
             proof = handshake.proof(token or self._token or b"", "host", said, found.payload)
             answer = self.ask(FrameKind.AUTH, proof)
             if answer.kind is FrameKind.OK:
-                assert answer.payload == handshake.proof(self._token or b"", "target", said, found.payload)
+                assert answer.payload == handshake.proof(
+                    self._token or b"", "target", said, found.payload
+                )
             return answer
         return found
 
     def load(self, model: Artifact) -> RawAnswer:
         """Send a model, or what the target has not of it; return the answer to its end."""
         content = model.path.read_bytes()
-        offer = ModelOffer(len(content), hashlib.sha256(content).digest(), describe(model, "")).pack()
+        offer = ModelOffer(
+            len(content), hashlib.sha256(content).digest(), describe(model, "")
+        ).pack()
         had = unpack_count(self.ask(FrameKind.MODEL, offer, BEGIN).payload)
         for at in range(had, len(content), 1 << 16):
             answer = self.ask(FrameKind.MODEL, pack_count(at) + content[at : at + (1 << 16)], PART)
@@ -153,7 +168,10 @@ class RawHost:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -177,7 +195,9 @@ def payload_for(model: Artifact, seed: int) -> bytes:
 
 
 @contextmanager
-def greeted(serving: RuntimeProtocol, extensions: int = 0, largest: int = 1 << 20) -> Iterator[tuple[RawHost, bytes]]:
+def greeted(
+    serving: RuntimeProtocol, extensions: int = 0, largest: int = 1 << 20
+) -> Iterator[tuple[RawHost, bytes]]:
     """Yield a host that was let in, and the payload of the target's answer."""
     until = time.monotonic() + PATIENCE
     while True:
@@ -191,7 +211,9 @@ def greeted(serving: RuntimeProtocol, extensions: int = 0, largest: int = 1 << 2
 
 
 @contextmanager
-def ready(serving: RuntimeProtocol, model: Artifact, extensions: int = 0, largest: int = 1 << 20) -> Iterator[RawHost]:
+def ready(
+    serving: RuntimeProtocol, model: Artifact, extensions: int = 0, largest: int = 1 << 20
+) -> Iterator[RawHost]:
     """Yield a host whose model is loaded."""
     with greeted(serving, extensions, largest) as (host, _):
         assert host.load(model).kind is FrameKind.OK
@@ -199,7 +221,9 @@ def ready(serving: RuntimeProtocol, model: Artifact, extensions: int = 0, larges
 
 
 @contextmanager
-def in_state(serving: RuntimeProtocol, model: Artifact, state: ConversationState) -> Iterator[RawHost]:
+def in_state(
+    serving: RuntimeProtocol, model: Artifact, state: ConversationState
+) -> Iterator[RawHost]:
     """Yield a host whose conversation is in a state."""
     if state is ConversationState.NEW:
         with RawHost(serving) as host:

@@ -20,7 +20,8 @@ from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert
 
 
 class RuntimeContract(ComponentContract, InferenceSessionContract):
-    """What every runtime must do; subclass it and define the fixtures ``runtime``, ``artifact`` and ``expected``.
+    """What every runtime must do; subclass it and define the fixtures ``runtime``, ``artifact`` and
+    ``expected``.
 
     ``artifact`` is a model that the runtime can load; ``expected`` are its outputs
     for ``batch``, computed independently.  ``batch`` is random by default.  The
@@ -65,7 +66,12 @@ class RuntimeContract(ComponentContract, InferenceSessionContract):
             if name in session.varying:
                 continue
             np.testing.assert_allclose(
-                array, expected[name], self.expected_rtol, self.expected_atol, err_msg=name, strict=True
+                array,
+                expected[name],
+                self.expected_rtol,
+                self.expected_atol,
+                err_msg=name,
+                strict=True,
             )
 
     def test_the_session_binds_the_tensors_that_the_description_names(
@@ -87,13 +93,17 @@ class RuntimeContract(ComponentContract, InferenceSessionContract):
         assert len(set(runtime.accepts)) == len(runtime.accepts)
         assert set(runtime.native_code) <= set(runtime.accepts)
 
-    def test_another_format_is_refused_in_one_line(self, runtime: Runtime, artifact: Artifact) -> None:
+    def test_another_format_is_refused_in_one_line(
+        self, runtime: Runtime, artifact: Artifact
+    ) -> None:
         foreign = dataclasses.replace(artifact, format="no-such-format")
         with pytest.raises(ConfigError, match="no-such-format") as caught:
             runtime.load(foreign)
         assert_one_line(caught.value)
 
-    def test_a_damaged_file_is_named_in_one_line(self, runtime: Runtime, artifact: Artifact, tmp_path: Path) -> None:
+    def test_a_damaged_file_is_named_in_one_line(
+        self, runtime: Runtime, artifact: Artifact, tmp_path: Path
+    ) -> None:
         whole = artifact.path.read_bytes()
         for damage in DAMAGES:
             broken = dataclasses.replace(artifact, path=tmp_path / damage / artifact.path.name)
@@ -102,7 +112,9 @@ class RuntimeContract(ComponentContract, InferenceSessionContract):
             with refused(broken.path, damage):
                 runtime.load(broken)
 
-    def test_a_missing_file_is_named_in_one_line(self, runtime: Runtime, artifact: Artifact, tmp_path: Path) -> None:
+    def test_a_missing_file_is_named_in_one_line(
+        self, runtime: Runtime, artifact: Artifact, tmp_path: Path
+    ) -> None:
         gone = dataclasses.replace(artifact, path=tmp_path / "gone" / artifact.path.name)
         with pytest.raises(ArtifactError) as caught:
             runtime.load(gone)
@@ -178,7 +190,12 @@ def contradictions(io: IOSpec) -> list[IOSpec]:
         plain = TensorSpec(first.name, first.shape, first.dtype)
         found += [
             changed(side, dataclasses.replace(plain, name=plain.name + "_too")),
-            changed(side, dataclasses.replace(plain, dtype="float64" if plain.dtype != "float64" else "float32")),
+            changed(
+                side,
+                dataclasses.replace(
+                    plain, dtype="float64" if plain.dtype != "float64" else "float32"
+                ),
+            ),
             changed(side, dataclasses.replace(plain, shape=(*plain.shape, 7))),
         ]
     return found

@@ -49,7 +49,9 @@ class ScriptTaskContract(DiscoverableContract):
 
     def test_it_says_what_each_argument_means(self, task: type[ScriptTask]) -> None:
         assert [option.name for option in task.options() if not option.help] == []
-        undeclared = {field.name for field in dataclasses.fields(task)} - {row.name for row in script_task.rows(task)}
+        undeclared = {field.name for field in dataclasses.fields(task)} - {
+            row.name for row in script_task.rows(task)
+        }
         assert undeclared == {"name", "after"}, "declare each field with argument, takes or gives"
 
     def test_it_is_there_for_a_framework(self, task: type[ScriptTask]) -> None:
@@ -63,7 +65,11 @@ class ScriptTaskContract(DiscoverableContract):
         one, two = _generated(task, script, framework), _generated(task, script, framework)
         assert one.text == two.text
         assert one.files == two.files
-        packages = {name.partition(".")[0] for node in ast.walk(ast.parse(one.text)) for name in _imported(node)}
+        packages = {
+            name.partition(".")[0]
+            for node in ast.walk(ast.parse(one.text))
+            for name in _imported(node)
+        }
         assert "nnpipe" not in packages
         compile(one.text, "script.py", "exec")
 
@@ -90,27 +96,41 @@ class ScriptTaskContract(DiscoverableContract):
         for row in script_task.rows(task):
             if row.default is dataclasses.MISSING:
                 problems = check_script(_changed(task, script, row.name)).problems
-                assert any(p.where.endswith(f".{row.name}") and row.help in p.message for p in problems), row.name
+                assert any(
+                    p.where.endswith(f".{row.name}") and row.help in p.message for p in problems
+                ), row.name
 
     def test_a_value_of_the_wrong_kind_is_a_problem_that_names_it(
         self, task: type[ScriptTask], script: Mapping[str, Any]
     ) -> None:
         for row in script_task.rows(task):
-            problems = check_script(_changed(task, script, **{row.name: {"not": "a value"}})).problems
+            problems = check_script(
+                _changed(task, script, **{row.name: {"not": "a value"}})
+            ).problems
             assert any(problem.where.endswith(f".{row.name}") for problem in problems), row.name
             assert all("\n" not in str(problem) for problem in problems)
 
 
-def _changed(task: type[ScriptTask], script: Mapping[str, Any], *without: str, **more: Any) -> dict[str, Any]:
-    """Return the description for one of the task's frameworks, with changed arguments of the task."""
+def _changed(
+    task: type[ScriptTask], script: Mapping[str, Any], *without: str, **more: Any
+) -> dict[str, Any]:
+    """Return the description for one of the task's frameworks, with changed arguments of the
+    task.
+    """
     tasks = [dict(item) for item in script["tasks"]]
     first = next((item for item in tasks if item.get("task") == task.task), None)
-    assert first is not None, f"the script has no task {task.task}{nearest(task.task, [t['task'] for t in tasks])}"
+    assert first is not None, (
+        f"the script has no task {task.task}{nearest(task.task, [t['task'] for t in tasks])}"
+    )
     first.update(more)
     for name in without:
         first.pop(name, None)
     framework = script.get("framework")
-    return {**script, "framework": framework if framework in task.frameworks else task.frameworks[0], "tasks": tasks}
+    return {
+        **script,
+        "framework": framework if framework in task.frameworks else task.frameworks[0],
+        "tasks": tasks,
+    }
 
 
 def _graph(task: type[ScriptTask], script: Mapping[str, Any], framework: str) -> CodeGraph:

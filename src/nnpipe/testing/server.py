@@ -17,7 +17,13 @@ from nnpipe.core.tensors import Batch
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.frame import HEADER_SIZE, ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.protocols.conversation.payloads import ModelOffer, Stats, TensorLayout, pack_count, unpack_stamps
+from nnpipe.protocols.conversation.payloads import (
+    ModelOffer,
+    Stats,
+    TensorLayout,
+    pack_count,
+    unpack_stamps,
+)
 from nnpipe.protocols.conversation.rules import ALLOWED, FIXED_BOUNDS, ConversationState, Extension
 from nnpipe.testing.protocol import same
 from nnpipe.testing.raw_host import (
@@ -34,7 +40,12 @@ from nnpipe.testing.raw_host import (
     refused,
 )
 
-_STATES = (ConversationState.EMPTY, ConversationState.READY, ConversationState.LOADED, ConversationState.DONE)
+_STATES = (
+    ConversationState.EMPTY,
+    ConversationState.READY,
+    ConversationState.LOADED,
+    ConversationState.DONE,
+)
 _REQUESTS = [
     *((kind, 0) for kind in FrameKind if kind is not FrameKind.MODEL),
     *((FrameKind.MODEL, step) for step in (BEGIN, PART, END, 3)),
@@ -43,10 +54,11 @@ _PARTIAL = (1, HEADER_SIZE - 1, HEADER_SIZE, HEADER_SIZE + 1)
 
 
 class ServerContract:
-    """What every server must do; subclass it and define the fixtures ``serving``, ``model`` and ``reference``.
+    """What every server must do; subclass it and define the fixtures ``serving``, ``model`` and
+    ``reference``.
 
-    The server that runs must serve one client at a time, without a token.  Its model has inputs and outputs of fixed
-    shapes, and its outputs follow from its inputs alone.
+    The server that runs must serve one client at a time, without a token.  Its model has inputs and
+    outputs of fixed shapes, and its outputs follow from its inputs alone.
     """
 
     @pytest.fixture
@@ -65,7 +77,10 @@ class ServerContract:
 
     @pytest.fixture
     def serves(
-        self, serving: RuntimeProtocol, model: Artifact, reference: Callable[[Batch], dict[str, np.ndarray]]
+        self,
+        serving: RuntimeProtocol,
+        model: Artifact,
+        reference: Callable[[Batch], dict[str, np.ndarray]],
     ) -> Callable[[], None]:
         """Return a function that asserts that the next client is served rightly."""
 
@@ -99,10 +114,14 @@ class ServerContract:
             assert session.stats()["inferences"] == 16
             assert session.io.to_json() == model.io.to_json()
 
-    def test_stamps_and_clock_follow_one_another(self, serving: RuntimeProtocol, model: Artifact) -> None:
+    def test_stamps_and_clock_follow_one_another(
+        self, serving: RuntimeProtocol, model: Artifact
+    ) -> None:
         with ready(serving, model, Extension.INFER) as host:
             before = Stats.unpack(host.ask(FrameKind.STATS, b"", FrameFlag.CLOCK).payload)
-            stamps = unpack_stamps(host.ask(FrameKind.INFER, payload_for(model, 0)).payload, alone=False)
+            stamps = unpack_stamps(
+                host.ask(FrameKind.INFER, payload_for(model, 0)).payload, alone=False
+            )
             after = Stats.unpack(host.ask(FrameKind.STATS).payload)
         assert before.rows == b""
         assert before.answered <= stamps[0] <= stamps[3] <= after.received
@@ -116,11 +135,21 @@ class ServerContract:
                 rule = ALLOWED.get((state, int(kind), int(flags)))
                 if rule is None or rule.extension is not None:
                     with in_state(serving, model, state) as host:
-                        assert refused(host, kind, b"", flags), f"{kind.name}, {flags} in {state.value}"
+                        assert refused(host, kind, b"", flags), (
+                            f"{kind.name}, {flags} in {state.value}"
+                        )
         serves()
 
-    def test_kinds_and_flags_that_mean_nothing_end_it_too(self, serving: RuntimeProtocol, model: Artifact) -> None:
-        for kind, flags in ((0, 0), (12, 0), (FrameKind.DATA, 1), (FrameKind.STATS, 2), (FrameKind.PROCESS, 0x80)):
+    def test_kinds_and_flags_that_mean_nothing_end_it_too(
+        self, serving: RuntimeProtocol, model: Artifact
+    ) -> None:
+        for kind, flags in (
+            (0, 0),
+            (12, 0),
+            (FrameKind.DATA, 1),
+            (FrameKind.STATS, 2),
+            (FrameKind.PROCESS, 0x80),
+        ):
             with in_state(serving, model, ConversationState.LOADED) as host:
                 assert refused(host, kind, b"", flags)
 
@@ -134,7 +163,11 @@ class ServerContract:
                 most = FIXED_BOUNDS.get(rule.ask_bound, 0xFFFF_FFFE)
                 host.say(kind, b"", step, length=most + 1)
                 answer = host.answer()
-                assert (answer.fatal, answer.code) == (True, ErrorCode.PROTOCOL), (state, kind, step)
+                assert (answer.fatal, answer.code) == (True, ErrorCode.PROTOCOL), (
+                    state,
+                    kind,
+                    step,
+                )
                 assert host.ended()
         serves()
 
@@ -167,7 +200,9 @@ class ServerContract:
                 assert (answer.fatal, answer.code) == (True, ErrorCode.VERSION)
 
     @pytest.mark.parametrize("length", [0, 31])
-    def test_a_hello_of_another_length_is_refused(self, serving: RuntimeProtocol, length: int) -> None:
+    def test_a_hello_of_another_length_is_refused(
+        self, serving: RuntimeProtocol, length: int
+    ) -> None:
         with RawHost(serving) as host:
             assert refused(host, FrameKind.HELLO, bytes(length))
 
@@ -189,7 +224,9 @@ class ServerContract:
                     assert (answer.fatal, answer.code) == (False, ErrorCode.TENSORS)
                 assert host.ask(FrameKind.INFER, right).kind is FrameKind.OK
 
-    def test_requests_sent_ahead_of_a_failure_are_passed_over(self, serving: RuntimeProtocol, model: Artifact) -> None:
+    def test_requests_sent_ahead_of_a_failure_are_passed_over(
+        self, serving: RuntimeProtocol, model: Artifact
+    ) -> None:
         with ready(serving, model, Extension.PIPELINING) as host:
             for payload in (payload_for(model, 0), b"wrong", payload_for(model, 1)):
                 host.say(FrameKind.DATA, payload)
@@ -199,12 +236,16 @@ class ServerContract:
         failed = [ErrorCode.TENSORS, ErrorCode.SKIPPED, ErrorCode.SKIPPED]
         assert codes == [0] * 4 + failed + [0] * 4
 
-    def test_without_pipelining_nothing_is_passed_over(self, serving: RuntimeProtocol, model: Artifact) -> None:
+    def test_without_pipelining_nothing_is_passed_over(
+        self, serving: RuntimeProtocol, model: Artifact
+    ) -> None:
         with ready(serving, model, Extension.INFER) as host:
             assert host.ask(FrameKind.DATA, b"wrong").code == ErrorCode.TENSORS
             assert refused(host, FrameKind.PROCESS)
 
-    def test_outputs_that_the_host_does_not_take_are_not_sent(self, serving: RuntimeProtocol, model: Artifact) -> None:
+    def test_outputs_that_the_host_does_not_take_are_not_sent(
+        self, serving: RuntimeProtocol, model: Artifact
+    ) -> None:
         size = TensorLayout(model.io.outputs).size or 0
         for largest, code in ((size - 1, ErrorCode.TENSORS), (size, 0)):
             with ready(serving, model, Extension.INFER, largest) as host:
@@ -213,9 +254,13 @@ class ServerContract:
     def test_a_model_that_is_not_what_its_hash_says_is_refused(
         self, serving: RuntimeProtocol, model: Artifact, serves: Callable[[], None]
     ) -> None:
-        """A server that has its models already may refuse at once; the others when the file is complete."""
+        """A server that has its models already may refuse at once; the others when the file is
+        complete.
+        """
         content = bytes(40)
-        offer = ModelOffer(len(content), hashlib.sha256(b"another").digest(), {"format": model.format}).pack()
+        offer = ModelOffer(
+            len(content), hashlib.sha256(b"another").digest(), {"format": model.format}
+        ).pack()
         with in_state(serving, model, ConversationState.EMPTY) as host:
             answers = [host.ask(FrameKind.MODEL, offer, BEGIN)]
             if not answers[0].code:
@@ -241,7 +286,9 @@ class ServerContract:
             assert host.ask(FrameKind.STATS, b"", FrameFlag.CLOCK).payload[32:40] == pack_count(0)
             assert [host.ask(FrameKind.INFER, payload).payload[32:] for _ in range(2)] == first
 
-    def test_a_second_client_is_told_that_the_first_is_served(self, serving: RuntimeProtocol, model: Artifact) -> None:
+    def test_a_second_client_is_told_that_the_first_is_served(
+        self, serving: RuntimeProtocol, model: Artifact
+    ) -> None:
         with ready(serving, model, Extension.INFER) as first:
             for _ in range(3):
                 with RawHost(serving) as second:
@@ -258,7 +305,9 @@ class ServerContract:
         for host in silent:
             host.close()
 
-    @pytest.mark.parametrize("kind", [FrameKind.HELLO, FrameKind.MODEL, FrameKind.DATA, FrameKind.STATS])
+    @pytest.mark.parametrize(
+        "kind", [FrameKind.HELLO, FrameKind.MODEL, FrameKind.DATA, FrameKind.STATS]
+    )
     def test_a_client_may_leave_in_the_middle_of_a_frame(
         self, serving: RuntimeProtocol, model: Artifact, serves: Callable[[], None], kind: FrameKind
     ) -> None:
@@ -279,7 +328,10 @@ class ServerContract:
         self, serving: RuntimeProtocol, serves: Callable[[], None]
     ) -> None:
         chance = random.Random(0)
-        for noise in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", *(chance.randbytes(n) for n in (24, 100, 5000))):
+        for noise in (
+            b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            *(chance.randbytes(n) for n in (24, 100, 5000)),
+        ):
             with RawHost(serving) as host:
                 host.send(noise)
                 assert host.answer().fatal

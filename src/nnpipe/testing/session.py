@@ -66,7 +66,9 @@ class InferenceSessionContract:
 
     @pytest.fixture
     def open_session(self) -> OpenSession:
-        raise NotImplementedError("a subclass of InferenceSessionContract gives the fixture `open_session`")
+        raise NotImplementedError(
+            "a subclass of InferenceSessionContract gives the fixture `open_session`"
+        )
 
     @pytest.fixture
     def session(self, open_session: OpenSession) -> Iterator[InferenceSession]:
@@ -83,7 +85,9 @@ class InferenceSessionContract:
 
     # -- results ------------------------------------------------------------------------------
 
-    def test_outputs_agree_with_their_specification(self, session: InferenceSession, batch: Batch) -> None:
+    def test_outputs_agree_with_their_specification(
+        self, session: InferenceSession, batch: Batch
+    ) -> None:
         session.io.check_outputs(session.infer(batch))
 
     def test_infer_is_put_run_get(self, session: InferenceSession, batch: Batch) -> None:
@@ -142,7 +146,9 @@ class InferenceSessionContract:
         for first, second in zip(*passes, strict=True):
             self.assert_same(first, second)
 
-    def test_other_inputs_give_other_results(self, session: InferenceSession, batch: Batch, other_batch: Batch) -> None:
+    def test_other_inputs_give_other_results(
+        self, session: InferenceSession, batch: Batch, other_batch: Batch
+    ) -> None:
         first, second = session.infer(batch), session.infer(other_batch)
         assert any(not np.array_equal(first[name], second[name]) for name in first)
 
@@ -164,7 +170,9 @@ class InferenceSessionContract:
         del session
         self.assert_identical(results, kept)
 
-    def test_results_do_not_lean_on_the_inputs(self, session: InferenceSession, batch: Batch) -> None:
+    def test_results_do_not_lean_on_the_inputs(
+        self, session: InferenceSession, batch: Batch
+    ) -> None:
         expected = session.infer(batch)
         mine = {name: array.copy() for name, array in batch.items()}
         session.put(mine)
@@ -200,9 +208,13 @@ class InferenceSessionContract:
             array.flags.writeable = False
         self.assert_same(session.infer(mine), expected)
 
-    def test_inputs_may_lie_scattered_in_memory(self, session: InferenceSession, batch: Batch) -> None:
+    def test_inputs_may_lie_scattered_in_memory(
+        self, session: InferenceSession, batch: Batch
+    ) -> None:
         expected = session.infer(batch)
-        self.assert_same(session.infer({name: scattered(array) for name, array in batch.items()}), expected)
+        self.assert_same(
+            session.infer({name: scattered(array) for name, array in batch.items()}), expected
+        )
 
     def test_inputs_are_bound_by_name(self, session: InferenceSession, batch: Batch) -> None:
         expected = session.infer(batch)
@@ -217,7 +229,9 @@ class InferenceSessionContract:
             session.io.check_outputs(outputs)
             self.assert_same(session.infer(inputs), outputs)
 
-    def test_a_mismatch_is_refused_in_one_line_and_does_no_harm(self, session: InferenceSession, batch: Batch) -> None:
+    def test_a_mismatch_is_refused_in_one_line_and_does_no_harm(
+        self, session: InferenceSession, batch: Batch
+    ) -> None:
         expected = session.infer(batch)
         for damage in MISMATCHES:
             for name in batch:
@@ -229,10 +243,16 @@ class InferenceSessionContract:
                     pytest.fail(f"a mismatch ({damage}) was taken")
             self.assert_same(session.infer(batch), expected)
 
-    def test_a_wrong_length_of_a_fixed_axis_is_refused(self, session: InferenceSession, batch: Batch) -> None:
+    def test_a_wrong_length_of_a_fixed_axis_is_refused(
+        self, session: InferenceSession, batch: Batch
+    ) -> None:
         for spec in session.io.inputs:
             for axis in (axis for axis, length in enumerate(spec.shape) if length is not None):
-                longer = np.concatenate([batch[spec.name]] * 2, axis) if spec.shape[axis] else batch[spec.name][..., :0]
+                longer = (
+                    np.concatenate([batch[spec.name]] * 2, axis)
+                    if spec.shape[axis]
+                    else batch[spec.name][..., :0]
+                )
                 with pytest.raises(SpecMismatch, match=r"has shape .*, expected") as caught:
                     session.put({**batch, spec.name: longer})
                 assert_one_line(caught.value)
@@ -244,7 +264,9 @@ class InferenceSessionContract:
             session.run()
         assert_one_line(caught.value)
 
-    def test_getting_needs_a_run(self, session: InferenceSession, batch: Batch, other_batch: Batch) -> None:
+    def test_getting_needs_a_run(
+        self, session: InferenceSession, batch: Batch, other_batch: Batch
+    ) -> None:
         with pytest.raises(NNPipeError, match="run first"):
             session.get()
         session.put(batch)
@@ -269,7 +291,12 @@ class InferenceSessionContract:
     def test_a_closed_session_says_so(self, open_session: OpenSession, batch: Batch) -> None:
         with open_session() as session:
             session.infer(batch)
-        for use in (lambda: session.put(batch), session.run, session.get, lambda: session.infer(batch)):
+        for use in (
+            lambda: session.put(batch),
+            session.run,
+            session.get,
+            lambda: session.infer(batch),
+        ):
             with pytest.raises(NNPipeError, match="closed") as caught:
                 use()
             assert_one_line(caught.value)
@@ -320,7 +347,9 @@ class InferenceSessionContract:
         assert len({kernel.name for kernel in times.kernels}) == len(times.kernels)
         assert all(kernel.ns.shape == (4,) and (kernel.ns >= 0).all() for kernel in times.kernels)
         assert len(times.wall_ns) == len(times.plain_ns) == 4
-        np.testing.assert_allclose(times.table_ns.sum(axis=0) + times.unattributed_ns, times.wall_ns)
+        np.testing.assert_allclose(
+            times.table_ns.sum(axis=0) + times.unattributed_ns, times.wall_ns
+        )
         assert 0 <= times.coverage < 1.05
         json.dumps(times.to_json(), allow_nan=False)
 
@@ -331,7 +360,9 @@ class InferenceSessionContract:
         assert list(found) == list(expected)
         for name in found.keys() - self.varying:
             array = found[name]
-            np.testing.assert_allclose(array, expected[name], self.rtol, self.atol, err_msg=name, strict=True)
+            np.testing.assert_allclose(
+                array, expected[name], self.rtol, self.atol, err_msg=name, strict=True
+            )
 
     def assert_identical(self, found: Batch, expected: Batch) -> None:
         """Fail unless the arrays are bit-identical."""

@@ -86,7 +86,9 @@ class TaskContract(ComponentContract):
         assert judged.task == task.name
         assert len(judged) == len(next(iter(truth.values())))
         task.check(judged)
-        assert json.loads(json.dumps(dict(judged.settings), allow_nan=False)) == dict(judged.settings)
+        assert json.loads(json.dumps(dict(judged.settings), allow_nan=False)) == dict(
+            judged.settings
+        )
 
     def test_batches_are_judged_as_all_samples_together(
         self, task: Task, spec: DatasetSpec, truth: Batch, predictions: Batch, judged: Evaluation
@@ -101,7 +103,9 @@ class TaskContract(ComponentContract):
         for metric in task.metrics:
             _assert_same(metric.of(joined), metric.of(judged), metric)
 
-    def test_a_part_of_the_samples_is_not_the_same_as_all(self, task: Task, judged: Evaluation) -> None:
+    def test_a_part_of_the_samples_is_not_the_same_as_all(
+        self, task: Task, judged: Evaluation
+    ) -> None:
         part = judged.take(np.arange(len(judged) // 2))
         assert not task.same_samples(part, judged)
         assert not task.same_samples(judged, part)
@@ -117,13 +121,17 @@ class TaskContract(ComponentContract):
                 continue  # not defined for these samples
             assert (other < one) if metric.less_is_better else (other > one), metric.name
 
-    def test_predictions_of_the_wrong_shape_are_refused(self, task: Task, spec: DatasetSpec, truth: Batch) -> None:
+    def test_predictions_of_the_wrong_shape_are_refused(
+        self, task: Task, spec: DatasetSpec, truth: Batch
+    ) -> None:
         wrong = {name: np.zeros((1, 3, 5, 7, 2), np.float32) for name in task.perfect(truth, spec)}
         with pytest.raises(NNPipeError) as caught:
             task.judge(wrong, truth, spec)
         assert_one_line(caught.value)
 
-    def test_an_evaluation_that_lacks_an_array_is_refused(self, task: Task, judged: Evaluation) -> None:
+    def test_an_evaluation_that_lacks_an_array_is_refused(
+        self, task: Task, judged: Evaluation
+    ) -> None:
         for name in task.arrays:
             lacking = replace(
                 judged,
@@ -134,7 +142,9 @@ class TaskContract(ComponentContract):
                 task.check(lacking)
             assert_one_line(caught.value)
 
-    def test_an_array_that_holds_no_numbers_is_refused(self, task: Task, judged: Evaluation) -> None:
+    def test_an_array_that_holds_no_numbers_is_refused(
+        self, task: Task, judged: Evaluation
+    ) -> None:
         for name in task.arrays:
             words = np.full(len(judged), "x")
             if name in judged.ragged:
@@ -156,10 +166,13 @@ class TaskContract(ComponentContract):
         best = task.completed(task.judge(perfect, truth, spec))
         every, half = np.ones(len(judged), bool), np.arange(len(judged)) % 2 == 0
         for lost in (half, every):
-            given = {**perfect, NOT_FINITE: lost} if number is None else _with(number, perfect, lost)
+            given = (
+                {**perfect, NOT_FINITE: lost} if number is None else _with(number, perfect, lost)
+            )
             found = task.completed(task.judge(given, truth, spec))
             if number is not None and not task.without_answer(given, len(judged)).any():
-                continue  # predictions without real numbers, or a number to which the task gives a meaning
+                # predictions without real numbers, or a number to which the task gives a meaning
+                continue
             np.testing.assert_array_equal(found.not_finite, lost)
             task.check(found)
             assert task.same_samples(found, judged)
@@ -175,7 +188,11 @@ class TaskContract(ComponentContract):
         lost = half & (np.arange(len(judged)) % 3 == 0)
         given = {**predictions, NOT_FINITE: lost}
         parts = [
-            task.judge({n: a[those] for n, a in given.items()}, {n: a[those] for n, a in truth.items()}, spec)
+            task.judge(
+                {n: a[those] for n, a in given.items()},
+                {n: a[those] for n, a in truth.items()},
+                spec,
+            )
             for those in (half, ~half)
         ]
         joined = task.completed(Evaluation.joined(parts))
@@ -194,7 +211,9 @@ class TaskContract(ComponentContract):
         for metric in task.metrics:
             assert not math.isinf(metric.of(found)), metric.name
         nothing = task.completed(
-            task.judge({n: a[:0] for n, a in perfect.items()}, {n: a[:0] for n, a in truth.items()}, spec)
+            task.judge(
+                {n: a[:0] for n, a in perfect.items()}, {n: a[:0] for n, a in truth.items()}, spec
+            )
         )
         assert len(nothing) == 0
 
@@ -223,7 +242,8 @@ class TaskContract(ComponentContract):
     def test_the_order_of_samples_does_not_matter(self, task: Task, judged: Evaluation) -> None:
         turned = judged.take(np.arange(len(judged))[::-1])
         for metric in task.metrics:
-            if metric.clusters is None:  # the samples of a cluster may have an order, as points of a series do
+            # the samples of a cluster may have an order, as points of a series do
+            if metric.clusters is None:
                 _assert_same(metric.of(turned), metric.of(judged), metric)
 
     def test_a_model_agrees_with_itself(self, task: Task, judged: Evaluation) -> None:
@@ -237,8 +257,12 @@ class TaskContract(ComponentContract):
             assert not reason.endswith(".")
 
 
-def _chosen(metric: QualityMetric, judged: Evaluation, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return random samples with repetitions, in order; or all samples of some clusters, which cannot be repeated."""
+def _chosen(
+    metric: QualityMetric, judged: Evaluation, random: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Return random samples with repetitions, in order; or all samples of some clusters, which
+    cannot be repeated.
+    """
     if metric.clusters is None:
         return np.sort(random.integers(0, len(judged), len(judged)))
     _, clusters = np.unique(metric.clusters(judged), return_inverse=True)

@@ -32,9 +32,12 @@ def _model() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.Sequential(
-                torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Dropout(0.2),
+                torch.nn.Linear(8, 16),
+                torch.nn.BatchNorm1d(16),
+                torch.nn.ReLU(),
+                torch.nn.Dropout(0.2),
                 torch.nn.Linear(16, 3),
-            )  # fmt: skip
+            )
 
         def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
             return {"kind": ClassificationOutput(self.layers(batch["x"]), batch["label"])}
@@ -59,7 +62,8 @@ class WatchedTraining:
     Attributes
     ----------
     model
-        Returns a new, equal ``torch.nn.Module`` at each call, whose ``forward`` takes a batch and returns outputs.
+        Returns a new, equal ``torch.nn.Module`` at each call, whose ``forward`` takes a batch and
+        returns outputs.
     data
         Returns sequences of batches by data set and split, ``train`` and ``test``.
     """
@@ -115,18 +119,26 @@ class _Notes(Callback):
         self._note(fit)
 
 
-def torch_training(training: WatchedTraining, folder: Path, callbacks: Sequence[Callback]) -> dict[str, Any]:
-    """Train for two epochs, and return all that a callback could have changed, to be compared by ``==``."""
+def torch_training(
+    training: WatchedTraining, folder: Path, callbacks: Sequence[Callback]
+) -> dict[str, Any]:
+    """Train for two epochs, and return all that a callback could have changed, to be compared by
+    ``==``.
+    """
     model, data, notes = training.model(), training.data(), _Notes()
     before = _random()  # now: what the data imports may draw random numbers
     trainer = Trainer(TrainerOptions(num_epochs=2, clip_norm=1.0), [*callbacks, notes])
-    history = trainer.fit(model, data, folder=folder, optimiser=AdamW(rate=0.01), schedule=Cosine(warmup=2))
+    history = trainer.fit(
+        model, data, folder=folder, optimiser=AdamW(rate=0.01), schedule=Cosine(warmup=2)
+    )
     return {
         "weights": {name: _bytes(tensor.numpy()) for name, tensor in model.state_dict().items()},
         "history": [dict(row) for row in history.rows()],
         "random numbers and modes during the training": notes.found,
         "random numbers after it": _random() == before,
-        "hooks left on layers": any(layer._forward_hooks or layer._forward_pre_hooks for layer in model.modules()),
+        "hooks left on layers": any(
+            layer._forward_hooks or layer._forward_pre_hooks for layer in model.modules()
+        ),
         "which parameters learn": [parameter.requires_grad for parameter in model.parameters()],
     }
 
@@ -139,19 +151,28 @@ def unwatched(training: WatchedTraining) -> dict[str, Any]:
 
 
 def keras_training(folder: Path, callbacks: Sequence[Callback]) -> dict[str, Any]:
-    """Train a Keras model for two epochs, and return its weights and figures, to be compared by ``==``."""
+    """Train a Keras model for two epochs, and return its weights and figures, to be compared by
+    ``==``.
+    """
     import keras
 
     keras.utils.set_random_seed(4)
     layers = keras.layers
     model = keras.Sequential(
-        [layers.Input((8,)), layers.Dense(16, "relu"), layers.Dropout(0.2), layers.Dense(3, "softmax")]
+        [
+            layers.Input((8,)),
+            layers.Dense(16, "relu"),
+            layers.Dropout(0.2),
+            layers.Dense(3, "softmax"),
+        ]
     )
     model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
     features, label = samples()
     data = {"kinds": {"test": ArraySequence({"x": features[48:], "label": label[48:]}, batch=12)}}
     with keras_callback(callbacks, data, classifier("x", output="kind"), folder=folder) as look:
-        done = model.fit(features[:48], label[:48], batch_size=12, epochs=2, verbose=0, callbacks=[look])
+        done = model.fit(
+            features[:48], label[:48], batch_size=12, epochs=2, verbose=0, callbacks=[look]
+        )
     return {"weights": [_bytes(array) for array in model.get_weights()], "figures": done.history}
 
 
@@ -169,4 +190,11 @@ def _random() -> str:
     import torch
 
     of_numpy: Any = np.random.get_state()
-    return repr((random.getstate(), of_numpy[1].tobytes(), of_numpy[2:], torch.get_rng_state().numpy().tobytes()))
+    return repr(
+        (
+            random.getstate(),
+            of_numpy[1].tobytes(),
+            of_numpy[2:],
+            torch.get_rng_state().numpy().tobytes(),
+        )
+    )

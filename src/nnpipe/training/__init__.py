@@ -1,4 +1,5 @@
-"""Training models: a trainer, outputs with losses and metrics, input pipelines, callbacks and checkpoints.
+"""Training models: a trainer, outputs with losses and metrics, input pipelines, callbacks and
+checkpoints.
 
 The public names can be imported from here; each is loaded when it is first used.
 """

@@ -12,12 +12,15 @@ from nnpipe.core.errors import ConfigError
 _NUMBERS = "biuf"
 
 
-def tensors_of(batch: Mapping[str, Any], device: str, channels_last: bool = False) -> dict[str, Any]:
-    """Return a batch with tensors on the device for its arrays; lists and texts stay, and ids stay on the host.
+def tensors_of(
+    batch: Mapping[str, Any], device: str, channels_last: bool = False
+) -> dict[str, Any]:
+    """Return a batch with tensors on the device for its arrays; lists and texts stay, and ids stay
+    on the host.
 
-    Memory is shared where it can be: the model may read, but a sequence
-    must not write into a batch that it has handed out.  With ``channels_last``, images ``(n, channels, height,
-    width)`` of real numbers have their channels as the last axis in memory.
+    Memory is shared where it can be: the model may read, but a sequence must not write into a batch
+    that it has handed out.  With ``channels_last``, images ``(n, channels, height, width)`` of real
+    numbers have their channels as the last axis in memory.
     """
     import torch
 
@@ -45,21 +48,27 @@ def size_of(batch: Mapping[str, Any]) -> int:
     try:
         return len(batch["sample_id"])
     except KeyError:
-        raise ConfigError(f'a batch has no "sample_id"; it has {", ".join(batch) or "nothing"}') from None
+        raise ConfigError(
+            f'a batch has no "sample_id"; it has {", ".join(batch) or "nothing"}'
+        ) from None
 
 
 def share_of(batch: Mapping[str, Any], rank: int, world: int) -> tuple[dict[str, Any], int]:
     """Return every ``world``-th sample of a batch, and how many.
 
-    Where there is none, return one sample and the number 0: each process has to take part in each step.
+    Where there is none, return one sample and the number 0: each process has to take part in each
+    step.
     """
     size = size_of(batch)
     own = slice(rank, None, world) if rank < size else slice(0, 1)
     found = {
-        name: value[own] if hasattr(value, "__getitem__") and not isinstance(value, (str, dict)) and len(value) == size
+        name: value[own]
+        if hasattr(value, "__getitem__")
+        and not isinstance(value, (str, dict))
+        and len(value) == size
         else value
         for name, value in batch.items()
-    }  # fmt: skip
+    }
     return found, len(range(rank, size, world))
 
 

@@ -19,17 +19,20 @@ _MORE_IS_BETTER = frozenset(
 )  # of outputs
 
 
-def less_is_better(figure: str, metrics: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> bool | None:
-    """Return whether smaller values of a figure of the history are better; ``None`` if it is not known.
+def less_is_better(
+    figure: str, metrics: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> bool | None:
+    """Return whether smaller values of a figure of the history are better; ``None`` if it is not
+    known.
 
     Parameters
     ----------
     figure
         Its name, such as ``digits/test/digit/accuracy``.
     metrics
-        The metrics that the caller of the training asked for, by output and name: names of metrics of a task,
-        :class:`~nnpipe.core.quality_metric.QualityMetric`, or objects, of which those of torchmetrics have
-        ``higher_is_better``.
+        The metrics that the caller of the training asked for, by output and name: names of metrics
+        of a task, :class:`~nnpipe.core.quality_metric.QualityMetric`, or objects, of which those of
+        torchmetrics have ``higher_is_better``.
 
     Examples
     --------
@@ -62,10 +65,14 @@ def _of_metric(metric: Any) -> bool | None:
 
 
 def monitored(fit: Fit) -> str | None:
-    """Return the name of the figure that decides which epoch is best: by default the first evaluated split's loss."""
+    """Return the name of the figure that decides which epoch is best: by default the first
+    evaluated split's loss.
+    """
     if fit.options.monitor:
         return fit.options.monitor
-    evaluated = [name for name in splits_of(fit) if name.partition("/")[2] not in fit.options.train_splits]
+    evaluated = [
+        name for name in splits_of(fit) if name.partition("/")[2] not in fit.options.train_splits
+    ]
     return f"{evaluated[0]}/loss" if evaluated else None
 
 
@@ -75,7 +82,9 @@ def splits_of(fit: Fit) -> list[str]:
 
 
 def better(fit: Fit, name: str, value: float) -> bool:
-    """Return whether a figure is the best so far; stop the training after ``patience`` evaluations without a better."""
+    """Return whether a figure is the best so far; stop the training after ``patience``
+    evaluations without a better.
+    """
     options = fit.options
     gain = (fit.best - value) if _least_is_best(fit, name) else (value - fit.best)
     if not math.isfinite(value):
@@ -85,7 +94,10 @@ def better(fit: Fit, name: str, value: float) -> bool:
         return True
     fit.waited += 1
     if options.patience is not None and fit.waited >= options.patience:
-        fit.stop(f"{name} did not get better for {fit.waited} evaluations; epoch {fit.best_epoch} was best")
+        fit.stop(
+            f"{name} did not get better for {fit.waited} evaluations; epoch {fit.best_epoch} was "
+            f"best"
+        )
     return False
 
 
@@ -101,14 +113,19 @@ def _least_is_best(fit: Fit, name: str) -> bool:
         return fit.options.monitor_mode == "min"
     least = less_is_better(name, fit.metrics)
     if least is None:
-        raise ConfigError(f"monitor: nothing says whether less of {name!r} is better; give monitor_mode, min or max")
+        raise ConfigError(
+            f"monitor: nothing says whether less of {name!r} is better; give monitor_mode, min or "
+            f"max"
+        )
     return least
 
 
 def keep(fit: Fit, name: str, value: float) -> tuple[bool, int | None]:
-    """Return whether an epoch is one of the ``keep_best`` best so far, and which epoch is no longer one of them.
+    """Return whether an epoch is one of the ``keep_best`` best so far, and which epoch is no longer
+    one of them.
 
-    Epochs with equal figures keep their order.  A single one has no file besides that of the best weights.
+    Epochs with equal figures keep their order.  A single one has no file besides that of the best
+    weights.
     """
     if not math.isfinite(value) or fit.options.keep_best == 1:
         return False, None
@@ -119,7 +136,9 @@ def keep(fit: Fit, name: str, value: float) -> tuple[bool, int | None]:
     return fit.epoch not in dropped, next((epoch for epoch in dropped if epoch != fit.epoch), None)
 
 
-def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others: Iterable[str] = ()) -> None:
+def check_monitor(
+    fit: Fit, figures: Callable[[str, str], Iterable[str]], others: Iterable[str] = ()
+) -> None:
     """Raise before the first epoch if the monitored figure will not exist.
 
     Parameters
@@ -127,21 +146,31 @@ def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others
     fit
         The training, before its first epoch.
     figures
-        Takes the names of a data set and a split, and returns the names of its figures, read from its first batch.
+        Takes the names of a data set and a split, and returns the names of its figures, read from
+        its first batch.
     others
         Splits whose figures are not known before they are computed.
 
     Raises
     ------
     ConfigError
-        If no split is evaluated, there is no figure of the name that was given, or nothing says which way it is better.
+        If no split is evaluated, there is no figure of the name that was given, or nothing says
+        which way it is better.
     """
     options, name = fit.options, fit.options.monitor
     if name is None:
-        wanted = "patience" if options.patience is not None else "weights" if options.weights == "best" else ""
+        wanted = (
+            "patience"
+            if options.patience is not None
+            else "weights"
+            if options.weights == "best"
+            else ""
+        )
         wanted = "keep_best" if options.keep_best > 1 and not wanted else wanted
         if wanted and monitored(fit) is None:
-            raise ConfigError(f"{wanted} needs a figure to watch, and no split is evaluated; name one as monitor")
+            raise ConfigError(
+                f"{wanted} needs a figure to watch, and no split is evaluated; name one as monitor"
+            )
         return
     where = next((split for split in splits_of(fit) if name.startswith(split + "/")), None)
     known = [f"{split}/loss" for split in splits_of(fit)]
@@ -149,5 +178,8 @@ def check_monitor(fit: Fit, figures: Callable[[str, str], Iterable[str]], others
         known = [f"{where}/{figure}" for figure in figures(*where.split("/", 1))]
     is_other = where is None and any(name.startswith(split + "/") for split in others)
     if known and name not in known and not is_other:
-        raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(known)}{nearest(name, known)}")
+        raise ConfigError(
+            f"there is no figure {name!r} to monitor; there are "
+            f"{', '.join(known)}{nearest(name, known)}"
+        )
     _least_is_best(fit, name)

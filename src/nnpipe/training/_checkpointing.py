@@ -57,11 +57,14 @@ class ProcessState:
                 one.join([states[name] for states in self.tallies])
 
 
-def state_of(processes: Sequence[Mapping[str, Any]], rank: int, world: int, reduces: bool) -> ProcessState:
-    """Return what the process ``rank`` of ``world`` takes from the states of the processes that made a checkpoint.
+def state_of(
+    processes: Sequence[Mapping[str, Any]], rank: int, world: int, reduces: bool
+) -> ProcessState:
+    """Return what the process ``rank`` of ``world`` takes from the states of the processes that
+    made a checkpoint.
 
-    If their number is the same, that is what it had.  Otherwise the first process counts the samples so far, and the
-    gradients are divided so that the next step is what it would have been.
+    If their number is the same, that is what it had.  Otherwise the first process counts the
+    samples so far, and the gradients are divided so that the next step is what it would have been.
 
     Parameters
     ----------
@@ -70,7 +73,8 @@ def state_of(processes: Sequence[Mapping[str, Any]], rank: int, world: int, redu
     rank, world
         This process, and the number of processes now.
     reduces
-        Whether gradients are exchanged only when a step is made; otherwise each process has their mean already.
+        Whether gradients are exchanged only when a step is made; otherwise each process has their
+        mean already.
 
     Raises
     ------
@@ -80,35 +84,50 @@ def state_of(processes: Sequence[Mapping[str, Any]], rank: int, world: int, redu
     if len(processes) == world:
         own = processes[rank]
         return ProcessState(own["random"], [own["tallies"]], _kept(processes, rank))
-    if any(one.get(WHOLE, {}).get("objects") for own in processes for one in own["tallies"].values()):
+    if any(
+        one.get(WHOLE, {}).get("objects") for own in processes for one in own["tallies"].values()
+    ):
         raise ConfigError(
-            f"this training has objects as of torchmetrics, and was stopped within an epoch by {len(processes)} "
-            f"processes: go on with as many, not with {world}"
+            f"this training has objects as of torchmetrics, and was stopped within an epoch by "
+            f"{len(processes)} processes: go on with as many, not with {world}"
         )
     names = dict.fromkeys(name for own in processes for name in own.get("gradients", {}))
     return ProcessState(
         processes[rank]["random"] if rank < len(processes) else None,
         [own["tallies"] for own in processes] if rank == 0 else [],
-        {name: _divided([own["gradients"][name] for own in processes if name in own.get("gradients", {})],
-                        len(processes), rank, world, reduces)
-         for name in names},
-    )  # fmt: skip
+        {
+            name: _divided(
+                [own["gradients"][name] for own in processes if name in own.get("gradients", {})],
+                len(processes),
+                rank,
+                world,
+                reduces,
+            )
+            for name in names
+        },
+    )
 
 
 def _kept(processes: Sequence[Mapping[str, Any]], rank: int) -> dict[str, Any]:
-    """Return the gradients that a process had; of those that all have alike, only the first may have stored them."""
+    """Return the gradients that a process had; of those that all have alike, only the first may
+    have stored them.
+    """
     first = processes[0].get("gradients", {})
     return {
-        name: {**state, "gradients": state["gradients"] or first[name]["gradients"]} if state.get("shared") else state
+        name: {**state, "gradients": state["gradients"] or first[name]["gradients"]}
+        if state.get("shared")
+        else state
         for name, state in processes[rank].get("gradients", {}).items()
     }
 
 
-def _divided(states: Sequence[Mapping[str, Any]], before: int, rank: int, world: int, reduces: bool) -> dict[str, Any]:
+def _divided(
+    states: Sequence[Mapping[str, Any]], before: int, rank: int, world: int, reduces: bool
+) -> dict[str, Any]:
     """Return a process's part of the gradients of an optimiser.
 
-    A step divides the sum of all processes' gradients by the number of samples; where each has their mean, that
-    is the sum divided by the number of processes.
+    A step divides the sum of all processes' gradients by the number of samples; where each has
+    their mean, that is the sum divided by the number of processes.
     """
     shared = states[0].get("shared", False)
     sums: dict[str, Any] = {}
@@ -120,13 +139,19 @@ def _divided(states: Sequence[Mapping[str, Any]], before: int, rank: int, world:
     return {
         "batches": states[0]["batches"],
         "samples": sum(state["samples"] for state in states) if rank == 0 else 0,
-        "gradients": {number: value / world for number, value in sums.items()} if means else sums if rank == 0 else {},
+        "gradients": {number: value / world for number, value in sums.items()}
+        if means
+        else sums
+        if rank == 0
+        else {},
         "shared": means,
     }
 
 
 _BEST_BEFORE_CUT = "best-before-cut.state"
-"""The best weights before an epoch that ``max_steps`` cut short, while those of that epoch are the best."""
+"""The best weights before an epoch that ``max_steps`` cut short, while those of that epoch are
+the best.
+"""
 
 
 @dataclass(frozen=True)
@@ -169,7 +194,9 @@ class Checkpointer:
         self._fit = fit
         self._hooks = hooks
         # A step with values of its own has a state, as modules do.
-        self._step = step if hasattr(step, "state_dict") and hasattr(step, "load_state_dict") else None
+        self._step = (
+            step if hasattr(step, "state_dict") and hasattr(step, "load_state_dict") else None
+        )
         self._steps = steps
         self._writer = writer
         self._team = team
@@ -178,11 +205,15 @@ class Checkpointer:
         self._best: Mapping[str, Any] | None = None
 
     def begin(self) -> None:
-        """Write a checkpoint before the first step, to which a training that diverges can go back."""
+        """Write a checkpoint before the first step, to which a training that diverges can go
+        back.
+        """
         self._keep((LAST,), {}, None)
 
     def checkpoint(self, metric_sums: Mapping[str, MetricSums], feed: Feed) -> None:
-        """Write a checkpoint within an epoch, with the sums of its metrics and the place in its batches."""
+        """Write a checkpoint within an epoch, with the sums of its metrics and the place in its
+        batches.
+        """
         self._keep((LAST,), metric_sums, feed)
 
     def epoch(self, verdict: EpochVerdict, feed: Feed | None) -> None:
@@ -202,8 +233,8 @@ class Checkpointer:
     def cut_epoch(self, verdict: EpochVerdict) -> None:
         """Write the weights of an epoch that ``max_steps`` cut short, if it is one of the best.
 
-        The last checkpoint stays that of the last step, and the best weights so far are kept beside the new ones: a
-        training with more steps goes on from both.
+        The last checkpoint stays that of the last step, and the best weights so far are kept beside
+        the new ones: a training with more steps goes on from both.
         """
         if verdict.best and self._fit.folder is not None and self._team.rank == 0:
             self._writer.wait()
@@ -230,9 +261,13 @@ class Checkpointer:
         }
         first = self._team.rank == 0
         if gradients := whole(self._steps.gradients(), first):
-            own["gradients"] = {name: {**one, "gradients": _there(one["gradients"])} for name, one in gradients.items()}
+            own["gradients"] = {
+                name: {**one, "gradients": _there(one["gradients"])}
+                for name, one in gradients.items()
+            }
         processes = self._team.gathered(own)
-        # All processes have to take part in these, and only the first receives tensors that are divided.
+        # All processes have to take part in these, and only the first receives tensors that are
+        # divided.
         weights, states = whole(self._weights(), first), whole(self._steps.state_dict(), first)
         swa = None if self._steps.swa is None else whole(self._steps.swa.state_dict(), first)
         if first:
@@ -258,9 +293,13 @@ class Checkpointer:
                 if verdict.kept:
                     kept.append(_best_name(fit.epoch))
                 for name in kept:
-                    self._writer.write(fit.folder.checkpoint(name), copy["weights"] | about, WEIGHTS)
+                    self._writer.write(
+                        fit.folder.checkpoint(name), copy["weights"] | about, WEIGHTS
+                    )
             for name in names:
-                self._writer.write(fit.folder.checkpoint(name), copy["state"] | copy["weights"], CHECKPOINT)
+                self._writer.write(
+                    fit.folder.checkpoint(name), copy["state"] | copy["weights"], CHECKPOINT
+                )
         self.tell()
 
     def wait(self) -> None:
@@ -268,7 +307,9 @@ class Checkpointer:
         self._writer.wait()
 
     def best_weights(self) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-        """Return the best epoch's weights, and their moving average if there is one; all processes must call it."""
+        """Return the best epoch's weights, and their moving average if there is one; all
+        processes must call it.
+        """
         found: Mapping[str, Any] | None = self._best
         if self._fit.folder is not None:
             self._writer.wait()
@@ -283,7 +324,8 @@ class Checkpointer:
             tell(self._fit, "running")
 
     def restore(self, path: Path) -> dict[str, Any] | None:
-        """Restore a checkpoint; if it was made within a pass, return the place in its batches, and this process's part.
+        """Restore a checkpoint; if it was made within a pass, return the place in its batches, and
+        this process's part.
 
         The latter is None if an epoch ended there.
         """
@@ -305,7 +347,10 @@ class Checkpointer:
         own = state_of(processes, team.rank, team.world, steps.reduces)
         if len(processes) != team.world and team.rank == 0:
             fit.log.warning(
-                "%s: written by %d processes; with %d it goes on, but not to the bit", path, len(processes), team.world
+                "%s: written by %d processes; with %d it goes on, but not to the bit",
+                path,
+                len(processes),
+                team.world,
             )
         if steps.swa is not None and "swa" in state:
             steps.swa.load_state_dict(state["swa"])
@@ -322,7 +367,9 @@ class Checkpointer:
         return {"feed": state["feed"], "own": None if state.get("between") else own}
 
     def _remove_worse(self, folder: Path) -> None:
-        """Remove the weights of epochs that are not among the best; a process that was killed may have left some."""
+        """Remove the weights of epochs that are not among the best; a process that was killed
+        may have left some.
+        """
         fit = self._fit
         if fit.options.keep_best == 1:
             return
@@ -336,7 +383,10 @@ class Checkpointer:
 
     def _weights(self) -> dict[str, Any]:
         average = self._steps.average
-        return {"model": dict(self._fit.model.state_dict()), "average": average.state_dict() if average else None}
+        return {
+            "model": dict(self._fit.model.state_dict()),
+            "average": average.state_dict() if average else None,
+        }
 
 
 def _there(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -348,7 +398,9 @@ def _best_name(epoch: int) -> str:
 
 
 def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Name the sequences whose batches depend on timing, so that a resumed training sees different ones."""
+    """Name the sequences whose batches depend on timing, so that a resumed training sees
+    different ones.
+    """
     return [
         f"{name}/{split} ({_stage(sequence)})"
         for name, parts in datasets.items()
@@ -360,4 +412,6 @@ def inexact(datasets: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _stage(sequence: Any) -> str:
     """Return the name of the first stage, counted from the source, that is not exact."""
     stages = [*sequence.stages()][::-1] if hasattr(sequence, "stages") else [sequence]
-    return next((type(stage).__name__ for stage in stages if not stage.exact), type(sequence).__name__)
+    return next(
+        (type(stage).__name__ for stage in stages if not stage.exact), type(sequence).__name__
+    )

@@ -1,4 +1,6 @@
-"""How the weights of a training come about: the parts of its steps, and the settings on which they depend."""
+"""How the weights of a training come about: the parts of its steps, and the settings on which
+they depend.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,14 @@ from nnpipe.training.step import LearningStep, default_step
 
 
 def make_steps(
-    fit: Fit, schedules: Mapping[str, Schedule | TorchSchedule | None], world: int, step: LearningStep
+    fit: Fit,
+    schedules: Mapping[str, Schedule | TorchSchedule | None],
+    world: int,
+    step: LearningStep,
 ) -> Steps:
-    """Return the parts of the steps of a training, whose optimisers follow schedules, in ``world`` processes."""
+    """Return the parts of the steps of a training, whose optimisers follow schedules, in
+    ``world`` processes.
+    """
     options = fit.options
     # DistributedDataParallel knows of one forward and one backward a batch only, for all weights.
     sharded = is_sharded(fit.model)
@@ -45,7 +52,10 @@ def steps_of(datasets: Mapping[str, Mapping[str, Any]], options: TrainerOptions)
         return int(min(most, options.num_epochs * options.epoch_steps))
     try:
         batches = sum(
-            len(s) for parts in datasets.values() for name, s in parts.items() if name in options.train_splits
+            len(s)
+            for parts in datasets.values()
+            for name, s in parts.items()
+            if name in options.train_splits
         )
     except TypeError:
         return options.max_steps

@@ -28,9 +28,13 @@ class Evaluator:
         self._precision = precision(fit.options)
 
     def evaluate(
-        self, splits: list[tuple[str, str]], average: WeightAverage | None = None, hooks: Hooks | None = None
+        self,
+        splits: list[tuple[str, str]],
+        average: WeightAverage | None = None,
+        hooks: Hooks | None = None,
     ) -> dict[str, float]:
-        """Return the figures of some splits, computed with ``average`` instead of the weights if it is given.
+        """Return the figures of some splits, computed with ``average`` instead of the weights if it
+        is given.
 
         The batches are shown to ``hooks``, by default those of the training.
         """
@@ -49,13 +53,16 @@ class Evaluator:
         return row
 
     def estimate_statistics(self) -> None:
-        """Estimate the statistics of batch normalisations from the training data, for averaged weights."""
+        """Estimate the statistics of batch normalisations from the training data, for averaged
+        weights.
+        """
         import torch
 
         fit = self._fit
         if type(fit.model).forward is torch.nn.Module.forward:
             fit.log.warning(
-                "%s has no forward(batch): batch normalisations keep their statistics", type(fit.model).__name__
+                "%s has no forward(batch): batch normalisations keep their statistics",
+                type(fit.model).__name__,
             )
             return
         training = {
@@ -77,14 +84,21 @@ class Evaluator:
             estimate_statistics(fit.model, batches())
 
     def check_metrics(self) -> None:
-        """Raise :class:`ConfigError` if metrics were asked for of an output that no split's first batch has."""
+        """Raise :class:`ConfigError` if metrics were asked for of an output that no split's
+        first batch has.
+        """
         fit = self._fit
         if fit.metrics:
             splits = [(name, split) for name, parts in fit.datasets.items() for split in parts]
-            check_outputs(fit.metrics, [figure for name, split in splits for figure in self.names(name, split)])
+            check_outputs(
+                fit.metrics,
+                [figure for name, split in splits for figure in self.names(name, split)],
+            )
 
     def names(self, dataset: str, split: str) -> list[str]:
-        """Return the names of a split's figures, read from its first batch; an empty list if it has no batch."""
+        """Return the names of a split's figures, read from its first batch; an empty list if it
+        has no batch.
+        """
         import torch
 
         fit, sums = self._fit, MetricSums(self._fit.metrics)
@@ -96,7 +110,9 @@ class Evaluator:
             if given is None:
                 return []
             with self._precision():
-                _, outputs = forward_plainly(fit.model, tensors_of(given, fit.device, fit.options.channels_last))
+                _, outputs = forward_plainly(
+                    fit.model, tensors_of(given, fit.device, fit.options.channels_last)
+                )
             sums.add(outputs)
         return list(sums.figures())
 
@@ -112,7 +128,11 @@ class Evaluator:
         except TypeError:
             total = None
         for given in self._progress(sequence, f"{dataset}/{split}", total):
-            given, size = (given, size_of(given)) if team.world == 1 else share_of(given, team.rank, team.world)
+            given, size = (
+                (given, size_of(given))
+                if team.world == 1
+                else share_of(given, team.rank, team.world)
+            )
             if not size and not sharded:
                 continue
             batch = tensors_of(given, fit.device, fit.options.channels_last)
@@ -123,7 +143,10 @@ class Evaluator:
             sums.add(outputs)
             if watched:
                 hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)
-        return {f"{dataset}/{split}/{name}": value for name, value in figures_of(sums, team, fit.metrics).items()}
+        return {
+            f"{dataset}/{split}/{name}": value
+            for name, value in figures_of(sums, team, fit.metrics).items()
+        }
 
 
 def figures_of(sums: MetricSums, team: Team, wanted: Wanted) -> dict[str, float]:

@@ -1,4 +1,6 @@
-"""From a batch to outputs and the loss: as the model is, compiled, or distributed over processes."""
+"""From a batch to outputs and the loss: as the model is, compiled, or distributed over
+processes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ Forward = Callable[[dict[str, Any]], tuple[Any, dict[str, Output]]]
 
 
 def outputs_of(found: Any, batch: dict[str, Any], source: Any) -> dict[str, Output]:
-    """Check what a model or a step returned, name a single output ``"output"``, and set the sample ids of each."""
+    """Check what a model or a step returned, name a single output ``"output"``, and set the
+    sample ids of each.
+    """
     if isinstance(found, Output):
         if found.sample_id is None:
             found.sample_id = batch.get("sample_id")
@@ -52,7 +56,8 @@ def forward_plainly(model: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, O
         if "dict" not in str(error):
             raise
         raise ConfigError(
-            f"{type(model).__name__}.forward takes no batch: {error}; a model that is trained takes a dictionary of "
+            f"{type(model).__name__}.forward takes no batch: {error}; a model that is trained "
+            f"takes a dictionary of "
             "tensors, and returns outputs with their loss, such as "
             '{"label": ClassificationOutput(self.layers(batch["x"]), batch["label"])}'
         ) from error
@@ -75,7 +80,8 @@ def training_forward(model: Any, options: TrainerOptions, distributed: bool) -> 
 
     whole: Any = _whole(model, _Outputs if distributed else dict)
     if distributed:
-        # A batch of one data set may leave the layers of another's task unused, and some layers may never be used.
+        # A batch of one data set may leave the layers of another's task unused, and some layers may
+        # never be used.
         whole = torch.nn.parallel.DistributedDataParallel(whole, find_unused_parameters=True)
     if options.compile:
         whole = torch.compile(whole)
@@ -90,7 +96,8 @@ def training_forward(model: Any, options: TrainerOptions, distributed: bool) -> 
 
 
 class _Outputs:
-    """Outputs by name, hidden from ``DistributedDataParallel``, which waits for a gradient of each tensor that it sees.
+    """Outputs by name, hidden from ``DistributedDataParallel``, which waits for a gradient of each
+    tensor that it sees.
 
     It sees the loss only: for an output without a loss it would wait for ever.
     """
@@ -143,7 +150,8 @@ def place(model: Any, options: TrainerOptions) -> None:
 
 @contextmanager
 def recomputing(model: Any, names: Sequence[str]) -> Iterator[None]:
-    """Let the layers of these names compute their outputs again in each backward pass, until the block ends.
+    """Let the layers of these names compute their outputs again in each backward pass, until the
+    block ends.
 
     Gradients, random numbers and the statistics of batch normalisations are the same as without.
 
@@ -155,9 +163,14 @@ def recomputing(model: Any, names: Sequence[str]) -> Iterator[None]:
     layers = dict(model.named_modules())
     chosen = {}
     for pattern in names:
-        found = {name: layer for name, layer in layers.items() if name and fnmatchcase(name, pattern)}
+        found = {
+            name: layer for name, layer in layers.items() if name and fnmatchcase(name, pattern)
+        }
         if not found:
-            raise ConfigError(f"recompute: {type(model).__name__} has no layer {pattern!r}{nearest(pattern, layers)}")
+            raise ConfigError(
+                f"recompute: {type(model).__name__} has no layer "
+                f"{pattern!r}{nearest(pattern, layers)}"
+            )
         chosen.update(found)
     for layer in chosen.values():
         # Bound to the layer, so that a copy of the layer has a forward of its own.
@@ -189,7 +202,11 @@ def _same_statistics(layer: Any) -> Iterator[None]:
     found = batch_normalisations(layer)
     before = [(part.running_mean, part.running_var, part.num_batches_tracked) for part in found]
     for part, (mean, variance, count) in zip(found, before, strict=True):
-        part.running_mean, part.running_var, part.num_batches_tracked = mean.clone(), variance.clone(), count.clone()
+        part.running_mean, part.running_var, part.num_batches_tracked = (
+            mean.clone(),
+            variance.clone(),
+            count.clone(),
+        )
     try:
         yield
     finally:

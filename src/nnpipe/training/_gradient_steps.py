@@ -16,9 +16,9 @@ from nnpipe.training.run_settings import optimiser_settings, schedule_settings
 class OptimiserCalls:
     """``step`` and ``zero_grad`` of an optimiser.
 
-    PyTorch wraps each into a record for its profiler, which takes ten to forty microseconds also if nothing is
-    profiled.  So what is wrapped is called while there is neither a profiler nor a hook.  An optimiser whose methods
-    somebody has replaced is called as it is.
+    PyTorch wraps each into a record for its profiler, which takes ten to forty microseconds also if
+    nothing is profiled.  So what is wrapped is called while there is neither a profiler nor a hook.
+    An optimiser whose methods somebody has replaced is called as it is.
     """
 
     def __init__(self, optimiser: Any) -> None:
@@ -28,7 +28,9 @@ class OptimiserCalls:
         self._optimiser = optimiser
         self._recorded = getattr(type(optimiser), "step", None)
         self._step = _wrapped_step(optimiser)
-        self._plain_zero = getattr(optimiser.zero_grad, "__func__", None) is torch.optim.Optimizer.zero_grad
+        self._plain_zero = (
+            getattr(optimiser.zero_grad, "__func__", None) is torch.optim.Optimizer.zero_grad
+        )
         # Where a later PyTorch lacks it, every step is told to a profiler, as it is by itself.
         self._profiled = getattr(torch.autograd, "_profiler_enabled", lambda: True)
         self._hooks = base
@@ -42,7 +44,9 @@ class OptimiserCalls:
             step(optimiser)
 
     def _replaced(self) -> bool:
-        """Return whether the step is another one by now: PyTorch's schedulers put one into an optimiser."""
+        """Return whether the step is another one by now: PyTorch's schedulers put one into an
+        optimiser.
+        """
         return "step" in vars(self._optimiser) or type(self._optimiser).step is not self._recorded
 
     def _hooked(self) -> bool:
@@ -65,7 +69,9 @@ class OptimiserCalls:
 
 
 def _wrapped_step(optimiser: Any) -> Callable[[Any], Any] | None:
-    """Return the step of an optimiser's class without PyTorch's record; None if something else is around it."""
+    """Return the step of an optimiser's class without PyTorch's record; None if something else
+    is around it.
+    """
     from torch.optim import optimizer as base
 
     step = getattr(type(optimiser), "step", None)
@@ -73,8 +79,12 @@ def _wrapped_step(optimiser: Any) -> Callable[[Any], Any] | None:
     # Other wrappers take over all names of what they wrap, but not its code.
     if record is None or getattr(step, "__code__", None) is not record(lambda: None).__code__:
         return None
-    places = [(optimiser, "_optimizer_step_pre_hooks"), (optimiser, "_optimizer_step_post_hooks"),
-              (base, "_global_optimizer_pre_hooks"), (base, "_global_optimizer_post_hooks")]  # fmt: skip
+    places = [
+        (optimiser, "_optimizer_step_pre_hooks"),
+        (optimiser, "_optimizer_step_post_hooks"),
+        (base, "_global_optimizer_pre_hooks"),
+        (base, "_global_optimizer_post_hooks"),
+    ]
     known = all(hasattr(owner, name) for owner, name in places)
     return getattr(step, "__wrapped__", None) if known else None
 
@@ -92,16 +102,22 @@ class Rate:
         Whether :meth:`before_step` and :meth:`after_step` have anything to do.
     """
 
-    def __init__(self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None) -> None:
+    def __init__(
+        self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None
+    ) -> None:
         self.optimiser_settings = optimiser_settings(optimiser)  # before a schedule changes them
         self._optimiser = optimiser  # not its groups, which loading a state replaces
         self._steps = steps
         self._torch: Any = schedule.make(optimiser) if isinstance(schedule, TorchSchedule) else None
         if self._torch is not None and not hasattr(self._torch, "step"):
-            raise ConfigError(f"TorchSchedule.make gave a {type(self._torch).__name__}, no scheduler of PyTorch")
+            raise ConfigError(
+                f"TorchSchedule.make gave a {type(self._torch).__name__}, no scheduler of PyTorch"
+            )
         self.settings = schedule_settings(schedule, self._torch, steps)
         self._per = schedule.per if isinstance(schedule, TorchSchedule) else "step"
-        self._schedule = schedule if isinstance(schedule, Schedule) and schedule != ConstantRate() else None
+        self._schedule = (
+            schedule if isinstance(schedule, Schedule) and schedule != ConstantRate() else None
+        )
         self.scheduled = self._schedule is not None
         self.followed = self._torch is not None and self._per == "step"
         self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []
@@ -125,7 +141,8 @@ class Rate:
         if not hasattr(self._torch, "patience"):  # ReduceLROnPlateau
             self._torch.step()
         elif figure is not None:
-            self._torch.step(figure if math.isfinite(figure) else math.nan)  # never better than another
+            # never better than another
+            self._torch.step(figure if math.isfinite(figure) else math.nan)
 
     def scale(self, factor: float) -> None:
         """Multiply the present rates, and all that the schedule makes of them, with a factor."""
@@ -153,7 +170,8 @@ class Rate:
 
 
 class GradientSteps:
-    """Accumulates gradients over batches and processes, and makes the steps of an optimiser from them.
+    """Accumulates gradients over batches and processes, and makes the steps of an optimiser from
+    them.
 
     With one batch per step and one process, the batch's mean loss is
     differentiated.  Otherwise the sum over its samples is, and the gradients are
@@ -185,7 +203,13 @@ class GradientSteps:
     """
 
     def __init__(
-        self, name: str, optimiser: Any, rate: Rate, options: TrainerOptions, world: int, reduces: bool = False
+        self,
+        name: str,
+        optimiser: Any,
+        rate: Rate,
+        options: TrainerOptions,
+        world: int,
+        reduces: bool = False,
     ) -> None:
         import torch
 
@@ -196,7 +220,9 @@ class GradientSteps:
         self.used, self.stepped = True, False
         half = options.precision == "float16"
         self.scaler: Any = torch.amp.GradScaler(options.device_kind) if half else None
-        self.parameters = [p for group in optimiser.param_groups for p in group["params"] if p.requires_grad]
+        self.parameters = [
+            p for group in optimiser.param_groups for p in group["params"] if p.requires_grad
+        ]
         self._options = options
         self._world = world
         self.reduces = reduces and world > 1
@@ -213,7 +239,9 @@ class GradientSteps:
 
     @property
     def ready(self) -> bool:
-        """Whether a step may be made: enough batches were accumulated, or gradients were computed elsewhere."""
+        """Whether a step may be made: enough batches were accumulated, or gradients were
+        computed elsewhere.
+        """
         return not self._batches or self._batches >= self._options.accumulate
 
     def begin_batch(self) -> None:
@@ -222,7 +250,9 @@ class GradientSteps:
         if self.used:
             self._forget()
 
-    def backward(self, loss: Any, size: int, inputs: Any, retain_graph: bool | None, create_graph: bool) -> None:
+    def backward(
+        self, loss: Any, size: int, inputs: Any, retain_graph: bool | None, create_graph: bool
+    ) -> None:
         """Add the gradients of the mean loss of a batch of ``size`` samples.
 
         ``inputs`` are the parameters that receive gradients; None for all.
@@ -260,10 +290,14 @@ class GradientSteps:
             self.rate.before_step(number)
         own = not self._batches  # computed without backward: neither scaled nor summed
         if own and all(p.grad is None for p in self.parameters):
-            raise ConfigError(f"{self.name}: no weight has a gradient; call fit.backward(loss) before fit.update()")
+            raise ConfigError(
+                f"{self.name}: no weight has a gradient; call fit.backward(loss) before "
+                f"fit.update()"
+            )
         scaler = None if own else self.scaler
         if self.reduces:
-            self._exchange()  # before the scaler looks for infinities: all processes must find the same
+            # before the scaler looks for infinities: all processes must find the same
+            self._exchange()
         if scaler is not None:
             scaler.unscale_(self.optimiser)
         if self._summed and not own:
@@ -316,7 +350,11 @@ class GradientSteps:
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs, but for gradients."""
         scaler = self.scaler.state_dict() if self.scaler is not None else None
-        return {"optimiser": self.optimiser.state_dict(), "rate": self.rate.state_dict(), "scaler": scaler}
+        return {
+            "optimiser": self.optimiser.state_dict(),
+            "rate": self.rate.state_dict(),
+            "scaler": scaler,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
@@ -326,12 +364,19 @@ class GradientSteps:
             self.scaler.load_state_dict(state["scaler"])
 
     def gradients(self) -> dict[str, Any] | None:
-        """Return the gradients that no step has used, which differ between processes; None if there are none."""
+        """Return the gradients that no step has used, which differ between processes; None if
+        there are none.
+        """
         found = {str(n): p.grad for n, p in enumerate(self.parameters) if p.grad is not None}
         if self.used or not found:
             return None
         shared = self._world > 1 and not self.reduces  # all processes have their mean
-        return {"batches": self._batches, "samples": self._samples, "gradients": found, "shared": shared}
+        return {
+            "batches": self._batches,
+            "samples": self._samples,
+            "gradients": found,
+            "shared": shared,
+        }
 
     def load_gradients(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`gradients` returned."""

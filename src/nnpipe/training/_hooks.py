@@ -13,24 +13,36 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.fit import Fit
 
 _NAMES = (
-    "on_fit_begin", "on_epoch_begin", "on_batch_begin", "on_batch_end", "on_evaluate_batch", "on_epoch_end",
-    "on_fit_end", "close",
-)  # fmt: skip
+    "on_fit_begin",
+    "on_epoch_begin",
+    "on_batch_begin",
+    "on_batch_end",
+    "on_evaluate_batch",
+    "on_epoch_end",
+    "on_fit_end",
+    "close",
+)
 
 
 Aside = Callable[[Fit], AbstractContextManager[Any]]
-"""Returns a context manager that restores, at its end, everything that a callback must not change."""
+"""Returns a context manager that restores, at its end, everything that a callback must not
+change.
+"""
 
 
 class Hooks:
-    """The callbacks of a training, by hook: a hook that a callback does not define costs nothing."""
+    """The callbacks of a training, by hook: a hook that a callback does not define costs
+    nothing.
+    """
 
     def __init__(self, callbacks: Sequence[Callback], fit: Fit, aside: Aside | None = None) -> None:
         self._fit = fit
         self._aside = aside or _aside
         self._callbacks = tuple(callbacks)
         self._by_name = {
-            name: tuple(c for c in self._callbacks if getattr(type(c), name) is not getattr(Callback, name))
+            name: tuple(
+                c for c in self._callbacks if getattr(type(c), name) is not getattr(Callback, name)
+            )
             for name in _NAMES
         }
 
@@ -59,7 +71,9 @@ class Hooks:
             self.call(hook)
 
     def close(self) -> None:
-        """Close all callbacks and write the pictures that wait, even if some fail, and raise the first error."""
+        """Close all callbacks and write the pictures that wait, even if some fail, and raise the
+        first error.
+        """
         with ExitStack() as stack:
             stack.callback(self._fit.pictures.finish)
             for callback in self._callbacks:
@@ -71,11 +85,13 @@ class Hooks:
         except Exception as error:
             self._failed(callback, "close", None, error)
 
-    def _failed(self, callback: Callback, hook: str, batch: Mapping[str, Any] | None, error: Exception) -> None:
+    def _failed(
+        self, callback: Callback, hook: str, batch: Mapping[str, Any] | None, error: Exception
+    ) -> None:
         fit = self._fit
         told = (
-            f"callback {type(callback).__name__}.{hook} failed in epoch {fit.epoch}, step {fit.step}{ids_of(batch)}: "
-            f"{type(error).__name__}: {error}"
+            f"callback {type(callback).__name__}.{hook} failed in epoch {fit.epoch}, step "
+            f"{fit.step}{ids_of(batch)}: {type(error).__name__}: {error}"
         )
         if fit.options.callback_errors == "raise":
             raise TrainingError(told) from error
@@ -86,7 +102,9 @@ class Hooks:
         return {name: callback.state_dict() for name, callback in self._named()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the states; new callbacks keep their initial state, and states of missing callbacks are ignored."""
+        """Restore the states; new callbacks keep their initial state, and states of missing
+        callbacks are ignored.
+        """
         for name, callback in self._named():
             if name in state:
                 callback.load_state_dict(state[name])

@@ -100,7 +100,9 @@ class StepLimits:
         return self._options.epoch_steps is not None and step >= epoch * self._options.epoch_steps
 
     def check_time(self) -> bool:
-        """Return whether the time is up, on the clock of the first process; all processes must call it."""
+        """Return whether the time is up, on the clock of the first process; all processes must
+        call it.
+        """
         self.time_is_up = self._team.gathered(monotonic() >= self._until)[0]
         return self.time_is_up
 
@@ -132,7 +134,9 @@ class Loop:
         self._team = team
         self._progress = progress
         splits = [(d, s) for d, parts in fit.datasets.items() for s in parts]
-        self._training = {f"{d}/{s}": fit.datasets[d][s] for d, s in splits if s in fit.options.train_splits}
+        self._training = {
+            f"{d}/{s}": fit.datasets[d][s] for d, s in splits if s in fit.options.train_splits
+        }
         self._evaluated = [(d, s) for d, s in splits if s not in fit.options.train_splits]
         self._passes = Passes(Feed(self._training, fit.options.mixing == "interleaved"))
         self._limits = StepLimits(fit.options, team)
@@ -172,10 +176,12 @@ class Loop:
         fit, options = self._fit, self._fit.options
         if fit.stopping:
             return False
-        # An epoch that max_steps or max_seconds cut short goes on, and ends at once if there are no more steps to make.
+        # An epoch that max_steps or max_seconds cut short goes on, and ends at once if there are no
+        # more steps to make.
         within = self._amid is not None and self._amid["own"] is not None
         return within or (
-            fit.epoch < options.num_epochs and (options.max_steps is None or fit.step < options.max_steps)
+            fit.epoch < options.num_epochs
+            and (options.max_steps is None or fit.step < options.max_steps)
         )
 
     def _begin_epoch(self) -> None:
@@ -199,7 +205,9 @@ class Loop:
             self._passes.begin(self._fit.passes)
 
     def _train(self) -> None:
-        """Learn from the batches of an epoch: those of a pass, or as many as there are steps to make."""
+        """Learn from the batches of an epoch: those of a pass, or as many as there are steps to
+        make.
+        """
         fit, steps, limits = self._fit, self._steps, self._limits
         limits.begin_epoch(fit.epoch)
         fit.model.train()
@@ -211,24 +219,37 @@ class Loop:
             if not fit.options.epoch_steps or fit.step >= limits.last_step:
                 break
             if fit.step == before:
-                raise ConfigError("no batch of a whole pass through the data made a step, so the epoch would never end")
+                raise ConfigError(
+                    "no batch of a whole pass through the data made a step, so the epoch would "
+                    "never end"
+                )
             before = fit.step
             self._begin_pass()
         steps.check_all()
 
     def _train_on_pass(self) -> bool:
-        """Learn from the rest of a pass; return whether a limit ended the epoch before the pass was over."""
+        """Learn from the rest of a pass; return whether a limit ended the epoch before the pass
+        was over.
+        """
         fit, steps, hooks, team = self._fit, self._steps, self._hooks, self._team
-        options, device, metric_sums, limits = fit.options, fit.device, self._metric_sums, self._limits
+        options, device, metric_sums, limits = (
+            fit.options,
+            fit.device,
+            self._metric_sums,
+            self._limits,
+        )
         if fit.step >= limits.last_step:
             return True
         watch_begin, watch_end = hooks.has("on_batch_begin"), hooks.has("on_batch_end")
         step, checked, every = self._step, self._step is default_step, options.checkpoint_every
         what = f"epoch {fit.epoch}/{options.num_epochs}"
         alone, sequence = team.world == 1, ""
-        apart = steps.reduces or is_sharded(fit.model)  # DistributedDataParallel shares buffers by itself
+        # DistributedDataParallel shares buffers by itself
+        apart = steps.reduces or is_sharded(fit.model)
         for name, given in self._progress(self._passes.batches(), what, self._passes.length):
-            given, size = (given, size_of(given)) if alone else share_of(given, team.rank, team.world)
+            given, size = (
+                (given, size_of(given)) if alone else share_of(given, team.rank, team.world)
+            )
             batch = tensors_of(given, device, options.channels_last)
             if name is not sequence:
                 sequence, fit.dataset = name, name.partition("/")[0]
@@ -284,15 +305,20 @@ class Loop:
             rate.scale(factor)
         fit.log.warning(
             "%s; back to step %d, with the learning rates times %g (rollback %d of %d)",
-            error, fit.step, factor, done, options.max_rollbacks,
-        )  # fmt: skip
+            error,
+            fit.step,
+            factor,
+            done,
+            options.max_rollbacks,
+        )
 
     # -- the end of an epoch --------------------------------------------------------------------
 
     def _finish_epoch(self) -> None:
         fit, options = self._fit, self._fit.options
-        # The checkpoint of an epoch that is cut short is that of its last step: what follows belongs to this end only,
-        # and a training with more steps goes on as if there had been none.
+        # The checkpoint of an epoch that is cut short is that of its last step: what follows
+        # belongs to this end only, and a training with more steps goes on as if there had been
+        # none.
         cut_short = self._passes.going and not self._limits.epoch_is_whole(fit.epoch, fit.step)
         if cut_short:
             self._steps.check_all()
@@ -302,7 +328,9 @@ class Loop:
             for name, sums in self._metric_sums.items()
             for key, value in figures_of(sums, self._team, fit.metrics).items()
         }
-        last = fit.epoch >= options.num_epochs or (options.max_steps is not None and fit.step >= options.max_steps)
+        last = fit.epoch >= options.num_epochs or (
+            options.max_steps is not None and fit.step >= options.max_steps
+        )
         if self._evaluated and (last or fit.epoch % options.evaluate_every == 0):
             row |= self._evaluator.evaluate(self._evaluated, self._steps.average)
         if self._step is not default_step:
@@ -312,7 +340,11 @@ class Loop:
         for rate in self._steps.rates.values():
             rate.after_epoch(figure)
         average = self._steps.average
-        if self._steps.swa is not None and options.swa_start is not None and fit.epoch >= options.swa_start:
+        if (
+            self._steps.swa is not None
+            and options.swa_start is not None
+            and fit.epoch >= options.swa_start
+        ):
             self._steps.swa.add()
         # Callbacks see the weights with which the row's figures were measured.
         with nullcontext() if average is None else average.in_place():
@@ -332,7 +364,10 @@ class Loop:
         if name is None:
             return None, EpochVerdict()
         if name not in row:
-            if any(name in previous for previous in fit.history.rows()) or options.evaluate_every > 1:
+            if (
+                any(name in previous for previous in fit.history.rows())
+                or options.evaluate_every > 1
+            ):
                 return None, EpochVerdict()
             raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(row)}")
         best = better(fit, name, row[name])
@@ -340,19 +375,24 @@ class Loop:
         return row[name], EpochVerdict(name, row[name], best, kept, dropped)
 
     def _choose_final_weights(self) -> None:
-        """Load the final weights into the model and record which they are; all processes must call this.
+        """Load the final weights into the model and record which they are; all processes must call
+        this.
 
-        If they are others than those that were evaluated last, callbacks that describe weights see them, too.
+        If they are others than those that were evaluated last, callbacks that describe weights see
+        them, too.
         """
         fit, steps = self._fit, self._steps
         which, epoch = wanted(fit), fit.epoch
         if which == "best" and not fit.best_epoch:
-            fit.log.warning("no epoch was judged, so there are no best weights: the model keeps the last ones")
+            fit.log.warning(
+                "no epoch was judged, so there are no best weights: the model keeps the last ones"
+            )
             which = "last"
         averaged = which == "average" and steps.swa is not None and steps.swa.count > 0
         if which == "average" and steps.swa is not None and not averaged:
             fit.log.warning(
-                "no epoch from swa_start on was finished, so there is no average: the model keeps the last weights"
+                "no epoch from swa_start on was finished, so there is no average: the model keeps "
+                "the last weights"
             )
             which = "last"
         if which == "best":
@@ -364,7 +404,8 @@ class Loop:
         elif averaged and steps.swa is not None:
             steps.swa.stay()
             self._evaluator.estimate_statistics()
-        # A row is measured with the average if there is one, and its epoch may have had no evaluation.
+        # A row is measured with the average if there is one, and its epoch may have had no
+        # evaluation.
         measured = not averaged and (which != "last" or steps.average is None)
         figures = figures_at(fit, epoch) if measured else {}
         describing = self._hooks.describing_weights()

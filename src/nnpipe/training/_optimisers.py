@@ -13,7 +13,10 @@ from nnpipe.core.messages import nearest
 from nnpipe.training.optimization import AdamW, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 
-_HINT = "give sequences by data set and split, such as {'digits': {'train': ArraySequence(...), 'test': ...}}"
+_HINT = (
+    "give sequences by data set and split, such as {'digits': {'train': ArraySequence(...), "
+    "'test': ...}}"
+)
 ONLY_DATASET = "data"
 """The name of a data set that was given without one."""
 
@@ -26,16 +29,19 @@ def model_of(given: Any) -> Any:
     if isinstance(found, torch.nn.Module):
         return found
     if isinstance(given, type):
-        raise ConfigError(f"model is the class {given.__name__}; give an instance: trainer.build({given.__name__})")
+        raise ConfigError(
+            f"model is the class {given.__name__}; give an instance: "
+            f"trainer.build({given.__name__})"
+        )
     raise ConfigError(f"model is a {kind_of(given)}, no torch.nn.Module")
 
 
 def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
     """Return sequences by data set and split.
 
-    A ``torch.utils.data.DataLoader``, a ``tf.data.Dataset`` of batches, and a data set of Hugging Face become
-    sequences; the last in batches of 32 samples, those of ``train`` shuffled.  A single one
-    becomes the training split; splits without a data set's name get one.
+    A ``torch.utils.data.DataLoader``, a ``tf.data.Dataset`` of batches, and a data set of Hugging
+    Face become sequences; the last in batches of 32 samples, those of ``train`` shuffled.  A single
+    one becomes the training split; splits without a data set's name get one.
 
     Raises
     ------
@@ -54,7 +60,9 @@ def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
             raise ConfigError(f"datasets[{name!r}] is a {kind_of(parts)}; {_hint(parts)}")
         for word in (name, *parts):
             if not isinstance(word, str) or "/" in word:
-                raise ConfigError(f"{word!r}: the name of a data set or split is a text, and cannot hold a slash")
+                raise ConfigError(
+                    f"{word!r}: the name of a data set or split is a text, and cannot hold a slash"
+                )
         found[name] = {
             split: _sequence(part, f"datasets[{name!r}][{split!r}]", seed, split == "train")
             for split, part in parts.items()
@@ -116,7 +124,12 @@ def check_others(folder: Any, resume: Any, identity: Any, progress: Any) -> None
             ("folder", folder, folder is None or isinstance(folder, (str, Path)), "a path"),
             ("resume", resume, isinstance(resume, bool), "True or False"),
             ("identity", identity, isinstance(identity, Mapping), "settings by name"),
-            ("progress", progress, callable(progress), "a function such as nnpipe.core.progress.silent"),
+            (
+                "progress",
+                progress,
+                callable(progress),
+                "a function such as nnpipe.core.progress.silent",
+            ),
         )
         if not fits
     ]
@@ -133,9 +146,15 @@ def check_device(device: str) -> None:
     if device.startswith("cuda") and torch.cuda.is_available() and ":" in device:
         found = torch.cuda.device_count()
         if int(device.partition(":")[2]) >= found:
-            raise ConfigError(f"device: there is no {device}; PyTorch finds {found} NVIDIA GPU(s), from cuda:0 on")
+            raise ConfigError(
+                f"device: there is no {device}; PyTorch finds {found} NVIDIA GPU(s), from cuda:0 on"
+            )
     if device.startswith("cuda") and not torch.cuda.is_available():
-        build = "" if torch.version.cuda else f", and PyTorch {torch.__version__} here is built without CUDA"
+        build = (
+            ""
+            if torch.version.cuda
+            else f", and PyTorch {torch.__version__} here is built without CUDA"
+        )
         raise ConfigError(f"device: PyTorch finds no usable NVIDIA GPU{build}; use 'cpu'")
 
 
@@ -158,7 +177,8 @@ ONLY = "optimiser"
 
 
 def optimisers_of(given: Any, model: Any, parameters: Any) -> dict[str, Any]:
-    """Return the ``torch.optim.Optimizer`` that was given or is made, by name; one without a name gets :data:`ONLY`.
+    """Return the ``torch.optim.Optimizer`` that was given or is made, by name; one without a name
+    gets :data:`ONLY`.
 
     Raises
     ------
@@ -170,33 +190,49 @@ def optimisers_of(given: Any, model: Any, parameters: Any) -> dict[str, Any]:
             raise ConfigError("parameters have names; give optimisers by the same names")
         return {ONLY: _optimiser(given, model, parameters)}
     if not given or not all(isinstance(name, str) and name for name in given):
-        raise ConfigError("optimiser: give optimisers by name, such as {'generator': AdamW(), 'critic': AdamW()}")
+        raise ConfigError(
+            "optimiser: give optimisers by name, such as {'generator': AdamW(), 'critic': AdamW()}"
+        )
     by_name = {} if parameters is None else parameters
     if not isinstance(by_name, Mapping):
         raise ConfigError("parameters: give those of each optimiser by its name")
     if unknown := [name for name in by_name if name not in given]:
-        raise ConfigError(f"parameters: there is no optimiser {unknown[0]!r}{nearest(str(unknown[0]), given)}")
+        raise ConfigError(
+            f"parameters: there is no optimiser {unknown[0]!r}{nearest(str(unknown[0]), given)}"
+        )
     return {name: _optimiser(one, model, by_name.get(name), name) for name, one in given.items()}
 
 
-def schedules_of(given: Any, optimisers: Mapping[str, Any]) -> dict[str, Schedule | TorchSchedule | None]:
+def schedules_of(
+    given: Any, optimisers: Mapping[str, Any]
+) -> dict[str, Schedule | TorchSchedule | None]:
     """Return the schedule of each optimiser; one without a name is for all."""
     if not isinstance(given, Mapping):
         return dict.fromkeys(optimisers, given)
     if unknown := [name for name in given if name not in optimisers]:
-        raise ConfigError(f"schedule: there is no optimiser {unknown[0]!r}{nearest(str(unknown[0]), optimisers)}")
+        raise ConfigError(
+            f"schedule: there is no optimiser {unknown[0]!r}{nearest(str(unknown[0]), optimisers)}"
+        )
     return {name: given.get(name) for name in optimisers}
 
 
 def check_step(given: Any) -> None:
     """Raise :class:`ConfigError` unless this can be a step."""
     if not callable(given) or isinstance(given, type):
-        kind = f"the class {given.__name__}; give an instance" if isinstance(given, type) else f"a {kind_of(given)}"
-        raise ConfigError(f"step is {kind}; give a function of the training and a batch: def step(fit, batch)")
+        kind = (
+            f"the class {given.__name__}; give an instance"
+            if isinstance(given, type)
+            else f"a {kind_of(given)}"
+        )
+        raise ConfigError(
+            f"step is {kind}; give a function of the training and a batch: def step(fit, batch)"
+        )
 
 
 def _part(model: Any, name: str) -> list[Any] | None:
-    """Return the parameters to train of the part of a model that is called ``name``; None if there is no such part."""
+    """Return the parameters to train of the part of a model that is called ``name``; None if
+    there is no such part.
+    """
     import torch
 
     part: Any = model
@@ -204,11 +240,17 @@ def _part(model: Any, name: str) -> list[Any] | None:
         part = getattr(part, word, None)
     if isinstance(part, torch.nn.Parameter):
         return [part]
-    return [p for p in part.parameters() if p.requires_grad] if isinstance(part, torch.nn.Module) else None
+    return (
+        [p for p in part.parameters() if p.requires_grad]
+        if isinstance(part, torch.nn.Module)
+        else None
+    )
 
 
 def _optimiser(given: Any, model: Any, parameters: Iterable[Any] | None, name: str = "") -> Any:
-    """Return the ``torch.optim.Optimizer`` that was given, or the one that the given factory makes."""
+    """Return the ``torch.optim.Optimizer`` that was given, or the one that the given factory
+    makes.
+    """
     import torch
 
     where = f"optimiser {name!r}" if name else "optimiser"
@@ -218,16 +260,20 @@ def _optimiser(given: Any, model: Any, parameters: Iterable[Any] | None, name: s
         own = {id(p) for p in model.parameters()}
         if not any(id(p) in own for group in given.param_groups for p in group["params"]):
             raise ConfigError(
-                f"{where}: none of its parameters is the model's; make it of this model's, or give what makes it, "
+                f"{where}: none of its parameters is the model's; make it of this model's, or give "
+                f"what makes it, "
                 "such as AdamW(rate=0.001)"
             )
         return given
     factory: Any = AdamW() if given is None else given
     if isinstance(factory, type) and issubclass(factory, Component):
-        raise ConfigError(f"{where} is the class {factory.__name__}; give an instance: {factory.__name__}()")
+        raise ConfigError(
+            f"{where} is the class {factory.__name__}; give an instance: {factory.__name__}()"
+        )
     if not callable(factory):
         raise ConfigError(
-            f"{where} is a {kind_of(factory)}; give a torch.optim.Optimizer, or what makes one of parameters, "
+            f"{where} is a {kind_of(factory)}; give a torch.optim.Optimizer, or what makes one of "
+            f"parameters, "
             "such as AdamW(rate=0.001)"
         )
     if parameters is None and name:
@@ -235,10 +281,15 @@ def _optimiser(given: Any, model: Any, parameters: Iterable[Any] | None, name: s
         if parameters is None:
             parts = [part for part, _ in model.named_children()]
             raise ConfigError(
-                f"{where}: {type(model).__name__} has no part of this name; name one of {', '.join(parts) or 'none'}, "
+                f"{where}: {type(model).__name__} has no part of this name; name one of "
+                f"{', '.join(parts) or 'none'}, "
                 "or give its parameters by name"
             )
-    chosen = [p for p in model.parameters() if p.requires_grad] if parameters is None else list(parameters)
+    chosen = (
+        [p for p in model.parameters() if p.requires_grad]
+        if parameters is None
+        else list(parameters)
+    )
     if not chosen:
         raise ConfigError(f"{where if name else type(model).__name__} has no weights to train")
     try:
@@ -251,7 +302,9 @@ def _optimiser(given: Any, model: Any, parameters: Iterable[Any] | None, name: s
 
 
 def check_schedule(given: Any) -> None:
-    """Raise :class:`ConfigError`, with advice, unless these are schedules that the trainer can follow."""
+    """Raise :class:`ConfigError`, with advice, unless these are schedules that the trainer can
+    follow.
+    """
     if isinstance(given, Mapping):
         for schedule in given.values():
             check_schedule(schedule)
@@ -259,11 +312,18 @@ def check_schedule(given: Any) -> None:
     if given is None or isinstance(given, (Schedule, TorchSchedule)):
         return
     if isinstance(given, type) and issubclass(given, Schedule):
-        raise ConfigError(f"schedule is the class {given.__name__}; give an instance: {given.__name__}(...)")
+        raise ConfigError(
+            f"schedule is the class {given.__name__}; give an instance: {given.__name__}(...)"
+        )
     module = getattr(given, "__module__", "") if isinstance(given, type) else type(given).__module__
     if module.startswith("torch.optim") or callable(given):
         raise ConfigError(
-            f"schedule is {f'the class {given.__name__}' if isinstance(given, type) else f'a {kind_of(given)}'}; "
-            "give TorchSchedule(make=lambda optimiser: ..., per='step' or 'epoch'), which makes it of the optimiser"
+            f"schedule is "
+            f"{f'the class {given.__name__}' if isinstance(given, type) else f'a {kind_of(given)}'}; "
+            "give TorchSchedule(make=lambda optimiser: ..., per='step' or 'epoch'), which makes it "
+            "of the optimiser"
         )
-    raise ConfigError(f"schedule is a {kind_of(given)}; give one of nnpipe.training.optimization, such as Cosine()")
+    raise ConfigError(
+        f"schedule is a {kind_of(given)}; give one of nnpipe.training.optimization, such as "
+        f"Cosine()"
+    )

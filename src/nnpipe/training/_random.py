@@ -1,4 +1,6 @@
-"""Seeding, saving and restoring the generators of PyTorch, numpy and Python; generators derived from a purpose."""
+"""Seeding, saving and restoring the generators of PyTorch, numpy and Python; generators derived
+from a purpose.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,15 @@ def random_states(device: str) -> dict[str, Any]:
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     found = {
         "python": {"version": version, "words": np.array(words, np.uint32), "gauss": gauss},
-        "numpy": {"name": name, "keys": np.array(keys), "position": int(position), "has_gauss": int(has_gauss),
-                  "cached": float(cached)},
+        "numpy": {
+            "name": name,
+            "keys": np.array(keys),
+            "position": int(position),
+            "has_gauss": int(has_gauss),
+            "cached": float(cached),
+        },
         "torch": torch.get_rng_state(),
-    }  # fmt: skip
+    }
     if device.startswith("cuda"):
         found["cuda"] = torch.cuda.get_rng_state(device)
     elif device == "mps":
@@ -51,12 +58,16 @@ def random_states(device: str) -> dict[str, Any]:
 
 
 def set_random_states(states: Mapping[str, Any], device: str) -> None:
-    """Restore the states that :func:`random_states` returned; that of another kind of device is ignored."""
+    """Restore the states that :func:`random_states` returned; that of another kind of device is
+    ignored.
+    """
     import torch
 
     python, numpy = states["python"], states["numpy"]
     random.setstate((python["version"], tuple(python["words"].tolist()), python["gauss"]))
-    np.random.set_state((numpy["name"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["cached"]))
+    np.random.set_state(
+        (numpy["name"], numpy["keys"], numpy["position"], numpy["has_gauss"], numpy["cached"])
+    )
     torch.set_rng_state(states["torch"])
     if "cuda" in states and device.startswith("cuda"):
         torch.cuda.set_rng_state(states["cuda"], device)

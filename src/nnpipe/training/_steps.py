@@ -27,7 +27,8 @@ class Diverged(TrainingError):
 
 
 class Steps:
-    """The parts of the training steps of one training, which :class:`~nnpipe.training.fit.Fit` offers to a step.
+    """The parts of the training steps of one training, which :class:`~nnpipe.training.fit.Fit`
+    offers to a step.
 
     Attributes
     ----------
@@ -38,8 +39,8 @@ class Steps:
     swa
         The average of the weights at the ends of epochs; None unless ``swa_start`` is set.
     forward
-        Runs the model on a batch with the precision of the options; returns the sum of the outputs' losses, and the
-        outputs.
+        Runs the model on a batch with the precision of the options; returns the sum of the outputs'
+        losses, and the outputs.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class Steps:
         self._single = self._all[0] if len(self._all) == 1 else None
         self._forward = forward
         self._precision = precision(options)
-        self.forward: Forward = forward if options.precision == "float32" else self._forward_precisely
+        self.forward: Forward = (
+            forward if options.precision == "float32" else self._forward_precisely
+        )
         self._accumulates = options.accumulate > 1
         self._most = sys.float_info.max if options.abort_above is None else options.abort_above
         self._ids: Any = None
@@ -75,10 +78,16 @@ class Steps:
         with self._precision():
             return self._forward(batch)
 
-    def backward(self, loss: Any, name: str | None, retain_graph: bool | None, create_graph: bool) -> None:
-        """Check a loss, and add its gradients to those of the weights of an optimiser, or of all."""
+    def backward(
+        self, loss: Any, name: str | None, retain_graph: bool | None, create_graph: bool
+    ) -> None:
+        """Check a loss, and add its gradients to those of the weights of an optimiser, or of
+        all.
+        """
         if not loss.requires_grad:
-            raise ConfigError("no output has a loss that depends on the weights; nothing can be learned from it")
+            raise ConfigError(
+                "no output has a loss that depends on the weights; nothing can be learned from it"
+            )
         self.check(loss)
         only = self._single if name is None else self._named(name)
         if only is not None:
@@ -115,7 +124,9 @@ class Steps:
             one.discard()
 
     def check(self, loss: Any) -> None:
-        """Stop the training if the loss of the present batch is not finite, or above ``abort_above``."""
+        """Stop the training if the loss of the present batch is not finite, or above
+        ``abort_above``.
+        """
         if self._at_once:
             value = loss.item()
             if not _LEAST <= value <= self._most:
@@ -128,7 +139,9 @@ class Steps:
     def _named(self, name: str) -> GradientSteps:
         if name not in self.by_name:
             known = ", ".join(self.by_name)
-            raise ConfigError(f"there is no optimiser {name!r}; there are {known}{nearest(name, self.by_name)}")
+            raise ConfigError(
+                f"there is no optimiser {name!r}; there are {known}{nearest(name, self.by_name)}"
+            )
         return self.by_name[name]
 
     @property
@@ -150,7 +163,9 @@ class Steps:
             one.begin_batch()
 
     def end(self) -> bool:
-        """End a batch: return whether a weight changed; then, schedules and the moving average follow."""
+        """End a batch: return whether a weight changed; then, schedules and the moving average
+        follow.
+        """
         stepped = False
         for one in self._all:
             if one.stepped:
@@ -162,7 +177,8 @@ class Steps:
         return stepped
 
     def flush(self, number: int) -> bool:
-        """Use the gradients of batches that did not suffice for a step, in step ``number``, counted from 0.
+        """Use the gradients of batches that did not suffice for a step, in step ``number``, counted
+        from 0.
 
         Return whether there were any.
         """
@@ -176,7 +192,9 @@ class Steps:
 
     @property
     def norm(self) -> Any:
-        """The norm of the gradients of the last step before clipping, a scalar tensor; None without ``clip_norm``."""
+        """The norm of the gradients of the last step before clipping, a scalar tensor; None
+        without ``clip_norm``.
+        """
         norms = [one.norm for one in self._all if one.norm is not None]
         if len(norms) < 2:
             return norms[0] if norms else None
@@ -196,7 +214,9 @@ class Steps:
         where = f"in epoch {self._epoch}, step {step}{ids_of({'sample_id': ids})}"
         if math.isfinite(value):
             return Diverged(f"the loss is {value:.6g} {where}; abort_above is {self._most:g}")
-        return Diverged(f"the training diverged {where}: the loss is {value}; use a smaller learning rate")
+        return Diverged(
+            f"the training diverged {where}: the loss is {value}; use a smaller learning rate"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the optimisers: those of a single one, or by name."""

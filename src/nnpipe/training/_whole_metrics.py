@@ -41,7 +41,8 @@ def is_joinable(metric: Any) -> bool:
 def unfolded(name: str, metric: Any) -> dict[str, Any]:
     """Return an object by its name, and the members of a collection of torchmetrics by theirs.
 
-    Members with equal states share one within a collection, which the states that it gives to be stored do not have.
+    Members with equal states share one within a collection, which the states that it gives to be
+    stored do not have.
     """
     if hasattr(metric, "compute_groups") and hasattr(metric, "items"):
         return {f"{name}/{key}": one for key, one in metric.items()}
@@ -67,18 +68,24 @@ def _never() -> bool:
 def state_of(metric: Any) -> dict[str, Any]:
     """Return the state of an object, on the CPU."""
     state = {name: _on_cpu(value) for name, value in metric.state_dict().items()}
-    return {"state": state, "updates": {name: part._update_count for name, part in _parts(metric).items()}}
+    return {
+        "state": state,
+        "updates": {name: part._update_count for name, part in _parts(metric).items()},
+    }
 
 
 def load(metric: Any, state: Mapping[str, Any]) -> None:
     """Restore what :func:`state_of` returned."""
     metric.load_state_dict(dict(state["state"]))
     for name, part in _parts(metric).items():
-        part._update_count = state["updates"][name]  # torchmetrics warns of a metric that was never updated
+        # torchmetrics warns of a metric that was never updated
+        part._update_count = state["updates"][name]
 
 
 def join(metric: Any, states: Iterable[Mapping[str, Any]]) -> None:
-    """Set a fresh object to the state that it would have after the samples of all states, in their order."""
+    """Set a fresh object to the state that it would have after the samples of all states, in
+    their order.
+    """
     states = list(states)
     for name, part in _parts(metric).items():
         seen = [one["state"] for one in states if one["updates"][name]]
@@ -112,7 +119,9 @@ def _on_cpu(value: Any) -> Any:
 
 
 Wanted = Mapping[str, Mapping[str, Any]]
-"""By output and figure: the name of a metric of the output's task, a ``QualityMetric``, or an object with a state."""
+"""By output and figure: the name of a metric of the output's task, a ``QualityMetric``, or an
+object with a state.
+"""
 
 
 def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
@@ -124,7 +133,9 @@ def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
         If something is no metric, or cannot be computed by several processes; the message names it.
     """
     if not isinstance(given, Mapping):
-        raise ConfigError(f"metrics is a {type(given).__name__}; give metrics by output: {{'label': ['roc_auc']}}")
+        raise ConfigError(
+            f"metrics is a {type(given).__name__}; give metrics by output: {{'label': ['roc_auc']}}"
+        )
     found: dict[str, dict[str, Any]] = {}
     for output, metrics in given.items():
         if isinstance(metrics, Mapping):
@@ -132,9 +143,14 @@ def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
         elif isinstance(metrics, Sequence) and not isinstance(metrics, str):
             named = {_name_of(metric): metric for metric in metrics}
             if len(named) < len(metrics):
-                raise ConfigError(f"metrics[{output!r}]: two have one name; give them by names of your own")
+                raise ConfigError(
+                    f"metrics[{output!r}]: two have one name; give them by names of your own"
+                )
         else:
-            raise ConfigError(f"metrics[{output!r}] is a {type(metrics).__name__}; give a list, or metrics by name")
+            raise ConfigError(
+                f"metrics[{output!r}] is a {type(metrics).__name__}; give a list, or metrics by "
+                f"name"
+            )
         found[output] = {}
         for name, metric in named.items():
             if isinstance(metric, (str, QualityMetric)):
@@ -143,12 +159,13 @@ def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
             where = f"metrics[{output!r}][{name!r}] is a {type(metric).__name__}"
             if not is_object(metric):
                 raise ConfigError(
-                    f"{where}; give the name of a task's metric, a QualityMetric, or an object with "
-                    f"{', '.join(METHODS)}, such as those of torchmetrics"
+                    f"{where}; give the name of a task's metric, a QualityMetric, or an object "
+                    f"with {', '.join(METHODS)}, such as those of torchmetrics"
                 )
             if processes > 1 and not is_joinable(metric):
                 raise ConfigError(
-                    f"{where}, which does not say how the states of {processes} processes are joined; "
+                    f"{where}, which does not say how the states of {processes} processes are "
+                    f"joined; "
                     "give an object of torchmetrics"
                 )
             found[output] |= unfolded(name, metric)
@@ -156,14 +173,16 @@ def wanted_of(given: Any, processes: int = 1) -> dict[str, dict[str, Any]]:
 
 
 def _name_of(metric: Any) -> str:
-    return metric if isinstance(metric, str) else getattr(metric, "name", "") or type(metric).__name__
+    return (
+        metric if isinstance(metric, str) else getattr(metric, "name", "") or type(metric).__name__
+    )
 
 
 class WholeMetrics:
     """The metrics of one split in one epoch that cannot be added up.
 
-    Those of tasks are computed by the code that computes a report's, from the arrays of all samples; so they do not
-    depend on how these are divided into batches or processes.
+    Those of tasks are computed by the code that computes a report's, from the arrays of all
+    samples; so they do not depend on how these are divided into batches or processes.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -198,7 +217,8 @@ class WholeMetrics:
         judged = output.judged()
         if not judged:
             raise ConfigError(
-                f"metrics[{name!r}]: a {type(output).__name__} belongs to no task; give objects such as torchmetrics'"
+                f"metrics[{name!r}]: a {type(output).__name__} belongs to no task; give objects "
+                f"such as torchmetrics'"
             )
         if name not in self._parts:  # a wrong name is an error at the first batch
             for metric in self._wanted[name].values():
@@ -208,7 +228,11 @@ class WholeMetrics:
         for own, evaluation in zip(parts, judged, strict=True):
             own.append(evaluation)
         size = len(judged[0])
-        weights = np.ones(size) if output.weights is None else output.weights.detach().double().cpu().numpy()
+        weights = (
+            np.ones(size)
+            if output.weights is None
+            else output.weights.detach().double().cpu().numpy()
+        )
         self._weights.setdefault(name, []).append(weights)
 
     def figures(self) -> dict[str, float]:
@@ -224,7 +248,10 @@ class WholeMetrics:
                         continue
                     found |= _flat(where, self._objects[name, key].compute())
                 elif judged:
-                    values = [_resolved(metric, one.task).prepared(one)(self._all_weights(name)) for one in judged]
+                    values = [
+                        _resolved(metric, one.task).prepared(one)(self._all_weights(name))
+                        for one in judged
+                    ]
                     known = [value for value in values if not np.isnan(value)]
                     found[where] = float(np.mean(known)) if known else float("nan")
         return found
@@ -237,7 +264,10 @@ class WholeMetrics:
     def state_dict(self) -> dict[str, Any]:
         """Return the arrays of the samples so far, and the states of the objects."""
         return {
-            "judged": {name: [_encoded(Evaluation.joined(p)) for p in parts] for name, parts in self._parts.items()},
+            "judged": {
+                name: [_encoded(Evaluation.joined(p)) for p in parts]
+                for name, parts in self._parts.items()
+            },
             "weights": {name: self._all_weights(name) for name in self._weights},
             "objects": {
                 f"{output}/{name}": state_of(metric)
@@ -248,7 +278,9 @@ class WholeMetrics:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self._parts = {n: [[_decoded(one)] for one in parts] for n, parts in state["judged"].items()}
+        self._parts = {
+            n: [[_decoded(one)] for one in parts] for n, parts in state["judged"].items()
+        }
         self._weights = {name: [weights] for name, weights in state["weights"].items()}
         for (output, name), metric in self._objects.items():
             if (key := f"{output}/{name}") in state["objects"]:
@@ -259,7 +291,11 @@ class WholeMetrics:
         """Take the samples of all processes, in order; nothing was added before."""
         states = list(states)
         for (output, name), metric in self._objects.items():
-            if seen := [state["objects"][key] for state in states if (key := f"{output}/{name}") in state["objects"]]:
+            if seen := [
+                state["objects"][key]
+                for state in states
+                if (key := f"{output}/{name}") in state["objects"]
+            ]:
                 join(metric, seen)
                 self._counted.add(output)
         for state in states:
@@ -272,12 +308,16 @@ class WholeMetrics:
 
 
 def check_outputs(metrics: Iterable[str], figures: Iterable[str]) -> None:
-    """Raise :class:`ConfigError` if metrics were asked for of an output that has no figures, ``output/figure``."""
+    """Raise :class:`ConfigError` if metrics were asked for of an output that has no figures,
+    ``output/figure``.
+    """
     outputs = sorted({name.partition("/")[0] for name in figures if "/" in name})
     for name in metrics:
         if outputs and name not in outputs:
             known = ", ".join(outputs)
-            raise ConfigError(f"metrics: no output is called {name!r}; there are {known}{nearest(name, outputs)}")
+            raise ConfigError(
+                f"metrics: no output is called {name!r}; there are {known}{nearest(name, outputs)}"
+            )
 
 
 def _resolved(metric: str | QualityMetric, task: str) -> QualityMetric:
@@ -290,18 +330,30 @@ def _resolved(metric: str | QualityMetric, task: str) -> QualityMetric:
     except KeyError:
         names = [one.name for one in known.metrics]
         raise ConfigError(
-            f"the task {task!r} has no metric {metric!r}; it has {', '.join(names)}{nearest(metric, names)}"
+            f"the task {task!r} has no metric {metric!r}; it has "
+            f"{', '.join(names)}{nearest(metric, names)}"
         ) from None
 
 
 def _flat(name: str, value: Any) -> dict[str, float]:
     """Return figures by name, given a number, a vector of numbers, or such by name."""
     if isinstance(value, Mapping):
-        return {key: figure for below, one in value.items() for key, figure in _flat(f"{name}/{below}", one).items()}
+        return {
+            key: figure
+            for below, one in value.items()
+            for key, figure in _flat(f"{name}/{below}", one).items()
+        }
     array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value, np.float64)
     if array.ndim > 1:
-        raise ConfigError(f"metrics: {name} is an array of the shape {array.shape}; a figure of a history is a number")
-    return {name: float(array)} if array.ndim == 0 else {f"{name}/{n}": float(one) for n, one in enumerate(array)}
+        raise ConfigError(
+            f"metrics: {name} is an array of the shape {array.shape}; a figure of a history is a "
+            f"number"
+        )
+    return (
+        {name: float(array)}
+        if array.ndim == 0
+        else {f"{name}/{n}": float(one) for n, one in enumerate(array)}
+    )
 
 
 def _encoded(found: Evaluation) -> dict[str, Any]:
@@ -309,14 +361,21 @@ def _encoded(found: Evaluation) -> dict[str, Any]:
         "task": found.task,
         "arrays": dict(found.arrays),
         "class_names": list(found.class_names),
-        "ragged": {name: {"values": rows.values, "counts": rows.counts} for name, rows in found.ragged.items()},
+        "ragged": {
+            name: {"values": rows.values, "counts": rows.counts}
+            for name, rows in found.ragged.items()
+        },
         "settings": dict(found.settings),
     }
 
 
 def _decoded(state: Mapping[str, Any]) -> Evaluation:
-    ragged = {name: Ragged(rows["values"], rows["counts"]) for name, rows in state["ragged"].items()}
-    return Evaluation(state["task"], state["arrays"], tuple(state["class_names"]), ragged, state["settings"])
+    ragged = {
+        name: Ragged(rows["values"], rows["counts"]) for name, rows in state["ragged"].items()
+    }
+    return Evaluation(
+        state["task"], state["arrays"], tuple(state["class_names"]), ragged, state["settings"]
+    )
 
 
 WHOLE = "/whole"  # no output's figure has this name
@@ -379,20 +438,29 @@ class MetricSums:
         self._count = 0
 
     def figures(self) -> dict[str, float]:
-        """Return ``output/metric`` and, first, ``loss``: the sum over outputs of their losses times their scales.
+        """Return ``output/metric`` and, first, ``loss``: the sum over outputs of their losses times
+        their scales.
 
         The loss of a single output with no scale is the whole loss, and is given once.
         """
         self.fetch()
         found = {name: figure(*kept) for name, kept in self._sums.items()}
-        for name in [name for name, value in found.items() if name.endswith("/loss") and math.isnan(value)]:
+        for name in [
+            name for name, value in found.items() if name.endswith("/loss") and math.isnan(value)
+        ]:
             # Some outputs are no numbers; a metric that compares or selects might hide that.
             output = name.removesuffix("loss")
             found |= {each: math.nan for each in found if each.startswith(output)}
-        scaled = {name: f"{name.removesuffix('/loss')}/scaled" for name in found if name.endswith("/loss")}
+        scaled = {
+            name: f"{name.removesuffix('/loss')}/scaled" for name in found if name.endswith("/loss")
+        }
         losses = [found.get(other, found[name]) for name, other in scaled.items()]
         single = [name for name, other in scaled.items() if len(scaled) == 1 and other not in found]
-        shown = {name: value for name, value in found.items() if not name.endswith("/scaled") and name not in single}
+        shown = {
+            name: value
+            for name, value in found.items()
+            if not name.endswith("/scaled") and name not in single
+        }
         shown |= {} if self._whole is None else self._whole.figures()
         return {"loss": math.fsum(losses) if losses else math.nan} | shown
 
@@ -400,7 +468,8 @@ class MetricSums:
         """Return the sums."""
         self.fetch()
         state: dict[str, Any] = {
-            name: [np.asarray(above), np.asarray(below), finish] for name, (above, below, finish) in self._sums.items()
+            name: [np.asarray(above), np.asarray(below), finish]
+            for name, (above, below, finish) in self._sums.items()
         }
         return state if self._whole is None else state | {WHOLE: self._whole.state_dict()}
 
@@ -418,7 +487,9 @@ class MetricSums:
         if self._whole is not None:
             self._whole.join(state[WHOLE] for state in states)
         for state in states:
-            for name, (above, below, finish) in ((n, kept) for n, kept in state.items() if n != WHOLE):
+            for name, (above, below, finish) in (
+                (n, kept) for n, kept in state.items() if n != WHOLE
+            ):
                 kept = self._sums.setdefault(name, [0.0, 0.0, finish])
                 kept[0] = kept[0] + above
                 kept[1] = kept[1] + below

@@ -10,7 +10,8 @@ from nnpipe.training.distributed import divided_like
 
 
 class WeightAverage:
-    """Exponential moving average of a model's weights; integer tensors and buffers are copied from the model.
+    """Exponential moving average of a model's weights; integer tensors and buffers are copied from
+    the model.
 
     The decay is at most ``(1 + step) / (10 + step)``, so that the first weights
     are soon forgotten (as in TensorFlow's ``ExponentialMovingAverage``).
@@ -27,7 +28,9 @@ class WeightAverage:
 
         decay = min(self._decay, (1 + step) / (10 + step))
         with torch.no_grad():
-            torch._foreach_lerp_(list(self._shadow.values()), list(self._weights.values()), 1 - decay)
+            torch._foreach_lerp_(
+                list(self._shadow.values()), list(self._weights.values()), 1 - decay
+            )
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -68,9 +71,9 @@ class WeightAverage:
 class EpochAverage:
     """The mean of a model's weights at the ends of several epochs.
 
-    Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018.  Buffers are not
-    averaged: the statistics of batch normalisations have to be :func:`estimated anew
-    <nnpipe.training.averages.estimate_statistics>`.
+    Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", 2018.
+    Buffers are not averaged: the statistics of batch normalisations have to be :func:`estimated
+    anew <nnpipe.training.averages.estimate_statistics>`.
     """
 
     def __init__(self, model: Any) -> None:
@@ -102,7 +105,9 @@ class EpochAverage:
         """Restore what :meth:`state_dict` returned."""
         self.count = state["count"]
         self._means = {
-            name: divided_like(mean.to(_exact(self._weights[name].detach()).device), self._weights[name])
+            name: divided_like(
+                mean.to(_exact(self._weights[name].detach()).device), self._weights[name]
+            )
             for name, mean in state["means"].items()
         }
 
@@ -117,16 +122,18 @@ def batch_normalisations(model: Any) -> list[Any]:
     import torch
 
     return [
-        layer for layer in model.modules()
+        layer
+        for layer in model.modules()
         if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) and layer.track_running_stats
-    ]  # fmt: skip
+    ]
 
 
 def estimate_statistics(model: Any, batches: Iterable[Any]) -> None:
-    """Replace the running statistics of a model's batch normalisations by those of batches with its present weights.
+    """Replace the running statistics of a model's batch normalisations by those of batches with its
+    present weights.
 
-    The statistics are the means over all batches (as ``torch.optim.swa_utils.update_bn`` takes them).  Other layers are
-    in inference mode, and so is the model afterwards.
+    The statistics are the means over all batches (as ``torch.optim.swa_utils.update_bn`` takes
+    them).  Other layers are in inference mode, and so is the model afterwards.
     """
     import torch
 

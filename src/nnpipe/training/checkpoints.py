@@ -48,7 +48,9 @@ class RowFiles:
         self._written: dict[Path, _Written] = {}
 
     def put(self, state: Any, folder: Path, name: str = "") -> Any:
-        """Append new rows to their files, and return the state with a reference to each file in place of its rows."""
+        """Append new rows to their files, and return the state with a reference to each file in
+        place of its rows.
+        """
         if isinstance(state, AppendOnly):
             return self._add(folder / f"{name}{ENDING}", state)
         if isinstance(state, Mapping):
@@ -56,7 +58,8 @@ class RowFiles:
         return state
 
     def take(self, state: Any, folder: Path) -> Any:
-        """Return the state with the rows in place of references; rows that are written next follow them.
+        """Return the state with the rows in place of references; rows that are written next follow
+        them.
 
         Raises
         ------
@@ -93,7 +96,9 @@ class RowFiles:
         if name != Path(name).name:
             raise ArtifactError(f"{folder}: {name!r} is no name of a file of rows")
         path, written, found = folder / name, _Written(), AppendOnly()
-        wrong = ArtifactError(f"{path}: not the rows that the checkpoint was made with; use another folder")
+        wrong = ArtifactError(
+            f"{path}: not the rows that the checkpoint was made with; use another folder"
+        )
         try:
             with path.open("rb") as file:
                 while written.count < word["count"]:
@@ -121,13 +126,18 @@ def _line(row: Any) -> bytes:
     encoded = encode(row)
     content = {"row": encoded.structure}
     if encoded.arrays:
-        content["arrays"] = [[a.dtype, list(a.shape), base64.b64encode(a.data).decode()] for a in encoded.arrays]
+        content["arrays"] = [
+            [a.dtype, list(a.shape), base64.b64encode(a.data).decode()] for a in encoded.arrays
+        ]
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _row(line: bytes) -> Any:
     content = json.loads(line)
-    arrays = [Bytes(dtype, tuple(shape), base64.b64decode(data)) for dtype, shape, data in content.get("arrays", ())]
+    arrays = [
+        Bytes(dtype, tuple(shape), base64.b64decode(data))
+        for dtype, shape, data in content.get("arrays", ())
+    ]
     return decode(Encoded(content["row"], tuple(arrays)))
 
 
@@ -152,7 +162,8 @@ def copied(state: Any, spare: Any = None) -> Any:
     state
         Dictionaries, lists, arrays, tensors and plain values.
     spare
-        A copy that is no longer needed; the memory of its tensors is reused where shapes and types agree.
+        A copy that is no longer needed; the memory of its tensors is reused where shapes and types
+        agree.
     """
     if isinstance(state, AppendOnly):
         return AppendOnly(state)
@@ -165,7 +176,11 @@ def copied(state: Any, spare: Any = None) -> Any:
         return state.copy()
     if hasattr(state, "detach"):
         detached = state.detach()
-        if type(spare) is type(detached) and spare.shape == detached.shape and spare.dtype == detached.dtype:
+        if (
+            type(spare) is type(detached)
+            and spare.shape == detached.shape
+            and spare.dtype == detached.dtype
+        ):
             return spare.copy_(detached)
         return detached.clone() if detached.device.type == "cpu" else detached.cpu()
     return state
@@ -188,7 +203,8 @@ class CheckpointWriter:
     before a checkpoint is on the disk before the checkpoint.  Errors are raised by
     the next call of :meth:`copied`, :meth:`write`, :meth:`check` or :meth:`close`.
 
-    All methods must be called by one thread.  A state belongs to the writer after it is handed over.
+    All methods must be called by one thread.  A state belongs to the writer after it is handed
+    over.
     """
 
     def __init__(self, write: Callable[..., None] = write_state) -> None:
@@ -274,24 +290,41 @@ class CheckpointWriter:
             del state  # frees the memory while the queue is empty
 
 
-def rescued(weights: Mapping[str, Any], folder: RunFolder, epoch: int, error: OSError) -> TrainingError:
-    """Save a model's weights elsewhere, since its folder cannot be written, and return the error that says where."""
+def rescued(
+    weights: Mapping[str, Any], folder: RunFolder, epoch: int, error: OSError
+) -> TrainingError:
+    """Save a model's weights elsewhere, since its folder cannot be written, and return the error
+    that says where.
+    """
     state = {"model": copied(weights), "average": None, "epoch": epoch, "monitor": "", "value": 0.0}
     kept = kept_elsewhere(lambda path: write_state(path, state, kind=WEIGHTS), "rescued.state")
-    there = f"the weights as they are now, in epoch {epoch}, are kept as {kept}, which read_weights reads"
+    there = (
+        f"the weights as they are now, in epoch {epoch}, are kept as {kept}, which read_weights "
+        f"reads"
+    )
     return TrainingError(
-        f"{folder.path} cannot be written: {error.strerror or error}; {there if kept else 'nor can any other place'}"
+        f"{folder.path} cannot be written: {error.strerror or error}; "
+        f"{there if kept else 'nor can any other place'}"
     )
 
 
 def read_checkpoint(path: Path, rows: RowFiles | None = None) -> dict[str, Any]:
-    """Return a checkpoint with the rows in files beside it; raise :class:`ArtifactError` if a file is damaged."""
-    found: dict[str, Any] = (rows or RowFiles()).take(read_state(path, kind=CHECKPOINT), path.parent)
+    """Return a checkpoint with the rows in files beside it; raise :class:`ArtifactError` if a
+    file is damaged.
+    """
+    found: dict[str, Any] = (rows or RowFiles()).take(
+        read_state(path, kind=CHECKPOINT), path.parent
+    )
     return found
 
 
 def load_weights(
-    path: str | Path, model: Any, *, names: Mapping[str, str] | None = None, partial: bool = False, average: bool = True
+    path: str | Path,
+    model: Any,
+    *,
+    names: Mapping[str, str] | None = None,
+    partial: bool = False,
+    average: bool = True,
 ) -> list[str]:
     """Load a model's weights from a checkpoint or a file of the best weights.
 
@@ -302,10 +335,11 @@ def load_weights(
     model
         The ``torch.nn.Module``.
     names
-        Prefixes of names in the file, and the prefixes that replace them in the model: ``{"body.": "encoder."}``.
+        Prefixes of names in the file, and the prefixes that replace them in the model: ``{"body.":
+        "encoder."}``.
     partial
-        Whether the model and the file may differ: weights that the file lacks, or has in another shape, stay
-        unchanged, and weights that the model lacks are ignored.
+        Whether the model and the file may differ: weights that the file lacks, or has in another
+        shape, stay unchanged, and weights that the model lacks are ignored.
     average
         Whether to load the moving average if the file has one.
 
@@ -323,11 +357,15 @@ def load_weights(
     renamed = {_renamed(name, names or {}): value for name, value in found.items()}
     own = model.state_dict()
     fits = {
-        n: v for n, v in renamed.items() if n in own and getattr(own[n], "shape", None) == getattr(v, "shape", None)
+        n: v
+        for n, v in renamed.items()
+        if n in own and getattr(own[n], "shape", None) == getattr(v, "shape", None)
     }
     if not partial and (set(fits) != set(own) or set(fits) != set(renamed)):
         wrong = sorted((set(own) | set(renamed)) - set(fits))
-        raise ArtifactError(f"{path}: not the weights of this {type(model).__name__}: {', '.join(wrong[:5])} differ")
+        raise ArtifactError(
+            f"{path}: not the weights of this {type(model).__name__}: {', '.join(wrong[:5])} differ"
+        )
     if not fits:
         raise ArtifactError(f"{path}: has none of the weights of this {type(model).__name__}")
     model.load_state_dict(fits, strict=not partial)

@@ -53,7 +53,9 @@ def team(device: str) -> Iterator[Team]:
         yield Team()
         return
     if device.startswith("cuda:"):
-        raise ConfigError(f"device {device!r}: each of several processes has a GPU of its own; give 'cuda'")
+        raise ConfigError(
+            f"device {device!r}: each of several processes has a GPU of its own; give 'cuda'"
+        )
     if device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     distributed.init_process_group("nccl" if device == "cuda" else "gloo")
@@ -80,8 +82,9 @@ def shard(model: Any, names: Sequence[str], team: Team, device: str) -> bool:
     model
         The ``torch.nn.Module``, on its device.
     names
-        The layers that gather their weights on their own when they compute, with ``*`` for any letters; all other
-        weights are gathered at once.  Nothing is divided if there are no names, or if there is a single process.
+        The layers that gather their weights on their own when they compute, with ``*`` for any
+        letters; all other weights are gathered at once.  Nothing is divided if there are no names,
+        or if there is a single process.
     team
         The processes.
     device
@@ -99,7 +102,9 @@ def shard(model: Any, names: Sequence[str], team: Team, device: str) -> bool:
     for pattern in names:
         found = {name: layer for name, layer in layers.items() if fnmatchcase(name, pattern)}
         if not found:
-            raise ConfigError(f"shard: {type(model).__name__} has no layer {pattern!r}{nearest(pattern, layers)}")
+            raise ConfigError(
+                f"shard: {type(model).__name__} has no layer {pattern!r}{nearest(pattern, layers)}"
+            )
         chosen.update(found)
     if team.world == 1:
         return False
@@ -118,22 +123,36 @@ def shard(model: Any, names: Sequence[str], team: Team, device: str) -> bool:
 
 
 def check_sharded(callbacks: Sequence[Any], optimiser: Any, parameters: Any) -> None:
-    """Raise :class:`ConfigError` for arguments of a training that do not work with divided weights."""
+    """Raise :class:`ConfigError` for arguments of a training that do not work with divided
+    weights.
+    """
     if callbacks:
-        raise ConfigError("shard: callbacks run in one process, which cannot use divided weights; give callbacks=()")
-    if isinstance(optimiser, Mapping) or hasattr(optimiser, "param_groups") or parameters is not None:
-        raise ConfigError("shard: give one optimiser for all weights, by what makes it, such as AdamW(rate=0.001)")
+        raise ConfigError(
+            "shard: callbacks run in one process, which cannot use divided weights; give "
+            "callbacks=()"
+        )
+    if (
+        isinstance(optimiser, Mapping)
+        or hasattr(optimiser, "param_groups")
+        or parameters is not None
+    ):
+        raise ConfigError(
+            "shard: give one optimiser for all weights, by what makes it, such as AdamW(rate=0.001)"
+        )
 
 
 def is_sharded(model: Any) -> bool:
-    """Return whether the weights of a model are divided over processes, all of which have to compute together."""
+    """Return whether the weights of a model are divided over processes, all of which have to
+    compute together.
+    """
     return any(_is_divided(weight) for weight in model.parameters())
 
 
 def whole(state: Any, keep: bool) -> Any:
     """Return a state with whole tensors in place of divided ones; all processes must call this.
 
-    Only those that ``keep`` it receive the tensors; others receive None in their place, one tensor at a time.
+    Only those that ``keep`` it receive the tensors; others receive None in their place, one tensor
+    at a time.
     """
     if isinstance(state, dict):
         return {key: whole(value, keep) for key, value in state.items()}
@@ -159,7 +178,8 @@ def load_weights(model: Any, state: Mapping[str, Any]) -> None:
     """Load whole weights into a model, whether or not its own are divided."""
     own = model.state_dict()
     found = OrderedDict((name, divided_like(value, own.get(name))) for name, value in state.items())
-    # The versions of the modules: without them, some (torchao's observers) take the state for one of old and change it.
+    # The versions of the modules: without them, some (torchao's observers) take the state for one
+    # of old and change it.
     found._metadata = getattr(own, "_metadata", {})  # type: ignore[attr-defined]
     model.load_state_dict(found)
 
@@ -169,16 +189,20 @@ def load_optimiser(optimiser: Any, state: Mapping[str, Any]) -> None:
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     if any(map(_is_divided, parameters)):
         values = {
-            number: {name: divided_like(value, parameters[number]) if hasattr(value, "shape") else value
-                     for name, value in own.items()}
+            number: {
+                name: divided_like(value, parameters[number]) if hasattr(value, "shape") else value
+                for name, value in own.items()
+            }
             for number, own in state["state"].items()
-        }  # fmt: skip
+        }
         state = {**state, "state": values}
     optimiser.load_state_dict(state)
 
 
 def same_buffers(model: Any) -> None:
-    """Copy the buffers of the first process to all others, such as the statistics of batch normalisations."""
+    """Copy the buffers of the first process to all others, such as the statistics of batch
+    normalisations.
+    """
     import torch
 
     for buffer in model.buffers():

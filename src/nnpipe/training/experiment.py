@@ -52,7 +52,8 @@ class Training(Module):
     folder
         The run's folder; by default ``runs/`` and the experiment's name.
     start
-        Weights of other runs from which the training starts.  Those runs become parents of this one.
+        Weights of other runs from which the training starts.  Those runs become parents of this
+        one.
     """
 
     def __init__(
@@ -70,8 +71,12 @@ class Training(Module):
     ) -> None:
         if not isinstance(trainer, Trainer):
             raise ConfigError(f"Training: trainer is a {type(trainer).__name__}, no Trainer")
-        if not isinstance(datasets, Mapping) or not all(isinstance(parts, Mapping) for parts in datasets.values()):
-            raise ConfigError("Training: datasets must be sequences by data set and split: {digits: {train: ...}}")
+        if not isinstance(datasets, Mapping) or not all(
+            isinstance(parts, Mapping) for parts in datasets.values()
+        ):
+            raise ConfigError(
+                "Training: datasets must be sequences by data set and split: {digits: {train: ...}}"
+            )
         self.trainer = trainer
         self.model = model
         self.datasets = datasets
@@ -84,13 +89,22 @@ class Training(Module):
         self.state = State(finished=False)
 
     def children(self) -> Any:
-        """Yield the state that says whether it is finished; everything else is in the checkpoints."""
+        """Yield the state that says whether it is finished; everything else is in the
+        checkpoints.
+        """
         yield "state", self.state
 
     def keeps(self) -> list[Any]:
         """Return the modules whose states are in the checkpoints."""
         sequences = [sequence for parts in self.datasets.values() for sequence in parts.values()]
-        return [self.trainer, self.model, self._module, self.step, *(self.trainer.callbacks or ()), *sequences]
+        return [
+            self.trainer,
+            self.model,
+            self._module,
+            self.step,
+            *(self.trainer.callbacks or ()),
+            *sequences,
+        ]
 
     def __len__(self) -> int:
         """Return the number of epochs."""
@@ -101,25 +115,35 @@ class Training(Module):
         (session,) = arguments
         if self.state.finished:
             return
-        folder = RunFolder(Path(self.folder) if self.folder else Path("runs") / file_name(session.experiment))
+        folder = RunFolder(
+            Path(self.folder) if self.folder else Path("runs") / file_name(session.experiment)
+        )
         callbacks = self.trainer.callbacks_for(folder)
         trainer = dataclasses.replace(self.trainer, callbacks=(*callbacks, _Telling(session)))
         for weights in self.start:  # a checkpoint of this run replaces them
             session.database.add_parent(session.run_id, weights.load(session.database))
         tree = session.configuration.tree
         history = trainer.fit(
-            self._module, self.datasets, folder=folder.path, optimiser=self.optimiser, schedule=self.schedule,
-            step=self.step, metrics=self.metrics,
+            self._module,
+            self.datasets,
+            folder=folder.path,
+            optimiser=self.optimiser,
+            schedule=self.schedule,
+            step=self.step,
+            metrics=self.metrics,
             identity={"experiment": {name: tree[name] for name in tree if name != session.main}},
             progress=session.progress,
-        )  # fmt: skip
+        )
         session.history.load_state_dict(history.state_dict())
         if "unfinished" in history.about:
             raise TrainingError(f"the training stopped: {history.about['unfinished']}")
         session.statistics.clear()
-        # Figures of training batches are of weights that changed meanwhile: they count where nothing was evaluated.
+        # Figures of training batches are of weights that changed meanwhile: they count where
+        # nothing was evaluated.
         final = {name: value for name, value in history.about.items() if "/" in name}
-        for name, value in (final or {name: value for name, value in history.last.items() if "/" in name}).items():
+        for name, value in (
+            final or {name: value for name, value in history.last.items() if "/" in name}
+        ).items():
             session.statistics.add(name, value)
         put_folder(session.database, session.run_id, folder)
         self.state.finished = True
@@ -130,17 +154,24 @@ class Training(Module):
         if not isinstance(model, Module):
             return model
         if not hasattr(model, "module"):
-            raise ConfigError(f"Training: model is a {type(model).__name__}, which has no torch.nn.Module as module")
+            raise ConfigError(
+                f"Training: model is a {type(model).__name__}, which has no torch.nn.Module as "
+                f"module"
+            )
         return model.module
 
 
 def put_folder(database: RunDatabase, run: str, folder: RunFolder) -> None:
-    """Store the files of a run's folder as artifacts, except the last checkpoint and very large files."""
+    """Store the files of a run's folder as artifacts, except the last checkpoint and very large
+    files.
+    """
     for path in [*folder.pictures(), *folder.tables(), *folder.others(), folder.page]:
         if not path.is_file() or path == folder.checkpoint(LAST):
             continue
         if path.stat().st_size > _LARGEST:
-            log.warning("%s is larger than %d MB: it stays where it is", path, _LARGEST // 1_000_000)
+            log.warning(
+                "%s is larger than %d MB: it stays where it is", path, _LARGEST // 1_000_000
+            )
             continue
         database.artifacts.put_file(run, path.relative_to(folder.path).as_posix(), path)
 
@@ -158,7 +189,8 @@ class _Telling(Callback):
     def on_epoch_end(self, fit: Fit) -> None:
         """Add the history to the session and save it."""
         session = self._session
-        # The training's own history is right: it may be older or newer than what the session saved last.
+        # The training's own history is right: it may be older or newer than what the session saved
+        # last.
         session.history.load_state_dict(fit.history.state_dict())
         session.callbacks.trigger("step", session)
         session.save_after_step()

@@ -28,7 +28,8 @@ class FinalWeights:
     Attributes
     ----------
     which
-        ``"last"``, ``"best"`` or ``"average"``, as in :class:`~nnpipe.training.options.TrainerOptions`.
+        ``"last"``, ``"best"`` or ``"average"``, as in
+        :class:`~nnpipe.training.options.TrainerOptions`.
     epoch
         The epoch after which the model had these weights.
     figures
@@ -40,7 +41,11 @@ class FinalWeights:
     figures: Mapping[str, float]
 
     def __str__(self) -> str:
-        said = {"last": "those of the last step", "best": "the best", "average": "their moving average"}
+        said = {
+            "last": "those of the last step",
+            "best": "the best",
+            "average": "their moving average",
+        }
         return f"{said.get(self.which, self.which)}, after epoch {self.epoch}"
 
     def to_json(self) -> dict[str, Any]:
@@ -49,16 +54,24 @@ class FinalWeights:
 
 
 def wanted(fit: Fit) -> str:
-    """Return which weights the model should have at the end: by default those whose figures the history shows."""
+    """Return which weights the model should have at the end: by default those whose figures the
+    history shows.
+    """
     averaged = fit.options.ema_decay is not None or fit.options.swa_start is not None
     return fit.options.weights or ("average" if averaged else "last")
 
 
 def figures_at(fit: Fit, epoch: int) -> dict[str, float]:
-    """Return the figures of the splits that were evaluated after an epoch; empty if there was no evaluation."""
+    """Return the figures of the splits that were evaluated after an epoch; empty if there was no
+    evaluation.
+    """
     row = next((row for row in fit.history.rows() if row.get("epoch") == epoch), {})
-    trained = tuple(f"{name}/{split}/" for name in fit.datasets for split in fit.options.train_splits)
-    return {name: value for name, value in row.items() if "/" in name and not name.startswith(trained)}
+    trained = tuple(
+        f"{name}/{split}/" for name in fit.datasets for split in fit.options.train_splits
+    )
+    return {
+        name: value for name, value in row.items() if "/" in name and not name.startswith(trained)
+    }
 
 
 def tell_final(fit: Fit) -> None:
@@ -74,7 +87,9 @@ def tell_final(fit: Fit) -> None:
 def end(fit: Fit, which: str, epoch: int, figures: Mapping[str, float]) -> None:
     """Record which weights the model has, for callbacks and in the history."""
     fit.final = FinalWeights(which, epoch, figures)
-    fit.history.about = fit.final.to_json() | ({"unfinished": fit.stopping} if fit.unfinished else {})
+    fit.history.about = fit.final.to_json() | (
+        {"unfinished": fit.stopping} if fit.unfinished else {}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +109,8 @@ class StartingWeights:
     model
         A module, or an object with one as its attribute ``module``.
     names
-        Prefixes of names of weights in the run, and what replaces them in the model.  If there are any, only weights
-        with one of these prefixes are loaded, and others stay as they are.
+        Prefixes of names of weights in the run, and what replaces them in the model.  If there are
+        any, only weights with one of these prefixes are loaded, and others stay as they are.
     artifact
         The file of weights.
     """
@@ -114,7 +129,8 @@ class StartingWeights:
         Raises
         ------
         ConfigError
-            If there is no such run, it is not completed, it has no such file, or its weights do not fit the model.
+            If there is no such run, it is not completed, it has no such file, or its weights do not
+            fit the model.
         ArtifactError
             If all weights are to be loaded and do not fit the model.
         """
@@ -123,7 +139,8 @@ class StartingWeights:
             raise ConfigError(f"{self.run}: run {run.id[:12]} is {run.status}; complete it first")
         if self.artifact not in {artifact.name for artifact in database.artifacts.list(run.id)}:
             raise ConfigError(
-                f"{self.run}: run {run.id[:12]} has no {self.artifact}; a training that evaluates a split "
+                f"{self.run}: run {run.id[:12]} has no {self.artifact}; a training that evaluates "
+                f"a split "
                 "keeps its best weights"
             )
         path = database.artifacts.path(run.id, self.artifact)
@@ -139,7 +156,9 @@ class StartingWeights:
         }
         own = model.state_dict()
         wrong = [
-            n for n, v in chosen.items() if n not in own or getattr(own[n], "shape", None) != getattr(v, "shape", None)
+            n
+            for n, v in chosen.items()
+            if n not in own or getattr(own[n], "shape", None) != getattr(v, "shape", None)
         ]
         if wrong or not chosen:
             what = (

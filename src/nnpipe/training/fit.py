@@ -26,16 +26,17 @@ from nnpipe.training.run_folder import RunFolder
 
 
 class PictureQueue:
-    """Renders figures into files for at most a share of the time; of those that wait, the newest of each file is kept.
+    """Renders figures into files for at most a share of the time; of those that wait, the newest of
+    each file is kept.
 
-    To render a figure takes a tenth of a second or more.  In a training of short epochs that would be most of the time,
-    for pictures that nobody can look at before they are replaced.
+    To render a figure takes a tenth of a second or more.  In a training of short epochs that would
+    be most of the time, for pictures that nobody can look at before they are replaced.
 
     Parameters
     ----------
     share
-        How much of the time since the first figure may be spent on rendering, from 0 to 1.  The first figure of each
-        file is rendered whatever it takes.
+        How much of the time since the first figure may be spent on rendering, from 0 to 1.  The
+        first figure of each file is rendered whatever it takes.
     clock
         Returns the time in seconds.
     """
@@ -49,7 +50,9 @@ class PictureQueue:
         self._waiting: dict[Path, Any] = {}
 
     def add(self, path: Path, figure: Any, *, at_once: bool = False) -> None:
-        """Render a matplotlib figure to a PNG file now, or keep it in place of an earlier one that waits."""
+        """Render a matplotlib figure to a PNG file now, or keep it in place of an earlier one
+        that waits.
+        """
         if self._start is None:
             self._start = self._clock()
         self._waiting[path] = figure
@@ -59,7 +62,9 @@ class PictureQueue:
             self._render(next(iter(self._waiting)))  # the one that has waited longest
 
     def finish(self) -> None:
-        """Render all figures that wait, even if some cannot be written, and raise the last error."""
+        """Render all figures that wait, even if some cannot be written, and raise the last
+        error.
+        """
         with ExitStack() as stack:
             for path in reversed(self._waiting):
                 stack.callback(self._render, path)
@@ -75,7 +80,8 @@ class PictureQueue:
 
 @dataclass(eq=False)
 class Fit:
-    """A running training, which :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` gives to callbacks and steps.
+    """A running training, which :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` gives to
+    callbacks and steps.
 
     Callbacks may read all attributes; to change the training they may only call :meth:`stop`.
     A step learns from a batch by :meth:`forward`, :meth:`backward` and :meth:`update`; see
@@ -98,7 +104,8 @@ class Fit:
     step
         Number of steps so far.  However often a batch updates weights, it is one step.
     optimisers
-        The optimisers by name; a single one without a name is called ``"optimiser"``.  Keras' is not among them.
+        The optimisers by name; a single one without a name is called ``"optimiser"``.  Keras' is
+        not among them.
     metrics
         Further metrics by output and name, which were asked for.
     steps
@@ -109,14 +116,16 @@ class Fit:
     dataset
         The data set of the current batch.
     gradient_norm
-        The norm of all gradients before clipping, a scalar tensor; None unless ``clip_norm`` is set.
+        The norm of all gradients before clipping, a scalar tensor; None unless ``clip_norm`` is
+        set.
     passes
-        Number of passes through the training data so far, the present one included.  With ``epoch_steps``, epochs end
-        elsewhere.
+        Number of passes through the training data so far, the present one included.  With
+        ``epoch_steps``, epochs end elsewhere.
     best_epoch, best
         The best epoch so far, 0 if there is none, and its monitored figure.
     kept
-        The epochs whose weights are kept as the best ones, with their monitored figures, the best first.
+        The epochs whose weights are kept as the best ones, with their monitored figures, the best
+        first.
     rollbacks
         How often the training went back to a checkpoint because it diverged.
     waited
@@ -162,7 +171,8 @@ class Fit:
     @property
     def framework(self) -> str:
         """The model's framework, ``"torch"`` or ``"keras"``; see :attr:`Callback.frameworks
-        <nnpipe.training.callbacks.callback.Callback>`."""
+        <nnpipe.training.callbacks.callback.Callback>`.
+        """
         return "torch"
 
     @property
@@ -177,7 +187,9 @@ class Fit:
         return [float(group["lr"]) for optimiser in every for group in optimiser.param_groups]
 
     def generator(self, purpose: str, *numbers: int) -> np.random.Generator:
-        """Return a generator that depends only on the run's seed, a purpose and numbers (epoch, sample, ...)."""
+        """Return a generator that depends only on the run's seed, a purpose and numbers (epoch,
+        sample, ...).
+        """
         return generator(self.options.seed, purpose, *numbers)
 
     def stop(self, reason: str) -> None:
@@ -187,10 +199,11 @@ class Fit:
     # -- what a step is made of -----------------------------------------------------------------
 
     def forward(self, batch: dict[str, Any]) -> tuple[Any, dict[str, Output]]:
-        """Run the model on a training batch; return the sum of its outputs' losses, and the outputs by name.
+        """Run the model on a training batch; return the sum of its outputs' losses, and the outputs
+        by name.
 
-        This is compiled and distributed as the options say.  A step may also call the model, or parts
-        of it, itself; under :meth:`autocast` for the precision of the options.
+        This is compiled and distributed as the options say.  A step may also call the model, or
+        parts of it, itself; under :meth:`autocast` for the precision of the options.
         """
         return (self.steps or _outside()).forward(batch)
 
@@ -199,7 +212,12 @@ class Fit:
         return (self.steps or _outside()).autocast()
 
     def backward(
-        self, loss: Any, optimiser: str | None = None, *, retain_graph: bool | None = None, create_graph: bool = False
+        self,
+        loss: Any,
+        optimiser: str | None = None,
+        *,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
     ) -> None:
         """Add the gradients of a loss to those that the next :meth:`update` uses.
 
@@ -222,9 +240,9 @@ class Fit:
     def update(self, optimiser: str | None = None) -> bool:
         """Make a step of an optimiser, or of all, once ``accumulate`` batches have added gradients.
 
-        Gradients are divided by the number of samples and clipped, the rate follows the schedule, and so does the
-        moving average of the weights at the end of the batch.  Gradients that were computed without :meth:`backward`
-        are used at once and as they are.
+        Gradients are divided by the number of samples and clipped, the rate follows the schedule,
+        and so does the moving average of the weights at the end of the batch.  Gradients that were
+        computed without :meth:`backward` are used at once and as they are.
 
         Returns
         -------
@@ -238,20 +256,36 @@ class Fit:
         (self.steps or _outside()).discard(optimiser)
 
     def check(self, loss: Any) -> None:
-        """Stop the training if a loss of this batch is not finite; :meth:`backward` does so by itself."""
+        """Stop the training if a loss of this batch is not finite; :meth:`backward` does so by
+        itself.
+        """
         (self.steps or _outside()).check(loss)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values that a resumed run needs."""
-        names = ("epoch", "batch", "step", "passes", "best_epoch", "best", "rollbacks", "waited", "stopping")
+        names = (
+            "epoch",
+            "batch",
+            "step",
+            "passes",
+            "best_epoch",
+            "best",
+            "rollbacks",
+            "waited",
+            "stopping",
+        )
         values = {name: getattr(self, name) for name in names}
-        return values | {"kept": [list(one) for one in self.kept], "history": self.history.state_dict()}
+        return values | {
+            "kept": [list(one) for one in self.kept],
+            "history": self.history.state_dict(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.history.load_state_dict(state["history"])
         self.kept = [(epoch, value) for epoch, value in state.get("kept", ())]
-        for name, value in {"passes": state["epoch"], **state}.items():  # older states have no passes
+        # older states have no passes
+        for name, value in {"passes": state["epoch"], **state}.items():
             if name not in ("history", "kept"):
                 setattr(self, name, value)
 

@@ -61,7 +61,9 @@ def paired(owner: Any, values: list[Any], path: Path) -> list[tuple[Any, Any]]:
 
 
 class KerasFit(Fit):
-    """A running Keras training; ``model`` is a ``keras.Model`` and ``optimiser`` a Keras optimiser."""
+    """A running Keras training; ``model`` is a ``keras.Model`` and ``optimiser`` a Keras
+    optimiser.
+    """
 
     @property
     def framework(self) -> str:
@@ -78,7 +80,8 @@ class KerasFit(Fit):
 
 
 class KerasTraining:
-    """Calls callbacks, keeps the history and writes checkpoints for a training loop of a Keras model.
+    """Calls callbacks, keeps the history and writes checkpoints for a training loop of a Keras
+    model.
 
     ::
 
@@ -136,10 +139,14 @@ class KerasTraining:
         check_frameworks(callbacks, "keras")
         if getattr(optimiser, "use_ema", False):
             raise ConfigError(
-                f"{type(optimiser).__name__} keeps an average of the weights (use_ema), which Keras puts into the "
-                "model after the last epoch: what is exported would not be what the figures tell of; leave it out"
+                f"{type(optimiser).__name__} keeps an average of the weights (use_ema), which "
+                f"Keras puts into the "
+                "model after the last epoch: what is exported would not be what the figures tell "
+                "of; leave it out"
             )
-        self.fit = KerasFit(model, optimiser, datasets, None if folder is None else RunFolder(folder), options)
+        self.fit = KerasFit(
+            model, optimiser, datasets, None if folder is None else RunFolder(folder), options
+        )
         self.hooks = Hooks(callbacks, self.fit, aside=_undisturbed)
         self._identity = dict(identity or {})
         self._resume = resume
@@ -155,14 +162,17 @@ class KerasTraining:
         return not self.fit.stopping and self.fit.epoch < self.fit.options.num_epochs
 
     def begin(
-        self, figures: Callable[[str, str], Iterable[str]] = lambda dataset, split: (), others: Iterable[str] = ()
+        self,
+        figures: Callable[[str, str], Iterable[str]] = lambda dataset, split: (),
+        others: Iterable[str] = (),
     ) -> None:
         """Restore the folder's run, if there is one, and begin.
 
         Parameters
         ----------
         figures
-            Takes the names of a data set and a split, and returns the names of its figures if they are known.
+            Takes the names of a data set and a split, and returns the names of its figures if they
+            are known.
         others
             Further splits that will have figures.
 
@@ -204,13 +214,17 @@ class KerasTraining:
         self.fit.step += 1
         self.hooks.call("on_batch_end", batch, outputs, batch=batch)
 
-    def evaluated(self, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def evaluated(
+        self, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         """Show an evaluated batch and its outputs to the callbacks."""
         self.fit.dataset = dataset
         self.hooks.call("on_evaluate_batch", dataset, split, batch, outputs, batch=batch)
 
     def end_epoch(self, figures: Mapping[str, float]) -> None:
-        """Record the figures of the epoch, named as the trainer names them, and write a checkpoint."""
+        """Record the figures of the epoch, named as the trainer names them, and write a
+        checkpoint.
+        """
         fit = self.fit
         fit.history.append(epoch=fit.epoch, step=fit.step, learning_rate=fit.rates[0], **figures)
         best = self._judge(figures)
@@ -226,7 +240,11 @@ class KerasTraining:
             }
             if best is not None:
                 about = {"average": None, "epoch": fit.epoch, "monitor": best, "value": fit.best}
-                self._writer.write(fit.folder.checkpoint(BEST), {"model": weights_by_path(fit.model), **about}, WEIGHTS)
+                self._writer.write(
+                    fit.folder.checkpoint(BEST),
+                    {"model": weights_by_path(fit.model), **about},
+                    WEIGHTS,
+                )
             self._writer.write(fit.folder.checkpoint(LAST), copied(state), CHECKPOINT)
             tell(fit, "running")
         elif best is not None and fit.options.weights == "best":
@@ -248,7 +266,9 @@ class KerasTraining:
         self.hooks.call_aside("on_fit_end")
 
     def close(self, error: BaseException | None = None) -> None:
-        """Write all queued files and the status, close callbacks and release the folder; raise what went wrong."""
+        """Write all queued files and the status, close callbacks and release the folder; raise
+        what went wrong.
+        """
         with self._stack:
             try:
                 try:
@@ -278,8 +298,14 @@ class KerasTraining:
             else:
                 self.fit.log.error("while ending the training: %s", other, exc_info=other)
         folder = self.fit.folder
-        if folder is not None and isinstance(failed, OSError) and (self._writer.failed or failed.errno in FULL):
-            raise rescued(weights_by_path(self.fit.model), folder, self.fit.epoch, failed) from failed
+        if (
+            folder is not None
+            and isinstance(failed, OSError)
+            and (self._writer.failed or failed.errno in FULL)
+        ):
+            raise rescued(
+                weights_by_path(self.fit.model), folder, self.fit.epoch, failed
+            ) from failed
         if failed is not error and failed is not None:
             raise failed
 
@@ -290,14 +316,19 @@ class KerasTraining:
         if name is None or (name not in figures and fit.options.monitor is None):
             return None
         if name not in figures:
-            raise ConfigError(f"there is no figure {name!r} to monitor; there are {', '.join(figures)}")
+            raise ConfigError(
+                f"there is no figure {name!r} to monitor; there are {', '.join(figures)}"
+            )
         return name if better(fit, name, figures[name]) else None
 
     def _restore(self, path: Path) -> None:
         fit = self.fit
         state = read_checkpoint(path, self._writer.rows)
         check_same_settings(path, state["course"], self._course)
-        pairs = [*paired(fit.model, state["model"], path), *paired(fit.optimiser, state["optimiser"], path)]
+        pairs = [
+            *paired(fit.model, state["model"], path),
+            *paired(fit.optimiser, state["optimiser"], path),
+        ]
         for variable, value in pairs:
             variable.assign(value)
         fit.load_state_dict(state["fit"])

@@ -26,7 +26,8 @@ FITTED = "fit"
 
 
 def classifier(*inputs: str, target: str = "label", output: str = "output") -> Judge:
-    """Return a function that evaluates a classifier, whose only output are probabilities, by its cross entropy.
+    """Return a function that evaluates a classifier, whose only output are probabilities, by its
+    cross entropy.
 
     The output is ``(n, classes)``, or for a binary classifier ``(n, 1)`` or ``(n,)``.
 
@@ -50,7 +51,10 @@ def classifier(*inputs: str, target: str = "label", output: str = "output") -> J
         classes = np.asarray(batch[target])
         if chances.size == len(classes):  # of a sigmoid: the probability of class 1
             yes = chances.reshape(-1, 1)
-            chances, classes = np.concatenate([1 - yes, yes], 1), classes.reshape(-1).astype(np.int64)
+            chances, classes = (
+                np.concatenate([1 - yes, yes], 1),
+                classes.reshape(-1).astype(np.int64),
+            )
         found = GivenClassification.of_chances(chances, classes, None)
         found.given = -found.output[np.arange(len(classes)), classes]
         return {output: found}
@@ -67,7 +71,8 @@ def keras_callback(
     options: TrainerOptions | None = None,
     resume: bool = True,
 ) -> Any:
-    """Return a ``keras.callbacks.Callback`` with which callbacks of nnpipe observe ``keras.Model.fit``.
+    """Return a ``keras.callbacks.Callback`` with which callbacks of nnpipe observe
+    ``keras.Model.fit``.
 
     ::
 
@@ -93,7 +98,8 @@ def keras_callback(
     folder
         The run's folder; None to write nothing.
     options
-        Options of the trainer.  Only ``seed``, ``callback_errors`` and those that decide the best epoch are used.
+        Options of the trainer.  Only ``seed``, ``callback_errors`` and those that decide the best
+        epoch are used.
     resume
         Whether ``restore`` continues from the folder's last checkpoint.
     """
@@ -113,15 +119,23 @@ def keras_callback(
             self.training: KerasTraining | None = None
 
         def restore(self, model: Any) -> int:
-            """Restore the folder's last checkpoint, if there is one, and return the number of finished epochs."""
+            """Restore the folder's last checkpoint, if there is one, and return the number of
+            finished epochs.
+            """
             if self.training is None:
                 if not model.optimizer.built:
                     model.optimizer.build(model.trainable_variables)
                 where = None if folder is None else Path(folder)
                 self.training = KerasTraining(
-                    model, model.optimizer, data, asked, callbacks=callbacks,
-                    folder=where, identity={"options": asked.weight_options()}, resume=resume,
-                )  # fmt: skip
+                    model,
+                    model.optimizer,
+                    data,
+                    asked,
+                    callbacks=callbacks,
+                    folder=where,
+                    identity={"options": asked.weight_options()},
+                    resume=resume,
+                )
                 self.training.begin(self._figures, (f"{FITTED}/train", f"{FITTED}/validation"))
             return self.training.fit.epoch
 
@@ -133,7 +147,9 @@ def keras_callback(
         def on_train_begin(self, logs: Any = None) -> None:
             self.restore(self.model)
             fit = self._looking.fit
-            fit.options = TrainerOptions.from_json(asked.to_json() | {"num_epochs": self.params["epochs"]})
+            fit.options = TrainerOptions.from_json(
+                asked.to_json() | {"num_epochs": self.params["epochs"]}
+            )
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._looking.begin_epoch()
@@ -168,7 +184,11 @@ def keras_callback(
                         hits = float(np.sum(output.predictions() == output.target))
                         sums[f"{name}/accuracy"] = sums.get(f"{name}/accuracy", 0.0) + hits
                 self._looking.evaluated(dataset, split, batch, outputs)
-            return {f"{dataset}/{split}/{name}": total / count for name, total in sums.items()} if count else {}
+            return (
+                {f"{dataset}/{split}/{name}": total / count for name, total in sums.items()}
+                if count
+                else {}
+            )
 
         def _figures(self, dataset: str, split: str) -> list[str]:
             """Return the names of a split's figures, read from its first batch."""
@@ -177,7 +197,11 @@ def keras_callback(
             sequence.set_epoch(0)
             first = next(iter(sequence), None)
             outputs = {} if first is None else judge(self._looking.fit.model, first)
-            told = [f"{name}/accuracy" for name, output in outputs.items() if isinstance(output, GivenClassification)]
+            told = [
+                f"{name}/accuracy"
+                for name, output in outputs.items()
+                if isinstance(output, GivenClassification)
+            ]
             return ["loss", *told] if outputs else []
 
         def on_train_end(self, logs: Any = None) -> None:

@@ -32,7 +32,8 @@ class Head(Module):
     weights
         The feature that holds the weight of each sample.
     features
-        Features that are further arguments of the output, by the arguments' names: ``{classes: class}``.
+        Features that are further arguments of the output, by the arguments' names: ``{classes:
+        class}``.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class Head(Module):
         self.output: Callable[..., Output] = output_class(output)
         self.target = target
         self.own_layers = tuple(layers)
-        self.options = {n: tuple(v) if isinstance(v, list) else v for n, v in (options or {}).items()}
+        self.options = {
+            n: tuple(v) if isinstance(v, list) else v for n, v in (options or {}).items()
+        }
         self.features = {**(features or {}), **({} if weights is None else {"weights": weights})}
 
     def children(self) -> Any:
@@ -74,7 +77,8 @@ class Network(Module):
     Attributes
     ----------
     module
-        The ``torch.nn.Module``, whose ``forward(batch)`` returns outputs by name, as the trainer expects.
+        The ``torch.nn.Module``, whose ``forward(batch)`` returns outputs by name, as the trainer
+        expects.
 
     Parameters
     ----------
@@ -87,7 +91,8 @@ class Network(Module):
     scale
         The factor of the input, such as 1/255 for pixels; integers are converted to floating point.
     channels_last
-        Whether the input's channels are its last axis, and become the first one after that of samples.
+        Whether the input's channels are its last axis, and become the first one after that of
+        samples.
     """
 
     def __init__(
@@ -101,7 +106,9 @@ class Network(Module):
     ) -> None:
         for name, head in outputs.items():
             if not isinstance(head, Head):
-                raise ConfigError(f"Network: the output {name!r} is a {type(head).__name__}; it must be a Head")
+                raise ConfigError(
+                    f"Network: the output {name!r} is a {type(head).__name__}; it must be a Head"
+                )
         if not outputs:
             raise ConfigError("Network: without an output there is nothing to learn")
         self.module = _module(layers, outputs, input, scale, channels_last)
@@ -126,19 +133,23 @@ class Adversaries(Module):
     def __init__(self, generator: Sequence[Any], critic: Sequence[Any]) -> None:
         import torch
 
-        parts = {"generator": torch.nn.Sequential(*generator), "critic": torch.nn.Sequential(*critic)}
+        parts = {
+            "generator": torch.nn.Sequential(*generator),
+            "critic": torch.nn.Sequential(*critic),
+        }
         self.module = torch.nn.ModuleDict(parts)
 
 
 class ViewNetwork(Module):
-    """A network that learns without labels which views are of one sample (Chen et al., SimCLR, 2020).
+    """A network that learns without labels which views are of one sample (Chen et al., SimCLR,
+    2020).
 
     Attributes
     ----------
     module
         The ``torch.nn.Module``: in training, a
-        :class:`~nnpipe.training.outputs.embedding.ContrastiveOutput` called ``views`` of two random views of each
-        sample; otherwise its features as ``features``.
+        :class:`~nnpipe.training.outputs.embedding.ContrastiveOutput` called ``views`` of two random
+        views of each sample; otherwise its features as ``features``.
 
     Parameters
     ----------
@@ -184,14 +195,22 @@ def output_class(path: str) -> type[Output]:
     return found
 
 
-def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scale: float, channels_last: bool) -> Any:
+def _module(
+    layers: Sequence[Any],
+    outputs: Mapping[str, Head],
+    input: str,
+    scale: float,
+    channels_last: bool,
+) -> Any:
     import torch
 
     class Whole(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.Sequential(*layers)
-            self.heads = torch.nn.ModuleDict({n: torch.nn.Sequential(*h.own_layers) for n, h in outputs.items()})
+            self.heads = torch.nn.ModuleDict(
+                {n: torch.nn.Sequential(*h.own_layers) for n, h in outputs.items()}
+            )
 
         def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
             if input not in batch:
@@ -206,10 +225,16 @@ def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scal
             found = {}
             for name, head in outputs.items():
                 own = self.heads[name](values)
-                wanted = [feature for feature in (head.target, *head.features.values()) if feature is not None]
+                wanted = [
+                    feature
+                    for feature in (head.target, *head.features.values())
+                    if feature is not None
+                ]
                 missing = [feature for feature in wanted if feature not in batch]
                 if missing:
-                    raise ConfigError(f"Network: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
+                    raise ConfigError(
+                        f"Network: a batch has no {missing[0]!r}; it has {', '.join(batch)}"
+                    )
                 target = None if head.target is None else batch[head.target]
                 features = {argument: batch[feature] for argument, feature in head.features.items()}
                 found[name] = head.output(own, target, **features, **head.options)
@@ -219,7 +244,9 @@ def _module(layers: Sequence[Any], outputs: Mapping[str, Head], input: str, scal
 
 
 def _layer_error(layers: Any, values: Any, error: Exception) -> Exception:
-    """Return an error that names the first layer that fails for a batch; the error itself if none fails alone."""
+    """Return an error that names the first layer that fails for a batch; the error itself if
+    none fails alone.
+    """
     import torch
 
     if type(error).__name__ == "OutOfMemoryError":
@@ -231,7 +258,9 @@ def _layer_error(layers: Any, values: Any, error: Exception) -> Exception:
                 values = layer(values)
         except Exception as cause:
             why = str(cause).strip().partition("\n")[0]
-            return ConfigError(f"Network: layers.{number}, {layer}, does not fit values of shape {shape}: {why}")
+            return ConfigError(
+                f"Network: layers.{number}, {layer}, does not fit values of shape {shape}: {why}"
+            )
     return error
 
 
@@ -249,12 +278,18 @@ def _view_module(
     class Views(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.views, self.layers, self.head = (torch.nn.Sequential(*part) for part in (views, layers, head))
+            self.views, self.layers, self.head = (
+                torch.nn.Sequential(*part) for part in (views, layers, head)
+            )
 
         def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
             given = batch[input].float() * scale
             if not self.training:
-                return {"features": EmbeddingOutput(self.layers(given), None if target is None else batch[target])}
+                return {
+                    "features": EmbeddingOutput(
+                        self.layers(given), None if target is None else batch[target]
+                    )
+                }
             one, other = (self.head(self.layers(self.views(given))) for _ in range(2))
             return {"views": ContrastiveOutput(one, other=other, temperature=temperature)}
 
@@ -268,7 +303,8 @@ class LetterNetwork(Module):
     ----------
     module
         The ``torch.nn.Module``, whose output ``next`` is a
-        :class:`~nnpipe.training.outputs.segmentation.SegmentationOutput`: its loss is the mean over places.
+        :class:`~nnpipe.training.outputs.segmentation.SegmentationOutput`: its loss is the mean over
+        places.
 
     Parameters
     ----------
@@ -314,14 +350,25 @@ class LetterNetwork(Module):
             if size < 1:
                 raise ConfigError(f"LetterNetwork: {name} is {size}; the least is 1")
         if not 0 <= dropout < 1:
-            raise ConfigError(f"LetterNetwork: dropout is {dropout}; it must be at least 0 and below 1")
+            raise ConfigError(
+                f"LetterNetwork: dropout is {dropout}; it must be at least 0 and below 1"
+            )
         if width % heads:
-            raise ConfigError(f"LetterNetwork: the width {width} is no multiple of the {heads} heads")
+            raise ConfigError(
+                f"LetterNetwork: the width {width} is no multiple of the {heads} heads"
+            )
         self.module = _letter_module(letters, length, width, heads, hidden, layers, dropout, input)
 
 
 def _letter_module(
-    letters: int, length: int, width: int, heads: int, hidden: int, layers: int, dropout: float, input: str
+    letters: int,
+    length: int,
+    width: int,
+    heads: int,
+    hidden: int,
+    layers: int,
+    dropout: float,
+    input: str,
 ) -> Any:
     import torch
 
@@ -331,19 +378,27 @@ def _letter_module(
             self.letters = torch.nn.Embedding(letters, width)
             self.places = torch.nn.Embedding(length, width)
             self.layers = torch.nn.ModuleList(
-                torch.nn.TransformerEncoderLayer(width, heads, hidden, dropout=dropout, batch_first=True)
+                torch.nn.TransformerEncoderLayer(
+                    width, heads, hidden, dropout=dropout, batch_first=True
+                )
                 for _ in range(layers)
             )
             self.head = torch.nn.Linear(width, letters)
 
         def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
             if input not in batch:
-                raise ConfigError(f"LetterNetwork: a batch has no {input!r}; it has {', '.join(batch)}")
+                raise ConfigError(
+                    f"LetterNetwork: a batch has no {input!r}; it has {', '.join(batch)}"
+                )
             text = batch[input]
             if text.shape[1:] != (length + 1,):
-                raise ConfigError(f"LetterNetwork: {input!r} is {tuple(text.shape)}, not (n, {length + 1})")
+                raise ConfigError(
+                    f"LetterNetwork: {input!r} is {tuple(text.shape)}, not (n, {length + 1})"
+                )
             mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=text.device)
-            values = self.letters(text[:, :-1]) + self.places(torch.arange(length, device=text.device))
+            values = self.letters(text[:, :-1]) + self.places(
+                torch.arange(length, device=text.device)
+            )
             for layer in self.layers:
                 values = layer(values, src_mask=mask, is_causal=True)
             return {"next": SegmentationOutput(self.head(values).transpose(1, 2), text[:, 1:])}
@@ -352,10 +407,11 @@ def _letter_module(
 
 
 class RoundedNetwork(Module):
-    """The layers of a network with 8-bit rounding behind weights and activations (Jacob et al., 2018).
+    """The layers of a network with 8-bit rounding behind weights and activations (Jacob et al.,
+    2018).
 
-    The ranges of the numbers are learned, too.  Layers of heads stay as they are.  It has the weights of the network,
-    so that what is loaded there before the training is where it starts.
+    The ranges of the numbers are learned, too.  Layers of heads stay as they are.  It has the
+    weights of the network, so that what is loaded there before the training is where it starts.
 
     Parameters
     ----------
@@ -412,7 +468,9 @@ class RoundedNetwork(Module):
                 "RoundedNetwork needs torchao, which is not installed: pip install 'torchao'"
             ) from None
         example, batch = torch.zeros(2, *self.shape), torch.export.Dim("batch", min=2)
-        program = torch.export.export(layers.eval(), (example,), dynamic_shapes=({0: batch},)).module()
+        program = torch.export.export(
+            layers.eval(), (example,), dynamic_shapes=({0: batch},)
+        ).module()
         config = x86.get_default_x86_inductor_quantization_config(is_qat=True)
         made = prepare_qat_pt2e(program, x86.X86InductorQuantizer().set_global(config))
         return _drawing_nothing(allow_exported_model_train_eval(made))
@@ -421,8 +479,9 @@ class RoundedNetwork(Module):
 def _drawing_nothing(module: Any) -> Any:
     """Make a module change between training and evaluation without drawing random numbers.
 
-    torchao looks for operations to exchange by examples that it draws each time.  A training that goes on within an
-    epoch changes once more than one that was never interrupted: its later random numbers would be others.
+    torchao looks for operations to exchange by examples that it draws each time.  A training that
+    goes on within an epoch changes once more than one that was never interrupted: its later random
+    numbers would be others.
     """
     from torch.random import fork_rng
 

@@ -1,4 +1,6 @@
-"""Optimisers and schedules as values; PyTorch's objects are made from them once the weights exist."""
+"""Optimisers and schedules as values; PyTorch's objects are made from them once the weights
+exist.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,20 @@ class AdamW(Component):
     """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019."""
 
     rate: float = argument(1e-3, help="learning rate", minimum=0.0)
-    betas: tuple[float, float] = argument((0.9, 0.999), help="what part of both moments a step keeps")
-    weight_decay: float = argument(0.01, help="part of a weight that a step of rate 1 takes away", minimum=0.0)
+    betas: tuple[float, float] = argument(
+        (0.9, 0.999), help="what part of both moments a step keeps"
+    )
+    weight_decay: float = argument(
+        0.01, help="part of a weight that a step of rate 1 takes away", minimum=0.0
+    )
 
     def __call__(self, parameters: Iterable[Any]) -> Any:
         """Return the optimiser."""
         import torch
 
-        return torch.optim.AdamW(parameters, lr=self.rate, betas=self.betas, weight_decay=self.weight_decay)
+        return torch.optim.AdamW(
+            parameters, lr=self.rate, betas=self.betas, weight_decay=self.weight_decay
+        )
 
 
 class SGD(Component):
@@ -41,7 +49,9 @@ class SGD(Component):
     rate: float = argument(0.1, help="learning rate", minimum=0.0)
     momentum: float = argument(0.9, help="part of its direction that a step keeps", minimum=0.0)
     nesterov: bool = argument(True, help="look ahead along the momentum")
-    weight_decay: float = argument(0.0, help="part of a weight that is added to its gradient", minimum=0.0)
+    weight_decay: float = argument(
+        0.0, help="part of a weight that is added to its gradient", minimum=0.0
+    )
 
     def __call__(self, parameters: Iterable[Any]) -> Any:
         """Return the optimiser."""
@@ -62,8 +72,8 @@ class Schedule(Component):
     Attributes
     ----------
     of_length
-        Whether it depends on the number of steps of the whole training.  A run with such a schedule cannot be
-        extended to more epochs.
+        Whether it depends on the number of steps of the whole training.  A run with such a schedule
+        cannot be extended to more epochs.
     """
 
     of_length: ClassVar[bool] = True
@@ -96,7 +106,8 @@ class ConstantRate(Schedule):
 class Cosine(Schedule):
     """Half a cosine down to a part of the rate, after a linear warm-up of some steps.
 
-    Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017 (without restarts).
+    Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2017 (without
+    restarts).
     """
 
     warmup: int = argument(0, help="steps in which the rate rises from nothing", minimum=0)
@@ -105,7 +116,10 @@ class Cosine(Schedule):
     def factor(self, step: int, steps: int | None) -> float:
         """Return the height of the cosine."""
         if steps is None:
-            raise ConfigError("Cosine needs to know how long an epoch is; a sequence without a length does not tell")
+            raise ConfigError(
+                "Cosine needs to know how long an epoch is; a sequence without a length does not "
+                "tell"
+            )
         if step < self.warmup:
             return _warming(step, self.warmup)
         done = (step - self.warmup) / max(1, steps - self.warmup)
@@ -123,7 +137,9 @@ class Milestones(Schedule):
 
     def factor(self, step: int, steps: int | None) -> float:
         """Return ``gamma`` to the power of the number of milestones passed."""
-        return float(_warming(step, self.warmup) * self.gamma ** sum(step >= at for at in self.milestones))
+        return float(
+            _warming(step, self.warmup) * self.gamma ** sum(step >= at for at in self.milestones)
+        )
 
 
 class Exponential(Schedule):

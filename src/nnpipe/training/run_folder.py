@@ -20,14 +20,17 @@ _KINDS = ("checkpoints", "model", "pictures", "profile", "source", "tables", "te
 _PICTURES, _TABLES = frozenset({".png", ".svg"}), frozenset({".json", ".csv", ".txt"})
 _STATES = frozenset({".state"})
 _WRITTEN = {
-    "checkpoints": _STATES | {".jsonl"}, "pictures": _PICTURES, "tables": _TABLES | {".npz"},
+    "checkpoints": _STATES | {".jsonl"},
+    "pictures": _PICTURES,
+    "tables": _TABLES | {".npz"},
     "tensorboard": frozenset({".run", ".pbtxt"}),
-}  # fmt: skip
+}
 """The files that a new run removes; it overwrites all others."""
 
 _LARGEST = 20_000_000
 _MOST = 8  # differences that a message names
-_NEWER = frozenset({"optimiser", "schedule", "data", "structure", "channels_last"})  # older runs did not store these
+# older runs did not store these
+_NEWER = frozenset({"optimiser", "schedule", "data", "structure", "channels_last"})
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class RunFolder:
         profile/        the profiler's trace of some steps
         source/         the source code that trained the model
 
-    Names of files are made of parts, such as ``("worst", "mnist", "train")``, which :func:`file_name` joins.
+    Names of files are made of parts, such as ``("worst", "mnist", "train")``, which
+    :func:`file_name` joins.
 
     Attributes
     ----------
@@ -96,7 +100,9 @@ class RunFolder:
 
     @property
     def projector(self) -> Path:
-        """The configuration of TensorBoard's embedding projector, which looks for exactly this name."""
+        """The configuration of TensorBoard's embedding projector, which looks for exactly this
+        name.
+        """
         return self.path / "tensorboard" / "projector_config.pbtxt"
 
     def projected(self, name: str, file: str) -> Path:
@@ -112,13 +118,17 @@ class RunFolder:
         return self.path / "pictures" / f"{file_name(*parts)}.png"
 
     def table(self, *parts: str, ending: str = "json") -> Path:
-        """Return the path of a table: rows as ``json`` or ``csv``, text as ``txt``, arrays as ``npz``."""
+        """Return the path of a table: rows as ``json`` or ``csv``, text as ``txt``, arrays as
+        ``npz``.
+        """
         return self.path / "tables" / f"{file_name(*parts)}.{ending}"
 
     # -- whose it is ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` if no run can be written here; call it before anything slow."""
+        """Raise :class:`ConfigError` if no run can be written here; call it before anything
+        slow.
+        """
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; a run needs a folder")
         for path in (self.path, self.checkpoint("last.state").parent):
@@ -141,8 +151,9 @@ class RunFolder:
         Raises
         ------
         ConfigError
-            If another training is writing there, if the folder holds files that no training wrote, or if a run that
-            should be continued was started with different settings.  Nothing has been changed then.
+            If another training is writing there, if the folder holds files that no training wrote,
+            or if a run that should be continued was started with different settings.  Nothing has
+            been changed then.
         """
         known = plain(dict(course))
         self._check_foreign()
@@ -163,7 +174,9 @@ class RunFolder:
                 if not (resume and self.begun.exists()):
                     write_text(self.begun, json.dumps(known, indent=1, sort_keys=True) + "\n")
             except OSError as error:
-                raise ConfigError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+                raise ConfigError(
+                    f"{self.path}: cannot be written: {error.strerror or error}"
+                ) from None
             yield
 
     def _check_foreign(self) -> None:
@@ -176,7 +189,8 @@ class RunFolder:
             there.insert(0, self.page.name)
         if there:
             raise ConfigError(
-                f"{self.path} holds {', '.join(there)} of something else; a run would write there: give a new folder"
+                f"{self.path} holds {', '.join(there)} of something else; a run would write there: "
+                f"give a new folder"
             )
 
     def _stored(self) -> dict[str, Any]:
@@ -187,7 +201,9 @@ class RunFolder:
             if not isinstance(found, dict):
                 raise ValueError("it holds no object")
         except ValueError as error:
-            raise ConfigError(f"{self.begun} is damaged: {error}; use another folder, or resume=False") from None
+            raise ConfigError(
+                f"{self.begun} is damaged: {error}; use another folder, or resume=False"
+            ) from None
         return found
 
     # -- what lies in it ------------------------------------------------------------------------
@@ -201,12 +217,16 @@ class RunFolder:
         return _inside(self.path / "tables", _TABLES)
 
     def arrays(self, *parts: str) -> list[Path]:
-        """Return the paths of the files of arrays whose names begin with these parts, sorted by name."""
+        """Return the paths of the files of arrays whose names begin with these parts, sorted by
+        name.
+        """
         own = _inside(self.path / "tables", frozenset({".npz"}))
         return [path for path in own if path.stem.startswith(file_name(*parts))]
 
     def others(self) -> list[Path]:
-        """Return the paths of all other files, without the page itself and hidden files, which may be incomplete."""
+        """Return the paths of all other files, without the page itself and hidden files, which
+        may be incomplete.
+        """
         found: list[Path] = []
         for root, folders, names in os.walk(self.path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -216,13 +236,18 @@ class RunFolder:
 
 
 def file_name(*parts: str) -> str:
-    """Join parts to the name of a file; anything but a letter, digit, dot or dash becomes a dash."""
-    return "-".join("".join(c if c.isalnum() or c in "-_." else "-" for c in part) for part in parts)
+    """Join parts to the name of a file; anything but a letter, digit, dot or dash becomes a
+    dash.
+    """
+    return "-".join(
+        "".join(c if c.isalnum() or c in "-_." else "-" for c in part) for part in parts
+    )
 
 
 def check_same_settings(path: Path, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` naming the differences if a run was begun with other settings."""
-    stored = {name: value for name, value in stored.items() if name != "processes"}  # older runs stored their number
+    # older runs stored their number
+    stored = {name: value for name, value in stored.items() if name != "processes"}
     wrong = list(differences(plain(stored), plain(dict(now)), _NEWER))
     if wrong:
         told = [f"{name} {_change(was, comes)}" for name, was, comes in wrong[:_MOST]]
@@ -241,7 +266,9 @@ def _change(was: Any, comes: Any) -> str:
 
 def _inside(folder: Path, endings: frozenset[str]) -> list[Path]:
     return sorted(
-        path for path in folder.glob("*") if path.suffix in endings and path.is_file() and path.name[0] != "."
+        path
+        for path in folder.glob("*")
+        if path.suffix in endings and path.is_file() and path.name[0] != "."
     )
 
 
@@ -264,6 +291,7 @@ def _locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise ConfigError(
-                    f"{folder}: another training is writing into it; wait for it, or give another folder"
+                    f"{folder}: another training is writing into it; wait for it, or give another "
+                    f"folder"
                 ) from None
         yield

@@ -20,23 +20,43 @@ from nnpipe.training.run_folder import RunFolder
 from nnpipe.training.run_status import read_status, tell
 
 _ROWS = 200
-"""The number of rows shown of a longer table, or of lines of a longer text: the last ones; the file has all."""
+"""The number of rows shown of a longer table, or of lines of a longer text: the last ones; the
+file has all.
+"""
 
 _TITLES = {
-    "history": "Course of the training", "best": "Best figures", "epochs": "Epochs", "confusion": "Confusion matrix",
+    "history": "Course of the training",
+    "best": "Best figures",
+    "epochs": "Epochs",
+    "confusion": "Confusion matrix",
     "classes": "Class by class",
-    "confusions": "What is taken for what", "roc": "ROC curves", "pr": "Precision and recall", "worst": "Worst samples",
-    "losses": "Losses of all samples", "live": "History by line", "resources": "Processor and memory",
-    "samples": "Samples", "augmentations": "Augmentations", "explanations": "Explanations",
+    "confusions": "What is taken for what",
+    "roc": "ROC curves",
+    "pr": "Precision and recall",
+    "worst": "Worst samples",
+    "losses": "Losses of all samples",
+    "live": "History by line",
+    "resources": "Processor and memory",
+    "samples": "Samples",
+    "augmentations": "Augmentations",
+    "explanations": "Explanations",
     "learning_rate": "Learning rate",
-    "final_weights": "The weights that the model has", "datasets": "Data", "model": "Model",
-}  # fmt: skip
-"""The titles of sections by the first part of a file's name, in the order of the page; others follow."""
+    "final_weights": "The weights that the model has",
+    "datasets": "Data",
+    "model": "Model",
+}
+"""The titles of sections by the first part of a file's name, in the order of the page; others
+follow.
+"""
 
 _LAST_SPLITS = ("train",)
 """Splits that the model has learned; figures of other splits are shown first."""
 
-_WEIGHTS = {"last": "the last weights", "best": "the best weights", "average": "the average of the weights"}
+_WEIGHTS = {
+    "last": "the last weights",
+    "best": "the best weights",
+    "average": "the average of the weights",
+}
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
@@ -56,7 +76,8 @@ th { position: sticky; top: 0; background: Canvas; }
 
 
 def write_run_page(folder: str | Path) -> Path:
-    """Write ``index.html``, which shows the pictures and tables of a run's folder, and return its path.
+    """Write ``index.html``, which shows the pictures and tables of a run's folder, and return its
+    path.
 
     Pictures and files are linked by relative addresses, so the folder can be
     moved or sent as a whole.  The content of files is shown as text, never as HTML.
@@ -69,7 +90,9 @@ def write_run_page(folder: str | Path) -> Path:
     folder = Path(folder)
     own = RunFolder(folder)
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: there is no such folder; a training writes one where it is given a folder")
+        raise ConfigError(
+            f"{folder}: there is no such folder; a training writes one where it is given a folder"
+        )
     sections: dict[str, list[str]] = {}
     for path in own.pictures():
         name, address = html_text(_title(path.stem)), _address(folder, path)
@@ -91,16 +114,29 @@ def write_run_page(folder: str | Path) -> Path:
     ]
     what, name = _what(own), folder.resolve().name
     title = html_text(what or name)
-    body = [f"<h1>{title}</h1>", *([f"<p>{html_text(name)}</p>"] if what else []), *_result(own), *_settings(own)]
-    body.append("<nav>" + "".join(f'<a href="#{quote(n)}">{html_text(_title(n))}</a>' for n in names) + "</nav>")
+    body = [
+        f"<h1>{title}</h1>",
+        *([f"<p>{html_text(name)}</p>"] if what else []),
+        *_result(own),
+        *_settings(own),
+    ]
+    body.append(
+        "<nav>"
+        + "".join(f'<a href="#{quote(n)}">{html_text(_title(n))}</a>' for n in names)
+        + "</nav>"
+    )
     for name in names:
         text = "\n".join(sections[name])
-        body.append(f'<section id="{html_text(quote(name))}"><h2>{html_text(_title(name))}</h2>\n{text}</section>')
+        body.append(
+            f"<section "
+            f'id="{html_text(quote(name))}"><h2>{html_text(_title(name))}</h2>\n{text}</section>'
+        )
     if others:
         body.append("<section><h2>Other files</h2><ul>" + "\n".join(others) + "</ul></section>")
     page = (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n<body>\n'
+        f'<meta name="viewport" '
+        f'content="width=device-width"><style>{_STYLE}</style></head>\n<body>\n'
     )
     write_text(own.page, page + "\n".join(body) + "\n</body></html>\n")
     return own.page
@@ -110,7 +146,9 @@ def _what(own: RunFolder) -> str:
     """Return the model and its data, if the run's settings name them."""
     try:
         begun = read_object(own.begun)
-        model, data = (str(begun[part]["class"]).rpartition(".")[2] for part in ("wrapper", "dataset"))
+        model, data = (
+            str(begun[part]["class"]).rpartition(".")[2] for part in ("wrapper", "dataset")
+        )
     except (ArtifactError, KeyError, TypeError):
         return ""
     return f"{model} on {data}"
@@ -146,20 +184,31 @@ def _result(own: RunFolder) -> list[str]:
     final = _final(own)
     if final:
         epoch = final.pop("epoch")
-        which = f"The model has {_WEIGHTS.get(final.pop('weights'), 'the weights')}, of epoch {epoch}"
+        which = (
+            f"The model has {_WEIGHTS.get(final.pop('weights'), 'the weights')}, of epoch {epoch}"
+        )
         row = next((each for each in history if each.get("epoch") == epoch), {})
     row = {name: value for name, value in row.items() if name.count("/") >= 2 and value}
-    evaluated = final or {name: value for name, value in row.items() if name.split("/")[1] not in _LAST_SPLITS}
+    evaluated = final or {
+        name: value for name, value in row.items() if name.split("/")[1] not in _LAST_SPLITS
+    }
     # Figures of training batches are of weights that changed from batch to batch.
     learned = {name: value for name, value in row.items() if name not in evaluated}
-    for title, figures in ((which, evaluated), (f"Means over epoch {epoch}, while the weights changed", learned)):
+    for title, figures in (
+        (which, evaluated),
+        (f"Means over epoch {epoch}, while the weights changed", learned),
+    ):
         names = sorted(figures, key=_figure_place)
-        lines += _tiles(title, [(_figure_title(name), _figure(name, figures[name]), "", "") for name in names])
+        lines += _tiles(
+            title, [(_figure_title(name), _figure(name, figures[name]), "", "") for name in names]
+        )
     return lines
 
 
 def _tiles(title: str, tiles: list[tuple[str, str, str, str]]) -> list[str]:
-    """Return the HTML of tiles below a title; each has a label, a value in HTML, a note and a class."""
+    """Return the HTML of tiles below a title; each has a label, a value in HTML, a note and a
+    class.
+    """
     texts = (
         f'<div class="{kind}"><dt>{html_text(label)}</dt><dd>{value}</dd><dt>{html_text(note)}</dt></div>'
         for label, value, note, kind in tiles
@@ -190,7 +239,9 @@ def _history(own: RunFolder) -> list[dict[str, str]]:
 def _figure_title(name: str) -> str:
     """Return the title of a figure of the history, DATASET/SPLIT/FIGURE, with the split last."""
     dataset, split, figure = name.split("/", 2)
-    return f"{figure.removeprefix('output/').replace('_', ' ')}, {split}" + (f" of {dataset}" * (dataset != "data"))
+    return f"{figure.removeprefix('output/').replace('_', ' ')}, {split}" + (
+        f" of {dataset}" * (dataset != "data")
+    )
 
 
 def _figure(name: str, text: str) -> str:
@@ -234,7 +285,9 @@ def _shown(path: Path) -> str:
         text = path.read_text("utf-8")
         if path.suffix == ".txt":
             return _text(text)
-        rows = list(csv.DictReader(text.splitlines())) if path.suffix == ".csv" else parse_json(text)
+        rows = (
+            list(csv.DictReader(text.splitlines())) if path.suffix == ".csv" else parse_json(text)
+        )
     except (ValueError, csv.Error) as error:
         return f"<p>{html_text(path.name)} cannot be read: {html_text(str(error))}</p>"
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -252,7 +305,10 @@ def _table(rows: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(str(name) for row in rows for name in row))
     head = "".join(f"<th>{html_text(name)}</th>" for name in names)
     left_out = f"<p>the last {_ROWS} of {len(rows):,} rows</p>" if len(rows) > _ROWS else ""
-    lines = ("<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>" for row in rows[-_ROWS:])
+    lines = (
+        "<tr>" + "".join(f"<td>{_cell(row.get(name))}</td>" for name in names) + "</tr>"
+        for row in rows[-_ROWS:]
+    )
     whole = f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>\n' + "\n".join(lines)
     # Nested tables are mainly for programs, so they are closed at first.
     nested = any(isinstance(value, dict) for row in rows for value in row.values())
@@ -289,7 +345,9 @@ def told(fit: Fit) -> Iterator[None]:
 
 
 def tell_end(fit: Fit, error: BaseException | None) -> None:
-    """Write how a training ended, also to its page if it has one; a full disk must not hide the original error."""
+    """Write how a training ended, also to its page if it has one; a full disk must not hide the
+    original error.
+    """
     if error is None:
         tell(fit, "cancelled" if fit.unfinished else "completed", fit.stopping or "")
         _tell_page(fit)

@@ -1,4 +1,6 @@
-"""The settings on which the weights of a training depend, as values that can be compared and shown."""
+"""The settings on which the weights of a training depend, as values that can be compared and
+shown.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def class_of(value: Any) -> str:
 def optimiser_settings(optimiser: Any) -> dict[str, Any]:
     """Return the class of a PyTorch optimiser, and the settings of each of its groups."""
     groups = [
-        {name: _simple(value) for name, value in group.items() if name not in _HOW} | {"weights": len(group["params"])}
+        {name: _simple(value) for name, value in group.items() if name not in _HOW}
+        | {"weights": len(group["params"])}
         for group in optimiser.param_groups
     ]
     one = groups[0] if len(groups) == 1 else {f"group {n}": group for n, group in enumerate(groups)}
@@ -36,21 +39,35 @@ def optimiser_settings(optimiser: Any) -> dict[str, Any]:
 
 
 def schedule_settings(schedule: Any, made: Any, steps: int | None) -> dict[str, Any]:
-    """Return the class and the settings of a schedule; ``made`` is PyTorch's scheduler, if it is one."""
+    """Return the class and the settings of a schedule; ``made`` is PyTorch's scheduler, if it is
+    one.
+    """
     if schedule is None:
         return {"class": "none"}
     if made is not None:
-        state = {name: value for name, value in made.state_dict().items() if not name.startswith("_")}
+        state = {
+            name: value for name, value in made.state_dict().items() if not name.startswith("_")
+        }
         return {"class": class_of(made), "per": schedule.per} | {
-            name: value for name, value in state.items() if isinstance(value, (int, float, str)) or _numbers(value)
+            name: value
+            for name, value in state.items()
+            if isinstance(value, (int, float, str)) or _numbers(value)
         }
     length = {"steps of the training": steps} if schedule.of_length else {}
-    return {"class": class_of(schedule), **(schedule.to_json() if isinstance(schedule, Component) else {}), **length}
+    return {
+        "class": class_of(schedule),
+        **(schedule.to_json() if isinstance(schedule, Component) else {}),
+        **length,
+    }
 
 
 def data_settings(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the content of the sequences, and how it is cut into batches."""
-    return {f"{name}/{split}": _sequence(part) for name, parts in datasets.items() for split, part in parts.items()}
+    return {
+        f"{name}/{split}": _sequence(part)
+        for name, parts in datasets.items()
+        for split, part in parts.items()
+    }
 
 
 def _sequence(sequence: Any) -> dict[str, Any]:
@@ -63,7 +80,9 @@ def _sequence(sequence: Any) -> dict[str, Any]:
 
 
 def structure_of(model: Any) -> dict[str, str]:
-    """Return each layer of a ``torch.nn.Module`` with its settings, and the parameters outside of layers."""
+    """Return each layer of a ``torch.nn.Module`` with its settings, and the parameters outside
+    of layers.
+    """
     found = {}
     for name, layer in model.named_modules():
         shapes = [f"{n} {tuple(p.shape)}" for n, p in layer.named_parameters(recurse=False)]
@@ -75,16 +94,28 @@ def structure_of(model: Any) -> dict[str, str]:
 
 
 def _class_of(layer: Any) -> type:
-    """Return a layer's class, also if its weights are divided over processes, for which PyTorch changes the class."""
-    return next(one for one in type(layer).__mro__ if not one.__module__.startswith("torch.distributed.fsdp"))
+    """Return a layer's class, also if its weights are divided over processes, for which PyTorch
+    changes the class.
+    """
+    return next(
+        one
+        for one in type(layer).__mro__
+        if not one.__module__.startswith("torch.distributed.fsdp")
+    )
 
 
 def keras_settings(model: Any, optimiser: Any) -> dict[str, Any]:
-    """Return a Keras optimiser's settings and the layers of a ``keras.Model``, without Keras's automatic names."""
+    """Return a Keras optimiser's settings and the layers of a ``keras.Model``, without Keras's
+    automatic names.
+    """
     layers = {}
     for number, layer in enumerate(getattr(model, "layers", ())):
         config = layer.get_config()
-        settings = {n: v for n, v in config.items() if n != "name" and isinstance(v, (int, float, str, bool))}
+        settings = {
+            n: v
+            for n, v in config.items()
+            if n != "name" and isinstance(v, (int, float, str, bool))
+        }
         shapes = [list(variable.shape) for variable in layer.weights]
         layers[f"{number} {type(layer).__name__}"] = f"{settings} {shapes}"
     settings = {name: value for name, value in optimiser.get_config().items() if name != "name"}
@@ -119,7 +150,11 @@ def differences(
 def _simple(value: Any) -> Any:
     if hasattr(value, "item"):
         value = value.item()
-    return value if value is None or isinstance(value, (bool, int, float, str, list, tuple)) else class_of(value)
+    return (
+        value
+        if value is None or isinstance(value, (bool, int, float, str, list, tuple))
+        else class_of(value)
+    )
 
 
 def _numbers(value: Any) -> bool:

@@ -57,7 +57,8 @@ class RunStatus:
 
 
 def read_status(folder: RunFolder) -> RunStatus | None:
-    """Return the last status of a folder's training, or None if there is none or a loss of power left it empty.
+    """Return the last status of a folder's training, or None if there is none or a loss of power
+    left it empty.
 
     Raises
     ------
@@ -71,7 +72,11 @@ def read_status(folder: RunFolder) -> RunStatus | None:
         if not text:
             return None
         content = parse_json(text)
-        if content.pop("kind") != _KIND or content.pop("schema") != 1 or content["state"] not in STATES:
+        if (
+            content.pop("kind") != _KIND
+            or content.pop("schema") != 1
+            or content["state"] not in STATES
+        ):
             raise ValueError("it is of another kind or newer")
         return RunStatus(**content)
     except FileNotFoundError:

@@ -1,7 +1,8 @@
 """Steps: how a training learns from a batch.
 
-A step is a function of the training and a batch, which :meth:`Trainer.fit <nnpipe.training.trainer.Trainer.fit>` takes
-as ``step``.  :func:`default_step` is what it does without one, and an example for others::
+A step is a function of the training and a batch, which :meth:`Trainer.fit
+<nnpipe.training.trainer.Trainer.fit>` takes as ``step``.  :func:`default_step` is what it does
+without one, and an example for others::
 
     def step(fit, batch):
         noise = torch.randn(len(batch["image"]), 16)
@@ -16,9 +17,10 @@ as ``step``.  :func:`default_step` is what it does without one, and an example f
     trainer.fit(model, data, optimiser={"generator": AdamW(), "critic": AdamW()}, step=step)
 
 A step that makes no update skips the batch.  A step with values of its own is a
-:class:`~nnpipe.experiment.module.Module` that keeps them in a :class:`~nnpipe.experiment.state.State`: they are part of
-checkpoints.  Everything else that a step changes must follow from the weights, the batch, ``fit.step`` and the global
-random generators; then a training that was killed goes on to the bit.
+:class:`~nnpipe.experiment.module.Module` that keeps them in a
+:class:`~nnpipe.experiment.state.State`: they are part of checkpoints.  Everything else that a step
+changes must follow from the weights, the batch, ``fit.step`` and the global random generators; then
+a training that was killed goes on to the bit.
 """
 
 from __future__ import annotations
@@ -38,14 +40,17 @@ class LearningStep(Protocol):
     """Learns from a batch."""
 
     def __call__(self, fit: Fit, batch: dict[str, Any], /) -> Mapping[str, Output] | Output | None:
-        """Learn from a batch of tensors, and return the outputs, whose losses and metrics become figures."""
+        """Learn from a batch of tensors, and return the outputs, whose losses and metrics become
+        figures.
+        """
         raise NotImplementedError
 
 
 def default_step(fit: Fit, batch: dict[str, Any]) -> dict[str, Output]:
     """Minimise the sum of the losses of the model's outputs.
 
-    Precision, accumulation over batches, clipping, schedules and the moving average are as in the options.
+    Precision, accumulation over batches, clipping, schedules and the moving average are as in the
+    options.
     """
     loss, outputs = fit.forward(batch)
     fit.backward(loss)
@@ -74,7 +79,8 @@ class Unfreezing(Module):
         """Learn from a batch."""
         if self.later not in fit.optimisers:
             raise ConfigError(
-                f"Unfreezing: no optimiser {self.later!r}; there are {', '.join(fit.optimisers) or 'none'}"
+                f"Unfreezing: no optimiser {self.later!r}; there are "
+                f"{', '.join(fit.optimisers) or 'none'}"
             )
         loss, outputs = fit.forward(batch)
         fit.backward(loss)
@@ -92,14 +98,17 @@ class Distilling(Module):
     Parameters
     ----------
     teacher
-        A module, or an object with one as its attribute ``module``, that gives the same output for the same batch.
+        A module, or an object with one as its attribute ``module``, that gives the same output for
+        the same batch.
     output
         The name of the output.
     temperature, hard
         As in :class:`~nnpipe.training.outputs.classification.DistillationOutput`.
     """
 
-    def __init__(self, teacher: Any, output: str, temperature: float = 4.0, hard: float = 0.1) -> None:
+    def __init__(
+        self, teacher: Any, output: str, temperature: float = 4.0, hard: float = 0.1
+    ) -> None:
         check_call(Distilling, locals())
         self.teacher = teacher
         self.output = output
@@ -120,7 +129,12 @@ class Distilling(Module):
         _, outputs = fit.forward(batch)
         own = outputs[self.output]
         found = DistillationOutput(
-            own.output, own.target, teacher=said, temperature=self.temperature, hard=self.hard, weights=own.weights
+            own.output,
+            own.target,
+            teacher=said,
+            temperature=self.temperature,
+            hard=self.hard,
+            weights=own.weights,
         )
         fit.backward(found.loss())
         fit.update()
@@ -128,10 +142,12 @@ class Distilling(Module):
 
 
 class Adversarial(Module):
-    """Teaches a critic to tell samples from what a generator draws, and the generator to make that harder.
+    """Teaches a critic to tell samples from what a generator draws, and the generator to make that
+    harder.
 
     Goodfellow et al., "Generative Adversarial Nets", 2014.  The model is
-    :class:`~nnpipe.training.network.Adversaries`; the optimisers are called ``generator`` and ``critic``.
+    :class:`~nnpipe.training.network.Adversaries`; the optimisers are called ``generator`` and
+    ``critic``.
 
     Parameters
     ----------
@@ -140,7 +156,8 @@ class Adversarial(Module):
     noise
         Number of random numbers from which a sample is drawn.
     scale, shift
-        Samples are multiplied by ``scale``, and ``shift`` is added, so that they have the generator's range.
+        Samples are multiplied by ``scale``, and ``shift`` is added, so that they have the
+        generator's range.
     """
 
     def __init__(self, input: str, noise: int, scale: float = 1.0, shift: float = 0.0) -> None:
@@ -160,7 +177,10 @@ class Adversarial(Module):
             drawn = fit.model.generator(torch.randn(size, self.noise, device=real.device))
             seen, unmasked = fit.model.critic(real), fit.model.critic(drawn.detach())
         zeros, ones = torch.zeros(size, device=real.device), torch.ones(size, device=real.device)
-        found = {"real": BinaryOutput(seen[:, 0], ones), "drawn": BinaryOutput(unmasked[:, 0], zeros)}
+        found = {
+            "real": BinaryOutput(seen[:, 0], ones),
+            "drawn": BinaryOutput(unmasked[:, 0], zeros),
+        }
         fit.backward(found["real"].loss() + found["drawn"].loss(), "critic")
         fit.update("critic")
         with fit.autocast():

@@ -80,7 +80,8 @@ class Trainer(Module):
         check_call(Trainer, vars(self))
 
     def build(self, make: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what ``make`` returns, called with generators seeded by ``options.seed`` and restored afterwards.
+        """Return what ``make`` returns, called with generators seeded by ``options.seed`` and
+        restored afterwards.
 
         ::
 
@@ -114,33 +115,35 @@ class Trainer(Module):
         Parameters
         ----------
         model
-            A ``torch.nn.Module``.  It is moved to the device and trained in place; afterwards it is in
-            inference mode and has the weights that ``options.weights`` names.
+            A ``torch.nn.Module``.  It is moved to the device and trained in place; afterwards it is
+            in inference mode and has the weights that ``options.weights`` names.
         datasets
-            Sequences of batches, or PyTorch's ``DataLoader``, by data set and split.  The model is trained on
-            the splits of ``options.train_splits`` and evaluated on the others.  For a single data set, its
-            splits by name are enough, or only the sequence to train on.
+            Sequences of batches, or PyTorch's ``DataLoader``, by data set and split.  The model is
+            trained on the splits of ``options.train_splits`` and evaluated on the others.  For a
+            single data set, its splits by name are enough, or only the sequence to train on.
         folder
             The run's folder, for checkpoints; if it has a checkpoint, the run continues
             from the last one.  None to write nothing.
         optimiser
-            A PyTorch optimiser, or a function that makes one for the parameters;
-            by default :class:`~nnpipe.training.optimization.AdamW`.  Or several by name: without ``parameters``, one
-            whose name is that of a part of the model (``"generator"`` of ``model.generator``) trains this part.
+            A PyTorch optimiser, or a function that makes one for the parameters; by default
+            :class:`~nnpipe.training.optimization.AdamW`.  Or several by name: without
+            ``parameters``, one whose name is that of a part of the model (``"generator"`` of
+            ``model.generator``) trains this part.
         schedule
-            The learning rate by step; by default it is constant.  One for all optimisers, or schedules by their names.
+            The learning rate by step; by default it is constant.  One for all optimisers, or
+            schedules by their names.
         parameters
-            The parameters to train, or PyTorch's groups of them; by default all that require a gradient.
-            Of several optimisers, by their names.
+            The parameters to train, or PyTorch's groups of them; by default all that require a
+            gradient. Of several optimisers, by their names.
         step
             Learns from a batch; see :mod:`nnpipe.training.step`.
         metrics
-            Further metrics by output, ``{"label": ["roc_auc", MulticlassAUROC(10)]}``, in lists or by names of their
-            own: names of metrics of the output's :class:`~nnpipe.core.task.Task`, a
-            :class:`~nnpipe.core.quality_metric.QualityMetric`, or objects as of torchmetrics.
+            Further metrics by output, ``{"label": ["roc_auc", MulticlassAUROC(10)]}``, in lists or
+            by names of their own: names of metrics of the output's :class:`~nnpipe.core.task.Task`,
+            a :class:`~nnpipe.core.quality_metric.QualityMetric`, or objects as of torchmetrics.
         resume
-            Whether to continue from the folder's last checkpoint.  Otherwise a new run begins, and the
-            pictures, tables and checkpoints of the previous one are removed.
+            Whether to continue from the folder's last checkpoint.  Otherwise a new run begins, and
+            the pictures, tables and checkpoints of the previous one are removed.
         identity
             Further values on which the weights depend, such as the arguments of the model;
             a run can only be continued with equal ones.
@@ -157,8 +160,8 @@ class Trainer(Module):
         TrainingError
             If the loss is not finite or a callback failed; the message names the samples.
         ConfigError
-            If arguments do not fit together, the folder's run was begun with different ones, or another
-            training is writing there.
+            If arguments do not fit together, the folder's run was begun with different ones, or
+            another training is writing there.
         """
         self._check()
         check_others(folder, resume, identity, progress)
@@ -171,7 +174,11 @@ class Trainer(Module):
         check_splits(given, self.options)
         callbacks = self.callbacks_for(where)
         # The folder is released last: checkpoints are written until the writer is closed.
-        with team(self.options.device) as members, undisturbed(self.options.device), ExitStack() as claims:
+        with (
+            team(self.options.device) as members,
+            undisturbed(self.options.device),
+            ExitStack() as claims,
+        ):
             # Each process draws its own random numbers, for example for dropout.
             seed_all(self.options.seed + members.rank, self.options.device)
             place(model, self.options)
@@ -179,16 +186,28 @@ class Trainer(Module):
                 check_sharded(self.callbacks or (), optimiser, parameters)
                 callbacks = ()
             if self.options.on_divergence == "rollback" and (where is None or members.world > 1):
-                raise ConfigError("on_divergence='rollback' needs a folder with checkpoints, and a single process")
+                raise ConfigError(
+                    "on_divergence='rollback' needs a folder with checkpoints, and a single process"
+                )
             made = optimisers_of(optimiser, model, parameters)
             schedules = schedules_of(schedule, made)
             wanted = wanted_of(metrics, members.world)
-            fit = Fit(model, next(iter(made.values())), given, where, self.options, optimisers=made, metrics=wanted)
+            fit = Fit(
+                model,
+                next(iter(made.values())),
+                given,
+                where,
+                self.options,
+                optimisers=made,
+                metrics=wanted,
+            )
             hooks = Hooks(callbacks if members.rank == 0 else (), fit)
             writer = CheckpointWriter()
             done = False
             try:
-                self._run(fit, hooks, writer, members, claims, schedules, step, resume, identity, progress)
+                self._run(
+                    fit, hooks, writer, members, claims, schedules, step, resume, identity, progress
+                )
                 done = True
             except OSError as error:
                 if where is None or not (writer.failed or error.errno in FULL):
@@ -237,7 +256,9 @@ class Trainer(Module):
 
     def _check(self) -> None:
         if not isinstance(self.options, TrainerOptions):
-            raise ConfigError(f"Trainer: options is a {type(self.options).__name__}, no TrainerOptions")
+            raise ConfigError(
+                f"Trainer: options is a {type(self.options).__name__}, no TrainerOptions"
+            )
         self.options.check_ready()
         check_device(self.options.device)
         check_callbacks(self.callbacks or ())
@@ -257,16 +278,19 @@ class Trainer(Module):
         metrics: Mapping[str, Any] = MappingProxyType({}),
         progress: Progress = silent,
     ) -> dict[str, float]:
-        """Return the figures of all splits, named as in a history, without training or writing files.
-
-        ``metrics`` are further ones, as :meth:`fit` takes them.  Callbacks see the batches, except those that write
+        """Return the figures of all splits, named as in a history, without training or writing
         files.
+
+        ``metrics`` are further ones, as :meth:`fit` takes them.  Callbacks see the batches, except
+        those that write files.
         """
         self._check()
         model, datasets = model_of(model), datasets_of(datasets, self.options.seed)
         with team(self.options.device) as members:
             place(model, self.options)
-            fit = Fit(model, None, datasets, None, self.options, metrics=wanted_of(metrics, members.world))
+            fit = Fit(
+                model, None, datasets, None, self.options, metrics=wanted_of(metrics, members.world)
+            )
             parts = [part for callback in self.callbacks or () for part in callback.parts()]
             seeing = [part for part in parts if not isinstance(part, WritingCallback)]
             hooks = Hooks(seeing if members.rank == 0 else (), fit)
@@ -274,7 +298,9 @@ class Trainer(Module):
             done = False
             try:
                 evaluator.check_metrics()
-                found = evaluator.evaluate([(name, split) for name, parts in datasets.items() for split in parts])
+                found = evaluator.evaluate(
+                    [(name, split) for name, parts in datasets.items() for split in parts]
+                )
                 done = True
             finally:
                 _end(fit, hooks, CheckpointWriter(), done)
@@ -304,5 +330,6 @@ def _tell_inexact(fit: Fit) -> None:
     found = inexact(fit.datasets)
     if found:
         fit.log.warning(
-            "what %s gives depends on time: if this run is killed it can go on, but not to the bit", " and ".join(found)
+            "what %s gives depends on time: if this run is killed it can go on, but not to the bit",
+            " and ".join(found),
         )

@@ -21,8 +21,9 @@ class BatchView:
     change
         Takes a batch of tensors by name, and returns another one of as many samples.
     back
-        By the name of an output, what takes its tensor ``(n, ...)`` and returns what it would be for the batch as it
-        was.  Other outputs, such as the class of an image, do not depend on the change.
+        By the name of an output, what takes its tensor ``(n, ...)`` and returns what it would be
+        for the batch as it was.  Other outputs, such as the class of an image, do not depend on the
+        change.
     """
 
     change: Callable[[dict[str, Any]], dict[str, Any]]
@@ -40,7 +41,8 @@ def mirrored(feature: str, *, maps: Sequence[str] = ()) -> BatchView:
     feature
         The name of the images ``(n, ..., width)`` in a batch.
     maps
-        The names of outputs ``(n, ..., width)`` that are mirrored, too, as those of a segmentation are.
+        The names of outputs ``(n, ..., width)`` that are mirrored, too, as those of a segmentation
+        are.
     """
 
     def change(batch: dict[str, Any]) -> dict[str, Any]:
@@ -54,24 +56,27 @@ def _flipped(tensor: Any) -> Any:
 
 
 def averaged(model: Any, views: Sequence[BatchView]) -> Any:
-    """Return a module whose outputs are the means of a model's over a batch as it is and views of it.
+    """Return a module whose outputs are the means of a model's over a batch as it is and views of
+    it.
 
-    Logits are averaged as they are, which multiplies probabilities.  Metrics and losses are those of the mean::
+    Logits are averaged as they are, which multiplies probabilities.  Metrics and losses are those
+    of the mean::
 
         trainer.evaluate(averaged(model, [mirrored("image")]), data)
 
     Parameters
     ----------
     model
-        A ``torch.nn.Module`` whose ``forward(batch)`` returns outputs by name, or a single one; the module shares its
-        weights.
+        A ``torch.nn.Module`` whose ``forward(batch)`` returns outputs by name, or a single one; the
+        module shares its weights.
     views
         The further views.
 
     Raises
     ------
     ConfigError
-        If there are no views; or, when a batch is computed, if an output has another shape for a view.
+        If there are no views; or, when a batch is computed, if an output has another shape for a
+        view.
     """
     import torch
 
@@ -94,10 +99,14 @@ def averaged(model: Any, views: Sequence[BatchView]) -> Any:
                     seen = output.output if back is None else back(output.output)
                     if seen.shape != means[name].shape:
                         raise ConfigError(
-                            f"a view makes the output {name!r} {tuple(seen.shape)}, which is {tuple(means[name].shape)}"
+                            f"a view makes the output {name!r} {tuple(seen.shape)}, which is "
+                            f"{tuple(means[name].shape)}"
                         )
                     means[name] = means[name] + seen
-            return {name: _with(output, means[name] / (1 + len(views))) for name, output in found.items()}
+            return {
+                name: _with(output, means[name] / (1 + len(views)))
+                for name, output in found.items()
+            }
 
     return Averaged()
 

@@ -54,18 +54,21 @@ def mel_matrix(
     Parameters
     ----------
     sample_rate, fft_length, num_mels, lower_hz, upper_hz
-        Samples per second, samples per frame, number of bands, and the ends of the lowest and highest band in Hz.
+        Samples per second, samples per frame, number of bands, and the ends of the lowest and
+        highest band in Hz.
     scale
         The mel scale on which the centres of the bands are equally far apart.
     triangles
         The scale on which the sides of a band's triangle are straight: ``"mel"`` as in
-        ``tf.signal.linear_to_mel_weight_matrix``, where frequency 0 belongs to no band, or ``"hz"`` as in
-        ``librosa.filters.mel`` and ``torchaudio``.
+        ``tf.signal.linear_to_mel_weight_matrix``, where frequency 0 belongs to no band, or ``"hz"``
+        as in ``librosa.filters.mel`` and ``torchaudio``.
     normalised
-        Whether each band is divided by half its width in Hz (Slaney), so that all have the same area.
+        Whether each band is divided by half its width in Hz (Slaney), so that all have the same
+        area.
     """
     count = fft_length // 2 + 1
-    # With an odd length, no frequency is half the sample rate; TensorFlow takes the last one for it.
+    # With an odd length, no frequency is half the sample rate; TensorFlow takes the last one for
+    # it.
     highest = sample_rate / 2 if triangles == "mel" else (count - 1) * sample_rate / fft_length
     frequencies = np.linspace(0.0, highest, count)
     ends = hz_to_mel(np.array([lower_hz, upper_hz]), scale)
@@ -95,8 +98,8 @@ _AS = "; by default as in the convention"
 class LogMel(InputTransform):
     """The logarithm of a mel spectrogram: the loudness of a sound over time in bands of frequency.
 
-    The conventions of the two libraries differ in more than their defaults; the first column holds what the
-    arguments can change one by one.
+    The conventions of the two libraries differ in more than their defaults; the first column holds
+    what the arguments can change one by one.
 
     ==================== ================================== ==================================================
     argument             ``tensorflow`` (``tf.signal``)     ``librosa`` (``librosa.feature``)
@@ -123,10 +126,12 @@ class LogMel(InputTransform):
     (odd lengths)        symmetric window, bins to the end  periodic window
     ==================== ================================== ==================================================
 
-    Librosa's ``power_to_db(ref=np.max)`` is ``reference`` maximum; its ``n_fft``, ``win_length`` and ``hop_length``
-    are ``fft_length``, ``frame_length`` and ``frame_step``.  The sample rate must be that of the data set.
+    Librosa's ``power_to_db(ref=np.max)`` is ``reference`` maximum; its ``n_fft``, ``win_length``
+    and ``hop_length`` are ``fft_length``, ``frame_length`` and ``frame_step``.  The sample rate
+    must be that of the data set.
 
-    torchaudio's ``MelSpectrogram`` is Librosa's with ``mel_scale`` htk, ``mel_norm`` none and ``padding`` reflect.
+    torchaudio's ``MelSpectrogram`` is Librosa's with ``mel_scale`` htk, ``mel_norm`` none and
+    ``padding`` reflect.
 
     Examples
     --------
@@ -141,41 +146,63 @@ class LogMel(InputTransform):
     convention: Literal["tensorflow", "librosa"] = argument(
         "tensorflow", help="library whose definitions and defaults are followed"
     )
-    sample_rate: int | None = argument(None, help=f"samples per second{_AS}", minimum=1, maximum=1 << 20)
+    sample_rate: int | None = argument(
+        None, help=f"samples per second{_AS}", minimum=1, maximum=1 << 20
+    )
     frame_length: int | None = argument(
         None, help=f"samples of a frame that the window spans{_AS}", minimum=2, maximum=1 << 14
     )
     frame_step: int | None = argument(
         None, help=f"samples between the starts of frames{_AS}", minimum=1, maximum=1 << 20
     )
-    fft_length: int | None = argument(None, help=f"samples of the Fourier transform{_AS}", minimum=2, maximum=1 << 14)
-    window: Literal["hann", "hamming", "rectangular"] = argument("hann", help="periodic window of a frame")
+    fft_length: int | None = argument(
+        None, help=f"samples of the Fourier transform{_AS}", minimum=2, maximum=1 << 14
+    )
+    window: Literal["hann", "hamming", "rectangular"] = argument(
+        "hann", help="periodic window of a frame"
+    )
     normalise: Literal["none", "maximum", "peak"] = argument(
         "none",
-        help="divide a clip by its greatest sample (maximum, as MLPerf Tiny does) or by its greatest absolute value "
-        "(peak)",
+        help="divide a clip by its greatest sample (maximum, as MLPerf Tiny does) or by its "
+        "greatest absolute value (peak)",
     )
     padding: Literal["none", "zeros", "reflect"] | None = argument(
         None, help=f"what is put before and behind a clip so that frames are centred{_AS}"
     )
-    power: float | None = argument(None, help=f"exponent of the magnitudes: 1 or 2{_AS}", minimum=0.01, maximum=16)
+    power: float | None = argument(
+        None, help=f"exponent of the magnitudes: 1 or 2{_AS}", minimum=0.01, maximum=16
+    )
     num_mels: int | None = argument(None, help=f"number of mel bands{_AS}", minimum=1, maximum=512)
-    lower_hz: float | None = argument(None, help=f"lower end of the lowest band in Hz{_AS}", minimum=0)
-    upper_hz: float | None = argument(None, help=f"upper end of the highest band in Hz{_AS}", minimum=0)
-    mel_scale: Literal["htk", "slaney"] | None = argument(None, help=f"definition of the mel scale{_AS}")
-    mel_norm: Literal["none", "slaney"] | None = argument(None, help=f"slaney gives all bands the same area{_AS}")
+    lower_hz: float | None = argument(
+        None, help=f"lower end of the lowest band in Hz{_AS}", minimum=0
+    )
+    upper_hz: float | None = argument(
+        None, help=f"upper end of the highest band in Hz{_AS}", minimum=0
+    )
+    mel_scale: Literal["htk", "slaney"] | None = argument(
+        None, help=f"definition of the mel scale{_AS}"
+    )
+    mel_norm: Literal["none", "slaney"] | None = argument(
+        None, help=f"slaney gives all bands the same area{_AS}"
+    )
     logarithm: Literal["natural", "decibel"] | None = argument(
         None, help=f"natural logarithm, or 20 / power times the decimal one{_AS}"
     )
     reference: Literal["one", "maximum"] = argument(
         "one", help="the value whose logarithm becomes 0: 1, or the clip's greatest"
     )
-    log_offset: float | None = argument(None, help=f"number added before the logarithm{_AS}", minimum=0)
-    log_floor: float | None = argument(None, help=f"least number whose logarithm is taken{_AS}", minimum=0)
+    log_offset: float | None = argument(
+        None, help=f"number added before the logarithm{_AS}", minimum=0
+    )
+    log_floor: float | None = argument(
+        None, help=f"least number whose logarithm is taken{_AS}", minimum=0
+    )
     dynamic_range: float | None = argument(
         None, help=f"clip values to this far below the clip's greatest; 0 does not{_AS}", minimum=0
     )
-    axes: Literal["time_first", "bands_first"] | None = argument(None, help=f"order of the two axes{_AS}")
+    axes: Literal["time_first", "bands_first"] | None = argument(
+        None, help=f"order of the two axes{_AS}"
+    )
 
     def validate(self) -> None:
         """Check lengths and frequencies against each other."""
@@ -184,8 +211,8 @@ class LogMel(InputTransform):
         lower, upper = self._ends
         if not lower < upper <= self._rate / 2:
             raise ConfigError(
-                f"mel bands from {lower:g} to {upper:g} Hz: lower_hz must be below upper_hz, and that at most half of "
-                f"sample_rate, {self._rate / 2:g} Hz"
+                f"mel bands from {lower:g} to {upper:g} Hz: lower_hz must be below upper_hz, and "
+                f"that at most half of sample_rate, {self._rate / 2:g} Hz"
             )
         offset, floor = self._by("log_offset", 1e-6, 0.0), self._by("log_floor", 0.0, 1e-10)
         if offset <= 0 and floor <= 0:
@@ -284,15 +311,16 @@ class LogMel(InputTransform):
         """Return frames and bands of a sound of this shape: ``(samples,)`` or ``(samples, 1)``."""
         if not (len(sample) == 1 or (len(sample) == 2 and sample[1] == 1)):
             raise ConfigError(
-                f"{type(self).__name__} takes sounds of one channel, (samples,) or (samples, 1), not "
-                f"{show_shape(sample)}"
+                f"{type(self).__name__} takes sounds of one channel, (samples,) or (samples, 1), "
+                f"not {show_shape(sample)}"
             )
         frames = None
         if sample[0] is not None:
             frames = 1 + (sample[0] + 2 * self._margin - self._span) // self._step
             if frames < 1:
                 raise ConfigError(
-                    f"{type(self).__name__}: a sound of {sample[0]:,} samples is shorter than a frame of {self._span:,}"
+                    f"{type(self).__name__}: a sound of {sample[0]:,} samples is shorter than a "
+                    f"frame of {self._span:,}"
                 )
         return (frames, self._columns) if self._time_first else (self._columns, frames)
 
@@ -300,8 +328,8 @@ class LogMel(InputTransform):
         """Return the bands, frames and the convention."""
         lower, upper = self._ends
         return (
-            f"{self._what} from {lower:g} to {upper:g} Hz, frames of {self._frame} every {self._step} "
-            f"at {self._rate} Hz, {self.convention}'s convention"
+            f"{self._what} from {lower:g} to {upper:g} Hz, frames of {self._frame} every "
+            f"{self._step} at {self._rate} Hz, {self.convention}'s convention"
         )
 
     @property
@@ -312,7 +340,9 @@ class LogMel(InputTransform):
 
     def _apply(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
         found = np.stack([self._of_sound(sound) for sound in samples.reshape(len(samples), -1)])
-        return np.ascontiguousarray(found if self._time_first else found.transpose(0, 2, 1), np.float32)
+        return np.ascontiguousarray(
+            found if self._time_first else found.transpose(0, 2, 1), np.float32
+        )
 
     def _of_sound(self, sound: npt.NDArray[Any]) -> Floats:
         """Return the values of one sound, ``(frames, columns)``."""
@@ -329,9 +359,12 @@ class LogMel(InputTransform):
         if margin:
             if self._by("padding", "none", "zeros") == "reflect" and margin >= len(sound):
                 raise ConfigError(
-                    f"{type(self).__name__}: padding reflect needs more than {margin:,} samples, not {len(sound):,}"
+                    f"{type(self).__name__}: padding reflect needs more than {margin:,} samples, "
+                    f"not {len(sound):,}"
                 )
-            mode: Literal["constant", "reflect"] = "reflect" if self.padding == "reflect" else "constant"
+            mode: Literal["constant", "reflect"] = (
+                "reflect" if self.padding == "reflect" else "constant"
+            )
             sound = np.pad(sound, margin, mode)
         frames = np.lib.stride_tricks.sliding_window_view(sound, self._span)[:: self._step]
         power = self._by("power", 1.0, 2.0)
@@ -340,11 +373,15 @@ class LogMel(InputTransform):
         for start in range(0, len(frames), at_once):
             part = frames[start : start + at_once] * self._window
             magnitudes = np.abs(np.fft.rfft(part, self._fft_length, axis=1))
-            found[start : start + at_once] = (magnitudes if power == 1 else magnitudes**power) @ self._filters
+            found[start : start + at_once] = (
+                magnitudes if power == 1 else magnitudes**power
+            ) @ self._filters
         return found
 
     def _logarithm(self, bands: Floats) -> Floats:
-        bands = np.maximum(bands + self._by("log_offset", 1e-6, 0.0), self._by("log_floor", 0.0, 1e-10))
+        bands = np.maximum(
+            bands + self._by("log_offset", 1e-6, 0.0), self._by("log_floor", 0.0, 1e-10)
+        )
         if self._by("logarithm", "natural", "decibel") == "natural":
             found = np.log(bands)
         else:
@@ -356,11 +393,13 @@ class LogMel(InputTransform):
 
 
 class MFCC(LogMel):
-    """Mel-frequency cepstral coefficients: the shape of a sound's spectrum over time in a few numbers.
+    """Mel-frequency cepstral coefficients: the shape of a sound's spectrum over time in a few
+    numbers.
 
-    They are the first numbers of the discrete cosine transform (DCT-II) of a :class:`LogMel`.  With the convention
-    ``tensorflow`` they equal ``tf.signal.mfccs_from_log_mel_spectrograms``, which multiplies all by sqrt(2 / bands);
-    with ``librosa`` they equal ``librosa.feature.mfcc``, whose transform is orthonormal.
+    They are the first numbers of the discrete cosine transform (DCT-II) of a :class:`LogMel`.  With
+    the convention ``tensorflow`` they equal ``tf.signal.mfccs_from_log_mel_spectrograms``, which
+    multiplies all by sqrt(2 / bands); with ``librosa`` they equal ``librosa.feature.mfcc``, whose
+    transform is orthonormal.
 
     Examples
     --------
@@ -372,15 +411,20 @@ class MFCC(LogMel):
     """
 
     num_coefficients: int | None = argument(
-        None, help="number of coefficients; by default 13, or 20 in Librosa's convention", minimum=1, maximum=512
+        None,
+        help="number of coefficients; by default 13, or 20 in Librosa's convention",
+        minimum=1,
+        maximum=512,
     )
     dct: Literal["scaled", "orthonormal"] | None = argument(
         None,
-        help="scaled multiplies all coefficients by sqrt(2 / bands), orthonormal the first by sqrt(1 / bands); by "
-        "default as in the convention",
+        help="scaled multiplies all coefficients by sqrt(2 / bands), orthonormal the first by "
+        "sqrt(1 / bands); by default as in the convention",
     )
     lifter: float = argument(
-        0.0, help="weight coefficient n by 1 + lifter / 2 * sin(pi * (n + 1) / lifter); 0 does not", minimum=0
+        0.0,
+        help="weight coefficient n by 1 + lifter / 2 * sin(pi * (n + 1) / lifter); 0 does not",
+        minimum=0,
     )
 
     def validate(self) -> None:

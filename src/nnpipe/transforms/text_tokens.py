@@ -28,16 +28,20 @@ _PACKED = "zlib:"
 class TextTokens(InputTransform):
     """The ids of a text's tokens, cut or filled up to one length, by a tokenizer of Hugging Face.
 
-    A model's description holds the whole tokenizer, compressed, so that the texts of all files that are made of the
-    model are tokenised alike.
+    A model's description holds the whole tokenizer, compressed, so that the texts of all files that
+    are made of the model are tokenised alike.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("tokenizers",)
     install: ClassVar[str] = "nnpipe[text]"
     takes_text: ClassVar[bool] = True
 
-    tokenizer: str = argument(help="the file tokenizer.json, or its content as descriptions of models hold it")
-    length: int = argument(128, help="number of tokens that the model takes", minimum=1, maximum=1 << 20)
+    tokenizer: str = argument(
+        help="the file tokenizer.json, or its content as descriptions of models hold it"
+    )
+    length: int = argument(
+        128, help="number of tokens that the model takes", minimum=1, maximum=1 << 20
+    )
     padding: int = argument(0, help="token that fills up shorter texts", minimum=0)
 
     def packed(self) -> Self:
@@ -55,18 +59,26 @@ class TextTokens(InputTransform):
             return TextTokenizer.read(Path(self.tokenizer))
         try:
             opener = zlib.decompressobj()
-            raw = opener.decompress(base64.b64decode(self.tokenizer[len(_PACKED) :], validate=True), LARGEST + 1)
+            raw = opener.decompress(
+                base64.b64decode(self.tokenizer[len(_PACKED) :], validate=True), LARGEST + 1
+            )
             if len(raw) > LARGEST or not opener.eof:
                 raise ValueError("it is cut short or too long")
             content = raw.decode("utf-8")
         except (ValueError, zlib.error) as error:
-            raise ArtifactError(f"the tokenizer in the model's description is damaged: {error}") from None
+            raise ArtifactError(
+                f"the tokenizer in the model's description is damaged: {error}"
+            ) from None
         return TextTokenizer(content, "the tokenizer in the model's description")
 
     def words(self) -> str:
         """Return the length, and the tokenizer's file or a short digest of its content."""
         packed = self.tokenizer.startswith(_PACKED)
-        name = hashlib.sha256(self.tokenizer.encode()).hexdigest()[:8] if packed else Path(self.tokenizer).name
+        name = (
+            hashlib.sha256(self.tokenizer.encode()).hexdigest()[:8]
+            if packed
+            else Path(self.tokenizer).name
+        )
         return f"TextTokens({self.length} tokens, tokenizer {name})"
 
     def shape(self, sample: Shape) -> Shape:

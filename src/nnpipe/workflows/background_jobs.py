@@ -66,17 +66,20 @@ def submit_job(
     arguments
         Its command-line arguments.
     outputs
-        Files that it must write to count as completed.  By default, a pipeline must write its report.
+        Files that it must write to count as completed.  By default, a pipeline must write its
+        report.
     without_output
         Whether its exit status alone decides.
     place
         ``here``, ``ssh:HOST``, ``ssh://USER@HOST:PORT`` or ``ray://HEAD:PORT``.
     folder
-        The parent folder of the jobs' folders on this machine; by default beside the database's file.
+        The parent folder of the jobs' folders on this machine; by default beside the database's
+        file.
     name
         The job's name; by default the file's name.
     directory
-        The working directory of the job, or the folder for its outputs; by default the current folder.
+        The working directory of the job, or the folder for its outputs; by default the current
+        folder.
     send
         Further files and folders to send to another machine.
     environment
@@ -88,7 +91,8 @@ def submit_job(
     storage
         A folder or ``s3://BUCKET/PREFIX`` to which script, progress and outputs are published.
     cpus
-        Processors that a Ray cluster reserves for it, on whichever node has them; with 0 it runs on the head node.
+        Processors that a Ray cluster reserves for it, on whichever node has them; with 0 it runs on
+        the head node.
 
     Returns
     -------
@@ -104,16 +108,23 @@ def submit_job(
     """
     check_call(submit_job, locals())
     work = JobSpec(
-        file=Path(file), arguments=arguments, outputs=outputs, send=[Path(each) for each in send],
-        directory=Path.cwd() if directory is None else Path(directory), environment=environment or {},
-        python=_interpreter(place, python), grace=10.0 if grace is None else grace, storage=storage, cpus=cpus,
-    )  # fmt: skip
+        file=Path(file),
+        arguments=arguments,
+        outputs=outputs,
+        send=[Path(each) for each in send],
+        directory=Path.cwd() if directory is None else Path(directory),
+        environment=environment or {},
+        python=_interpreter(place, python),
+        grace=10.0 if grace is None else grace,
+        storage=storage,
+        cpus=cpus,
+    )
     work.check()
     if not outputs and not without_output:
         if not work.is_pipeline:
             raise ConfigError(
-                "submit: which file shows that it worked? name it with --output FILE (several, if you like); "
-                "with --no-output its exit status alone tells"
+                "submit: which file shows that it worked? name it with --output FILE (several, if "
+                "you like); with --no-output its exit status alone tells"
             )
         report = read_pipeline(work.file, work.arguments).output / "report.rst"  # written last
         work = dataclasses.replace(work, outputs=[str(report)])
@@ -131,8 +142,8 @@ def list_jobs(
     database
         The database that records the jobs.
     jobs
-        Identities, beginnings of identities, or names (each stands for the newest job of that name); by default the
-        newest jobs.
+        Identities, beginnings of identities, or names (each stands for the newest job of that
+        name); by default the newest jobs.
     name
         Return only jobs of this name; used if ``jobs`` is empty.
     limit
@@ -141,7 +152,8 @@ def list_jobs(
     Returns
     -------
     JobsResult
-        The jobs; if a machine cannot be reached, this is in ``faults`` and the other jobs are still returned.
+        The jobs; if a machine cannot be reached, this is in ``faults`` and the other jobs are still
+        returned.
 
     Raises
     ------
@@ -149,7 +161,9 @@ def list_jobs(
         If there is no such job.
     """
     check_call(list_jobs, locals())
-    chosen = [database.jobs.get(job) for job in jobs] if jobs else database.jobs.find(name, limit=limit)
+    chosen = (
+        [database.jobs.get(job) for job in jobs] if jobs else database.jobs.find(name, limit=limit)
+    )
     found, faults = [], {}
     for job in chosen:
         try:
@@ -160,7 +174,9 @@ def list_jobs(
     return JobsResult(tuple(found), faults)
 
 
-def cancel_jobs(database: RunDatabase, jobs: Sequence[str], *, grace: float | None = None) -> JobsResult:
+def cancel_jobs(
+    database: RunDatabase, jobs: Sequence[str], *, grace: float | None = None
+) -> JobsResult:
     """End jobs and all processes that they started.
 
     Parameters
@@ -168,14 +184,17 @@ def cancel_jobs(database: RunDatabase, jobs: Sequence[str], *, grace: float | No
     database
         The database that records the jobs.
     jobs
-        Identities, beginnings of identities, or names (each stands for the newest job of that name).
+        Identities, beginnings of identities, or names (each stands for the newest job of that
+        name).
     grace
-        Seconds between asking their processes to end and killing them; by default each job's own value.
+        Seconds between asking their processes to end and killing them; by default each job's own
+        value.
 
     Returns
     -------
     JobsResult
-        The ended jobs; if one could not be ended, the reason is in ``faults`` and the others are ended all the same.
+        The ended jobs; if one could not be ended, the reason is in ``faults`` and the others are
+        ended all the same.
 
     Raises
     ------
@@ -194,7 +213,9 @@ def cancel_jobs(database: RunDatabase, jobs: Sequence[str], *, grace: float | No
     return JobsResult(tuple(ended), faults)
 
 
-def resume_job(database: RunDatabase, job: str, environment: Variables | None = None) -> tuple[JobRecord, bool]:
+def resume_job(
+    database: RunDatabase, job: str, environment: Variables | None = None
+) -> tuple[JobRecord, bool]:
     """Start a failed or cancelled job again, in the same folder.
 
     Parameters
@@ -202,19 +223,22 @@ def resume_job(database: RunDatabase, job: str, environment: Variables | None = 
     database
         The database that records the job.
     job
-        The job's identity, the beginning of one, or a name, which stands for the newest job of that name.
+        The job's identity, the beginning of one, or a name, which stands for the newest job of that
+        name.
     environment
         New environment variables, and those that its place does not store.
 
     Returns
     -------
     tuple of JobRecord and bool
-        The job's record, and whether it continues where it stopped: False for a script without ``--resume``.
+        The job's record, and whether it continues where it stopped: False for a script without
+        ``--resume``.
 
     Raises
     ------
     ConfigError
-        If the job is in another state, was never started, or lacks a variable that it was submitted with.
+        If the job is in another state, was never started, or lacks a variable that it was submitted
+        with.
     """
     check_call(resume_job, locals())
     found = database.jobs.get(job)

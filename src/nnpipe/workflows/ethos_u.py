@@ -19,10 +19,18 @@ from nnpipe.core.messages import one_line
 from nnpipe.formats.tflite import read_tflite
 
 Accelerator = Literal[
-    "ethos-u55-32", "ethos-u55-64", "ethos-u55-128", "ethos-u55-256",
-    "ethos-u65-256", "ethos-u65-512", "ethos-u85-128", "ethos-u85-256", "ethos-u85-512",
-    "ethos-u85-1024", "ethos-u85-2048",
-]  # fmt: skip
+    "ethos-u55-32",
+    "ethos-u55-64",
+    "ethos-u55-128",
+    "ethos-u55-256",
+    "ethos-u65-256",
+    "ethos-u65-512",
+    "ethos-u85-128",
+    "ethos-u85-256",
+    "ethos-u85-512",
+    "ethos-u85-1024",
+    "ethos-u85-2048",
+]
 
 VELA = Tool("Arm's compiler for Ethos-U", ("vela",), "pip install ethos-u-vela")
 """The compiler whose model of the processor gives the estimate."""
@@ -42,8 +50,8 @@ class EthosUEstimate:
     clock_hz
         The clock that Vela assumes.
     npu_operators, cpu_operators
-        How many operators run on the Ethos-U, and how many on the processor beside it; the time of the latter is not
-        included.
+        How many operators run on the Ethos-U, and how many on the processor beside it; the time of
+        the latter is not included.
     cycles, seconds
         Of an inference; None if no operator runs on the Ethos-U.
     sram_bytes, flash_bytes
@@ -63,14 +71,19 @@ class EthosUEstimate:
 
     def __str__(self) -> str:
         """Return the estimate as text that says what it is."""
-        lines = [f"an estimate by Vela for {self.accelerator} ({self.system}, {self.memory_mode}); nothing was run"]
+        lines = [
+            f"an estimate by Vela for {self.accelerator} ({self.system}, {self.memory_mode}); "
+            f"nothing was run"
+        ]
         if self.cycles is None or self.seconds is None:
             lines.append(
-                f"none of its {self.cpu_operators} operators runs on an Ethos-U, which takes 8-bit and 16-bit integers"
+                f"none of its {self.cpu_operators} operators runs on an Ethos-U, which takes 8-bit "
+                f"and 16-bit integers"
             )
             return "\n".join(lines)
         lines += [
-            f"cycles      {self.cycles:,}, {self.seconds * 1e3:.3g} ms at {self.clock_hz / 1e6:g} MHz",
+            f"cycles      {self.cycles:,}, {self.seconds * 1e3:.3g} ms at {self.clock_hz / 1e6:g} "
+            f"MHz",
             f"SRAM        {self.sram_bytes:,} bytes",
             f"flash       {self.flash_bytes:,} bytes",
             f"operators   {self.npu_operators} on the Ethos-U, {self.cpu_operators} beside it",
@@ -84,7 +97,9 @@ class EthosUEstimate:
         return {"estimated_by": "vela", **asdict(self)}
 
 
-def estimate_ethos_u(model: str | Path, accelerator: Accelerator = "ethos-u55-128") -> EthosUEstimate:
+def estimate_ethos_u(
+    model: str | Path, accelerator: Accelerator = "ethos-u55-128"
+) -> EthosUEstimate:
     """Return what Vela estimates of a TensorFlow Lite model on an Ethos-U.
 
     Parameters
@@ -108,10 +123,26 @@ def estimate_ethos_u(model: str | Path, accelerator: Accelerator = "ethos-u55-12
     read_tflite(path)
     vela = VELA.check("estimate_ethos_u")
     with temporary_folder() as folder:
-        command = [vela, str(path.absolute()), "--accelerator-config", accelerator, "--output-dir", str(folder)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+        command = [
+            vela,
+            str(path.absolute()),
+            "--accelerator-config",
+            accelerator,
+            "--output-dir",
+            str(folder),
+        ]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, errors="replace", check=False
+        )
         if done.returncode:
-            told = next((line for line in reversed((done.stderr + done.stdout).splitlines()) if line.strip()), "?")
+            told = next(
+                (
+                    line
+                    for line in reversed((done.stderr + done.stdout).splitlines())
+                    if line.strip()
+                ),
+                "?",
+            )
             raise CompileError(f"{path}: Vela refuses it: {one_line(told, 300)}")
         found = sorted(Path(folder).glob("*_summary_*.csv"))
         if not found:
@@ -121,7 +152,9 @@ def estimate_ethos_u(model: str | Path, accelerator: Accelerator = "ethos-u55-12
     return _estimate(path, accelerator, row, dict(_OPERATORS.findall(done.stdout)))
 
 
-def _estimate(path: Path, accelerator: str, row: Mapping[str, str], operators: Mapping[str, str]) -> EthosUEstimate:
+def _estimate(
+    path: Path, accelerator: str, row: Mapping[str, str], operators: Mapping[str, str]
+) -> EthosUEstimate:
     try:
         npu, cpu = int(operators.get("NPU", 0)), int(operators.get("CPU", 0))
         seconds, cycles = float(row["inference_time"]), float(row["cycles_total"])
@@ -129,8 +162,18 @@ def _estimate(path: Path, accelerator: str, row: Mapping[str, str], operators: M
         flash = float(row["on_chip_flash_memory_used"]) + float(row["off_chip_flash_memory_used"])
         sram = float(row["sram_memory_used"]) + float(row["dram_memory_used"])
         return EthosUEstimate(
-            accelerator, row["system_config"], row["memory_mode"], float(row["core_clock"]), npu, cpu,
-            round(cycles) if known else None, seconds if known else None, round(sram * _KIB), round(flash * _KIB),
-        )  # fmt: skip
+            accelerator,
+            row["system_config"],
+            row["memory_mode"],
+            float(row["core_clock"]),
+            npu,
+            cpu,
+            round(cycles) if known else None,
+            seconds if known else None,
+            round(sram * _KIB),
+            round(flash * _KIB),
+        )
     except (KeyError, ValueError) as error:
-        raise ArtifactError(f"{path}: the summary that Vela wrote cannot be read: {error}") from None
+        raise ArtifactError(
+            f"{path}: the summary that Vela wrote cannot be read: {error}"
+        ) from None

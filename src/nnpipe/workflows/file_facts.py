@@ -33,11 +33,14 @@ def describe_file(path: Path) -> str:
     Raises
     ------
     NNPipeError
-        If the file is missing or damaged, if no wrapper opens it, or if a required package is not installed.
+        If the file is missing or damaged, if no wrapper opens it, or if a required package is not
+        installed.
     """
     wrapper = _wrapper_for(path)
     wrapper.check_installed()
-    text: str = call_limited(f"{__name__}:describe_here", path, {"path": str(path)}, bytes_in_all(wrapper, path))
+    text: str = call_limited(
+        f"{__name__}:describe_here", path, {"path": str(path)}, bytes_in_all(wrapper, path)
+    )
     return text
 
 
@@ -59,7 +62,8 @@ def describe_here(request: Mapping[str, Any]) -> str:
     lines += [
         "",
         "measure it with",
-        f"  nnpipe inference_performance {cls.__name__} DATASET OUT.json --model-path {shlex.quote(str(path))}",
+        f"  nnpipe inference_performance {cls.__name__} DATASET OUT.json --model-path "
+        f"{shlex.quote(str(path))}",
         f"nnpipe info {cls.__name__} explains the options for what it wants of samples",
     ]
     return lines_of(lines)
@@ -69,14 +73,21 @@ def _wrapper_for(path: Path) -> ModelWrapper:
     format = format_of(path)
     cls = wrapper_of(format)
     if cls is None:
-        raise ConfigError(f"{path}: {format} files are run by a runtime alone; no model wrapper here looks into them")
+        raise ConfigError(
+            f"{path}: {format} files are run by a runtime alone; no model wrapper here looks into "
+            f"them"
+        )
     return cls.from_json({"model_path": str(path)})
 
 
 def _refused(format: str, path: Path) -> list[str]:
     """Return lines on compilers that would refuse a file, with their default arguments."""
-    fitting = (cls for cls in components(ModelCompiler) if format in cls.accepts and not cls.missing())
-    usual = (cls.from_json({}) for cls in fitting if not any(each.required for each in arguments_of(cls)))
+    fitting = (
+        cls for cls in components(ModelCompiler) if format in cls.accepts and not cls.missing()
+    )
+    usual = (
+        cls.from_json({}) for cls in fitting if not any(each.required for each in arguments_of(cls))
+    )
     return [
         f"note        {type(compiler).__name__} would refuse it: {cause}"
         for compiler in usual
@@ -85,7 +96,9 @@ def _refused(format: str, path: Path) -> list[str]:
 
 
 def _why_not(wrapper: ModelWrapper, path: Path) -> str:
-    """Return why a model cannot be run, found by opening it; large files are not opened for that."""
+    """Return why a model cannot be run, found by opening it; large files are not opened for
+    that.
+    """
     if bytes_in_all(wrapper, path) > _OPENED:
         return ""
     try:
@@ -102,7 +115,9 @@ def bytes_in_all(wrapper: ModelWrapper, path: Path) -> int:
 
 
 def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
-    """Return lines on operations and weights, read from the file if its wrapper can, or else from the loaded model."""
+    """Return lines on operations and weights, read from the file if its wrapper can, or else
+    from the loaded model.
+    """
     lines = []
     counted = getattr(wrapper, "contents", None)
     if counted is not None:
@@ -110,7 +125,11 @@ def _contents(cls: type[ModelWrapper], wrapper: ModelWrapper) -> list[str]:
         return [_operations(found.operations), _weights(found.tensors, found.numbers)]
     with wrapper.open() as model:
         if cls.offers("get_inference_graph"):
-            lines.append(_operations(Counter(operation.kind for operation in model.get_inference_graph().operations)))
+            lines.append(
+                _operations(
+                    Counter(operation.kind for operation in model.get_inference_graph().operations)
+                )
+            )
         if cls.offers("get_weights"):
             weights = model.get_weights()
             numbers: Counter[str] = Counter()
@@ -142,13 +161,24 @@ def _meant(preparation: Preparation, meaning: Meaning | None) -> list[str]:
         how = "say it with --scale, --mean, --deviation (--scale 1: as they are)"
         known = () if meaning is None else meaning.outputs
         return [f"wants       preprocessing not known: {how}", *map(_output_meant, known)]
-    lines = [f"wants       what the code of {meaning.code['class']} makes of samples"] if meaning.code else []
+    lines = (
+        [f"wants       what the code of {meaning.code['class']} makes of samples"]
+        if meaning.code
+        else []
+    )
     for each in meaning.inputs:
-        made = f", from samples of {each.sample_range[0]:g} to {each.sample_range[1]:g}" if each.sample_range else ""
+        made = (
+            f", from samples of {each.sample_range[0]:g} to {each.sample_range[1]:g}"
+            if each.sample_range
+            else ""
+        )
         lines.append(f"wants       {each.name}: {each.words()}{made}")
     lines += map(_output_meant, meaning.outputs)
     if meaning.decoder is not None:
-        lines.append(f"decoded by  {meaning.decoder['class'].rpartition('.')[2]}{_arguments(meaning.decoder)}")
+        lines.append(
+            f"decoded by  "
+            f"{meaning.decoder['class'].rpartition('.')[2]}{_arguments(meaning.decoder)}"
+        )
     return [*lines, f"            (as {preparation.by} says)"]
 
 
@@ -159,7 +189,9 @@ def _output_meant(out: OutputMeaning) -> str:
 
 
 def _arguments(described: Mapping[str, Any]) -> str:
-    told = ", ".join(f"{name} {value}" for name, value in described["arguments"].items() if value is not None)
+    told = ", ".join(
+        f"{name} {value}" for name, value in described["arguments"].items() if value is not None
+    )
     return f": {told}" if told else ""
 
 

@@ -1,4 +1,5 @@
-"""A journal: a folder that records finished work, so that long work can be killed and resumed at any time.
+"""A journal: a folder that records finished work, so that long work can be killed and resumed at
+any time.
 
 Each point of a sweep, or candidate of a pipeline, has one file: its result, or
 the reason why there is none.  Files are written atomically, under names that
@@ -73,7 +74,9 @@ class Journal:
         try:
             return Outcome(None, str(read_object(failure)["reason"]))
         except (ArtifactError, KeyError) as error:
-            raise ArtifactError(f"{failure}: not a note of a failure ({error}); delete it to try again") from None
+            raise ArtifactError(
+                f"{failure}: not a note of a failure ({error}); delete it to try again"
+            ) from None
 
     def write(self, key: str, title: str, outcome: Outcome) -> None:
         """Record the outcome of a point."""
@@ -117,6 +120,8 @@ def alone(folder: Path, what: str = "sweep") -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "ab") as handle:
         if locked(handle.fileno()) is False:
-            raise ConfigError(f"{folder}: another {what} is at work here; wait, or choose another output")
+            raise ConfigError(
+                f"{folder}: another {what} is at work here; wait, or choose another output"
+            )
         remove_abandoned(folder, within=True)
         yield

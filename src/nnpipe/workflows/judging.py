@@ -34,7 +34,8 @@ class StoredQuality:
     estimates
         Each metric that is defined for these samples, with its interval, by name.
     not_finite
-        The number of samples whose predictions are NaN or infinite, which count as the worst answer.
+        The number of samples whose predictions are NaN or infinite, which count as the worst
+        answer.
     """
 
     dataset: Mapping[str, Any]
@@ -51,7 +52,11 @@ class StoredQuality:
         width = max([36, *(len(self.task.metric(name).title) for name in self.estimates)])
         for name, found in self.estimates.items():
             metric = self.task.metric(name)
-            ends = f"  95 %: {_shown(metric, found.low)} to {_shown(metric, found.high)}" if _known(found) else ""
+            ends = (
+                f"  95 %: {_shown(metric, found.low)} to {_shown(metric, found.high)}"
+                if _known(found)
+                else ""
+            )
             lines.append(f"{metric.title:<{width}} {_shown(metric, found.value):>12}{ends}")
         return "\n".join(lines)
 
@@ -74,7 +79,9 @@ class StoredQuality:
         }
 
 
-def judge(dataset: Dataset, split: Literal["train", "validation", "test"] = "test") -> StoredQuality:
+def judge(
+    dataset: Dataset, split: Literal["train", "validation", "test"] = "test"
+) -> StoredQuality:
     """Return the metrics of stored predictions.
 
     Parameters
@@ -98,13 +105,24 @@ def judge(dataset: Dataset, split: Literal["train", "validation", "test"] = "tes
         raise ConfigError(f"{type(dataset).__name__}: its split {split!r} is empty")
     predictions, truth = dataset.read(indices)
     try:
-        found = dataset.task.completed(dataset.judge_predictions(dataset.postprocess(predictions), truth))
+        found = dataset.task.completed(
+            dataset.judge_predictions(dataset.postprocess(predictions), truth)
+        )
     except SpecMismatch as error:
-        raise ConfigError(f"{type(dataset).__name__} holds no predictions that can be judged: {error}") from None
+        raise ConfigError(
+            f"{type(dataset).__name__} holds no predictions that can be judged: {error}"
+        ) from None
     estimates = {metric.name: quality_estimate(metric, found) for metric in dataset.task.metrics}
-    known = {name: estimate for name, estimate in estimates.items() if not math.isnan(estimate.value)}
+    known = {
+        name: estimate for name, estimate in estimates.items() if not math.isnan(estimate.value)
+    }
     return StoredQuality(
-        shown_settings(dataset.describe()), split, len(found), dataset.task, known, int(found.not_finite.sum())
+        shown_settings(dataset.describe()),
+        split,
+        len(found),
+        dataset.task,
+        known,
+        int(found.not_finite.sum()),
     )
 
 

@@ -15,7 +15,9 @@ from nnpipe.report.formatting import clean
 T = TypeVar("T")
 
 _INTERVAL = 0.2
-"""The least number of seconds between two updates: each is a message to the browser, and stays until it is shown."""
+"""The least number of seconds between two updates: each is a message to the browser, and stays
+until it is shown.
+"""
 
 
 def in_notebook() -> bool:
@@ -84,7 +86,11 @@ class _LogLines:
         for done, item in enumerate(items, 1):
             yield item
             if monotonic() >= self._due:
-                of = f"{done:,}" if total is None else f"{done:,} of {total:,} ({done / max(1, total):.0%})"
+                of = (
+                    f"{done:,}"
+                    if total is None
+                    else f"{done:,} of {total:,} ({done / max(1, total):.0%})"
+                )
                 sys.stderr.write(f"{what}: {of}\n")
                 self._due = monotonic() + _LOG_INTERVAL
 
@@ -93,7 +99,9 @@ _LOG = _LogLines()
 
 
 def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
-    """Yield the items and show the progress on standard error, or in the notebook that this runs in."""
+    """Yield the items and show the progress on standard error, or in the notebook that this runs
+    in.
+    """
     if total is None and isinstance(items, Sized):
         total = len(items)
     if in_notebook():
@@ -102,11 +110,15 @@ def bar(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
         return _LOG(items, what, total)
     from tqdm import tqdm
 
-    return tqdm(items, desc=clean(what), total=total, file=raw_stream(sys.stderr), dynamic_ncols=True)
+    return tqdm(
+        items, desc=clean(what), total=total, file=raw_stream(sys.stderr), dynamic_ncols=True
+    )
 
 
 def reported(environment: Mapping[str, str]) -> Progress:
-    """Return a progress that shows bars, and also writes to the file that a job's environment names."""
+    """Return a progress that shows bars, and also writes to the file that a job's environment
+    names.
+    """
     path = environment.get(VARIABLE)
     return ProgressFile(path, bar) if path else bar
 

@@ -25,7 +25,11 @@ from nnpipe.report.writers.rst import write_rst
 from nnpipe.report.writers.terminal import to_text
 
 # Writers of text with separate pictures, by the ending of the file; HTML has none.
-_WRITERS: Mapping[str, Callable[..., None] | None] = {".rst": write_rst, ".md": write_markdown, ".html": None}
+_WRITERS: Mapping[str, Callable[..., None] | None] = {
+    ".rst": write_rst,
+    ".md": write_markdown,
+    ".html": None,
+}
 SUFFIXES = tuple(_WRITERS)
 
 
@@ -50,9 +54,17 @@ def write_report(
     candidates = candidates_of(runs, sources)
     document = report_on(candidates, title, report_types, failures, before, measured)
     write_document(
-        document, candidates, output, failures, image_folder=image_folder, root_dir=root_dir, image_format=image_format
+        document,
+        candidates,
+        output,
+        failures,
+        image_folder=image_folder,
+        root_dir=root_dir,
+        image_format=image_format,
     )
-    table = f"\n{to_text(outcome(candidates, failures))}\n\n" if len(runs) + len(failures) > 1 else ""
+    table = (
+        f"\n{to_text(outcome(candidates, failures))}\n\n" if len(runs) + len(failures) > 1 else ""
+    )
     unlike = unlike_samples([(candidate.name, candidate.quality) for candidate in candidates])
     return table + (f"{unlike}\n\n" if unlike else "") + place_of(output)
 
@@ -106,7 +118,8 @@ def write_search_report(
     found
         The content of the search's file.
     output
-        The path of the text, ``.rst`` or ``.md``, beside which there is an HTML page; or of the page only, ``.html``.
+        The path of the text, ``.rst`` or ``.md``, beside which there is an HTML page; or of the
+        page only, ``.html``.
     title
         The title of the report; by default that of the search.
     image_folder, root_dir, image_format
@@ -129,15 +142,23 @@ def write_search_report(
 def report_suffix(output: Path) -> None:
     """Raise :class:`ConfigError` unless a report can be written to a path."""
     if output.suffix not in SUFFIXES:
-        raise ConfigError(f"the report's file must end in {', '.join(SUFFIXES)}, not {output.name!r}")
+        raise ConfigError(
+            f"the report's file must end in {', '.join(SUFFIXES)}, not {output.name!r}"
+        )
 
 
 def _write_pages(
-    document: Document, output: Path, image_folder: Path | None, root_dir: Path | None, image_format: ImageFormat
+    document: Document,
+    output: Path,
+    image_folder: Path | None,
+    root_dir: Path | None,
+    image_format: ImageFormat,
 ) -> None:
     pictures, writer = Pictures(), _WRITERS[output.suffix]
     if writer is not None:
-        writer(document, output, image_folder, root_dir, image_format=image_format, pictures=pictures)
+        writer(
+            document, output, image_folder, root_dir, image_format=image_format, pictures=pictures
+        )
     write_html(document, output.with_suffix(".html"), pictures=pictures)
 
 

@@ -1,4 +1,6 @@
-"""Short names for usual ways to compile and run a model: ``onnx-int8``, ``openvino``, ``tflite-float16``."""
+"""Short names for usual ways to compile and run a model: ``onnx-int8``, ``openvino``,
+``tflite-float16``.
+"""
 
 from __future__ import annotations
 
@@ -67,11 +69,14 @@ def _openvino(**arguments: Any) -> list[tuple[list[_Step], str]]:
 
 
 def _tflite(target: str) -> list[tuple[list[_Step], str]]:
-    return [([(name, {"target": target})], "LiteRTRuntime") for name in ("TFLiteCompiler", "TorchToTFLite")]
+    return [
+        ([(name, {"target": target})], "LiteRTRuntime")
+        for name in ("TFLiteCompiler", "TorchToTFLite")
+    ]
 
 
-# Of each way, the first chain that fits the model is used. If none does, an ONNX file first becomes a PyTorch program;
-# networks that nnpipe describes as layers (DeclaredModel) need no such step.
+# Of each way, the first chain that fits the model is used. If none does, an ONNX file first becomes
+# a PyTorch program; networks that nnpipe describes as layers (DeclaredModel) need no such step.
 _WAYS: Mapping[str, list[tuple[list[_Step], str]]] = {
     "onnx": [([], "ONNXRuntime")],
     "onnx-float16": [([("ONNXFloat16", {})], "ONNXRuntime")],
@@ -84,14 +89,19 @@ _WAYS: Mapping[str, list[tuple[list[_Step], str]]] = {
     "tflite-float16": _tflite("float16"),
     "tflite-dynamic": _tflite("dynamic"),
     "tflite-int8": _tflite("int8"),
-    "c": [([*steps, ("CCompiler", {})], "CRuntime") for steps in ([], *(chain for chain, _ in _tflite("default")))],
+    "c": [
+        ([*steps, ("CCompiler", {})], "CRuntime")
+        for steps in ([], *(chain for chain, _ in _tflite("default")))
+    ],
     "c-int8": [([*chain, ("CCompiler", {})], "CRuntime") for chain, _ in _tflite("int8")],
     "iree": [([("IREECompiler", {})], "IREERuntime")],
     "tvm": [([("TVMCompiler", {})], "TVMRuntime")],
     "executorch": [([("ExecuTorchCompiler", {})], "ExecuTorchRuntime")],
     "executorch-int8": [([("ExecuTorchCompiler", {"precision": "int8"})], "ExecuTorchRuntime")],
     "inductor": [([("TorchInductorCompiler", {})], "TorchInductorRuntime")],
-    "inductor-int8": [([("TorchPT2EQuantizer", {}), ("TorchInductorCompiler", {})], "TorchInductorRuntime")],
+    "inductor-int8": [
+        ([("TorchPT2EQuantizer", {}), ("TorchInductorCompiler", {})], "TorchInductorRuntime")
+    ],
     "pytorch": [([], "PyTorchRuntime")],
     "keras": [([], "KerasRuntime")],
 }
@@ -137,12 +147,15 @@ def planned(
     Raises
     ------
     ConfigError
-        If there is no such way, or none of its chains fits the model; the message says why the first chain does not.
+        If there is no such way, or none of its chains fits the model; the message says why the
+        first chain does not.
     NNPipeError
         If a required package is not installed.
     """
     if not isinstance(way, (str, Way)):
-        raise ConfigError(f"a way is a short name such as 'onnx-int8', or a Way, not {type(way).__name__}")
+        raise ConfigError(
+            f"a way is a short name such as 'onnx-int8', or a Way, not {type(way).__name__}"
+        )
     name = way if isinstance(way, str) else way.title
     if way == AS_IS or (isinstance(way, Way) and way.runtime is None):
         if isinstance(way, Way) and (way.compilers or way.export):
@@ -157,7 +170,8 @@ def planned(
                 try:
                     plan = check_plan(wrapper, (*lead, *compilers), runtime, export, remote=remote)
                     if wrapper is not models[0][0]:
-                        _ = wrapper.io  # raises where a file's layers are not those that the wrapper describes
+                        # raises where a file's layers are not those that the wrapper describes
+                        _ = wrapper.io
                 except NNPipeError as error:
                     refused.append(error)
                     continue
@@ -171,7 +185,9 @@ def _chains(way: str | Way) -> list[tuple[tuple[ModelCompiler, ...], Runtime]]:
         assert way.runtime is not None
         return [(way.compilers, way.runtime)]
     if way not in _WAYS:
-        raise ConfigError(f"there is no way {way!r}{nearest(way, ways())}; there are: {', '.join(ways())}")
+        raise ConfigError(
+            f"there is no way {way!r}{nearest(way, ways())}; there are: {', '.join(ways())}"
+        )
     return [
         (
             tuple(find(cls, ModelCompiler).from_json(arguments) for cls, arguments in chain),

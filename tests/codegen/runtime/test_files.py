@@ -1,4 +1,6 @@
-"""Files as scripts read and write them, alike in both frameworks; what is none is told in one line."""
+"""Files as scripts read and write them, alike in both frameworks; what is none is told in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,21 @@ def test_arrays_of_every_kind_and_order_are_read(parts, kind, tmp_path):
 
 def test_what_is_not_asked_for_need_not_be_numbers(parts, tmp_path):
     path = tmp_path / "rows.npz"
-    np.savez(path, x=np.eye(4), y=np.arange(4), names=np.array(["a", "b"]), any=np.array([{}, None]))
+    np.savez(
+        path, x=np.eye(4), y=np.arange(4), names=np.array(["a", "b"]), any=np.array([{}, None])
+    )
     data = parts["data_of_arrays"](path, ("x",), "y", None, 1.0, 0.5, 0)
     for inputs, targets in data.values():
         np.testing.assert_array_equal(np.asarray(inputs[0]), np.eye(4)[np.asarray(targets)])
 
 
-CONTENTS = {"empty": b"", "text": b"no file\n", "array": b"\x93NUMPY\x01\x00", "cut": b"PK\x03\x04junk", "none": None}
+CONTENTS = {
+    "empty": b"",
+    "text": b"no file\n",
+    "array": b"\x93NUMPY\x01\x00",
+    "cut": b"PK\x03\x04junk",
+    "none": None,
+}
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
@@ -75,8 +85,13 @@ def test_samples_that_cannot_be_split_are_told_in_one_line(parts, samples, targe
 
 def test_a_split_takes_each_sample_once_and_is_the_same_for_a_seed(parts, tmp_path):
     np.savez(tmp_path / "rows.npz", x=np.arange(50.0), y=np.arange(50))
-    splits = [parts["data_of_arrays"](tmp_path / "rows.npz", ("x",), "y", None, 2.0, 0.2, s) for s in (3, 3, 4)]
-    taken = [{name: np.asarray(part[1]).tolist() for name, part in split.items()} for split in splits]
+    splits = [
+        parts["data_of_arrays"](tmp_path / "rows.npz", ("x",), "y", None, 2.0, 0.2, s)
+        for s in (3, 3, 4)
+    ]
+    taken = [
+        {name: np.asarray(part[1]).tolist() for name, part in split.items()} for split in splits
+    ]
     assert taken[0] == taken[1] != taken[2]
     assert [len(taken[0][name]) for name in ("train", "test")] == [40, 10]
     assert sorted(taken[0]["train"] + taken[0]["test"]) == list(range(50))
@@ -92,7 +107,11 @@ def test_arrays_of_objects_are_never_unpickled(parts, tmp_path):
 
 def test_weights_are_those_that_were_stored(parts, tmp_path):
     path = tmp_path / "weights.safetensors"
-    stored = {"a/kernel": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.float32(4).reshape(()), "c": np.ones(0)}
+    stored = {
+        "a/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "b": np.float32(4).reshape(()),
+        "c": np.ones(0),
+    }
     path.write_bytes(encoded(stored))
     for name, value in parts["read_weights"](path).items():
         np.testing.assert_array_equal(np.asarray(value), stored[name])

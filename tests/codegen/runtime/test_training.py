@@ -10,12 +10,20 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 @pytest.fixture
 def parts(helpers):
-    return helpers("pytorch", "batches", "Checkpoint", "EarlyStopping", "read_weights", "write_weights")
+    return helpers(
+        "pytorch", "batches", "Checkpoint", "EarlyStopping", "read_weights", "write_weights"
+    )
 
 
 @pytest.mark.parametrize(
     ("count", "size", "lengths"),
-    [(49, 16, [16, 16, 17]), (48, 16, [16, 16, 16]), (50, 16, [16, 16, 16, 2]), (3, 1, [1, 1, 1]), (1, 16, [1])],
+    [
+        (49, 16, [16, 16, 17]),
+        (48, 16, [16, 16, 16]),
+        (50, 16, [16, 16, 16, 2]),
+        (3, 1, [1, 1, 1]),
+        (1, 16, [1]),
+    ],
 )
 def test_batches_take_each_sample_once_and_none_alone(parts, count, size, lengths):
     found = parts["batches"](count, size)
@@ -45,9 +53,14 @@ def test_weights_of_every_layout_are_written_as_they_are(parts, tmp_path):
     network = torch.nn.Module()
     random = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))
     tensors = {
-        "turned": random.T, "part": random[:, 1:3], "one": torch.tensor(2.5), "none": torch.zeros(0, 3),
-        "count": torch.tensor(7), "wide": random.double(), "flag": torch.tensor([True, False]),
-    }  # fmt: skip
+        "turned": random.T,
+        "part": random[:, 1:3],
+        "one": torch.tensor(2.5),
+        "none": torch.zeros(0, 3),
+        "count": torch.tensor(7),
+        "wide": random.double(),
+        "flag": torch.tensor([True, False]),
+    }
     for name, value in tensors.items():
         network.register_buffer(name, value)
     path = tmp_path / "deep" / "weights.safetensors"

@@ -38,10 +38,12 @@ def script_of(graph, framework="pytorch", tasks=(), **chosen):
     made = Compile(name="choose", model="net", compiled="ready", **chosen)
     used = {name: VARIABLES[name] for name in (VARIABLES if tasks else ("net", "ready"))}
     return ScriptGenerator(
-        name="tried", framework=framework, networks={"small": graph},
+        name="tried",
+        framework=framework,
+        networks={"small": graph},
         variables=tuple(Variable(*item) for item in used.items()),
         tasks=(LoadModel(name="load", network="small", model="net"), made, *tasks),
-    )  # fmt: skip
+    )
 
 
 def told(script):
@@ -62,7 +64,9 @@ def test_the_loss_is_that_of_the_output(declare, shape, truth, scale, run):
     writer, script = Writer(script_of(graph)), Script()
     loss, _ = Judgement.of(graph, None, ()).in_torch(writer)
     script.definitions = {"loss": assign("loss", loss)}
-    found = run("pytorch", script, tuple(writer.wanted))["loss"](torch.from_numpy(given), torch.from_numpy(truth))
+    found = run("pytorch", script, tuple(writer.wanted))["loss"](
+        torch.from_numpy(given), torch.from_numpy(truth)
+    )
     assert float(found) == pytest.approx(expected(graph, given, truth), rel=1e-5)
 
 
@@ -74,7 +78,9 @@ def test_the_loss_in_keras_is_that_of_the_output(declare, shape, truth, run):
     graph = judged(lambda x: dataclasses.replace(declare(x), scale=0.25), shape)
     given = np.random.default_rng(1).normal(size=(6, *shape)).astype(np.float32)
     writer, script = Writer(script_of(graph, "keras")), Script()
-    script.definitions = {"given": assign("given", call("dict", **Judgement.of(graph, None, ()).in_keras(writer)))}
+    script.definitions = {
+        "given": assign("given", call("dict", **Judgement.of(graph, None, ()).in_keras(writer)))
+    }
     model = to_keras(graph)
     model.compile("sgd", **run("keras", script, tuple(writer.wanted))["given"])
     figures = model.evaluate(given, truth, verbose=0, return_dict=True)
@@ -102,17 +108,23 @@ def ran(run_script, folder, script):
 
 
 @pytest.mark.parametrize(
-    ("framework", "needs"), [("pytorch", "torch"), pytest.param("keras", "keras", marks=pytest.mark.slow)]
+    ("framework", "needs"),
+    [("pytorch", "torch"), pytest.param("keras", "keras", marks=pytest.mark.slow)],
 )
-def test_a_script_learns_by_what_its_network_says(framework, needs, ruff_finds_nothing, run_script, tmp_path):
+def test_a_script_learns_by_what_its_network_says(
+    framework, needs, ruff_finds_nothing, run_script, tmp_path
+):
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     last = nn.OutputClassification(nn.Dense(ROW, 3), "label", 0.5, (2, 3), scale=2.0, name="kind")
-    script = script_of(nn.network(ROW, last, "small"), framework, TASKS, metrics=("accuracy",), learning_rate=0.1)
+    script = script_of(
+        nn.network(ROW, last, "small"), framework, TASKS, metrics=("accuracy",), learning_rate=0.1
+    )
     figures = ran(run_script, tmp_path, script)
     assert figures.keys() == {"loss", "accuracy", "top2", "top3"}
     assert figures["top3"] == pytest.approx(1)
     assert figures["accuracy"] > 0.9
-    # Half of each truth is spread over three classes: no loss is below its entropy, which is multiplied with two.
+    # Half of each truth is spread over three classes: no loss is below its entropy, which is
+    # multiplied with two.
     shares = np.array([1 / 2 + 1 / 6, 1 / 6, 1 / 6])
     assert figures["loss"] > -2 * (shares * np.log(shares)).sum()
     ruff_finds_nothing(tmp_path)
@@ -129,7 +141,9 @@ def test_keras_reads_a_network_whose_loss_it_has_not(run_script, tmp_path):
 @pytest.mark.parametrize("framework", ["pytorch", "keras"])
 def test_ruff_finds_nothing_whatever_the_loss_is(framework, ruff_finds_nothing, tmp_path):
     for number, (declare, shape, _) in enumerate(_outputs.JUDGED):
-        graph = judged(lambda x, declare=declare: dataclasses.replace(declare(x), scale=0.25), shape)
+        graph = judged(
+            lambda x, declare=declare: dataclasses.replace(declare(x), scale=0.25), shape
+        )
         checked = script_of(graph, framework, TASKS).check()
         assert checked.problems == ()
         (tmp_path / f"script_{number}.py").write_text(generate(checked.graph).text, "utf-8")
@@ -149,7 +163,9 @@ def test_a_loss_is_said_once():
 
 
 def test_a_loss_that_would_count_for_nothing_is_told():
-    inner = nn.network(ROW, nn.OutputClassification(nn.Dense(ROW, 3), "label", name="kind"), "inner")
+    inner = nn.network(
+        ROW, nn.OutputClassification(nn.Dense(ROW, 3), "label", name="kind"), "inner"
+    )
     graph = nn.network(ROW, nn.Dense(nn.Submodel(ROW, inner, name="whole"), 2), "small")
     ((where, message),) = told(script_of(graph))
     assert (where, "end it with one" in message) == ("choose.loss", True)
@@ -162,25 +178,33 @@ def test_a_loss_that_would_count_for_nothing_is_told():
     ("output", "chosen", "problem"),
     [
         (
-            nn.OutputEmbedding(ROW, name="seen"), {},
+            nn.OutputEmbedding(ROW, name="seen"),
+            {},
             ("choose.model", "the output seen has no loss that scripts can train with"),
         ),
         (
-            nn.OutputRegression(ROW, "truth", weights="counts", name="out"), {},
-            ("choose.model", "out weights samples by 'counts', which scripts do not read; remove it"),
-        ),
-        (
-            nn.OutputRegression(ROW, "truth", name="out"), {"metrics": ("accuracy", "mean_absolute_error")},
+            nn.OutputRegression(ROW, "truth", weights="counts", name="out"),
+            {},
             (
-                "choose.metrics",
-                "accuracy does not fit OutputRegression, which has: mean_squared_error, mean_absolute_error",
+                "choose.model",
+                "out weights samples by 'counts', which scripts do not read; remove it",
             ),
         ),
         (
-            nn.OutputSegmentation(nn.Reshape(ROW, (2, 1, 2)), "truth", name="out"), {"metrics": ("accuracy",)},
+            nn.OutputRegression(ROW, "truth", name="out"),
+            {"metrics": ("accuracy", "mean_absolute_error")},
+            (
+                "choose.metrics",
+                "accuracy does not fit OutputRegression, which has: mean_squared_error, "
+                "mean_absolute_error",
+            ),
+        ),
+        (
+            nn.OutputSegmentation(nn.Reshape(ROW, (2, 1, 2)), "truth", name="out"),
+            {"metrics": ("accuracy",)},
             ("choose.metrics", "accuracy does not fit OutputSegmentation, which has: none"),
         ),
     ],
-)  # fmt: skip
+)
 def test_what_scripts_cannot_learn_from_is_told(output, chosen, problem):
     assert told(script_of(nn.network(ROW, output, "small"), **chosen)) == {problem}

@@ -18,7 +18,15 @@ from pathlib import Path
 
 from nnpipe.core.errors import AuthenticationError, RemoteProtocolError
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import CRC32, HEADER_SIZE, XXH3, ErrorCode, FrameFlag, FrameKind, header
+from nnpipe.protocols.conversation.frame import (
+    CRC32,
+    HEADER_SIZE,
+    XXH3,
+    ErrorCode,
+    FrameFlag,
+    FrameKind,
+    header,
+)
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.packets import Type, encode
@@ -43,11 +51,22 @@ TOKEN, STRANGE_TOKEN = b"a token that both sides know", b"a token that only the 
 SERVER = Limits(largest=1 << 28, part=1 << 20, extensions=7, checks=XXH3.bit | CRC32.bit)
 BOARD = Limits(largest=16, part=64, extensions=0, checks=CRC32.bit)
 MODEL = bytes(n * 7 % 251 for n in range(100))
-DESCRIPTION = {"format": "fake", "io": {}, "frameworks": [], "target": "cpu", "suffix": ".fake", "name": ""}
+DESCRIPTION = {
+    "format": "fake",
+    "io": {},
+    "frameworks": [],
+    "target": "cpu",
+    "suffix": ".fake",
+    "name": "",
+}
 OFFER = ModelOffer(len(MODEL), hashlib.sha256(MODEL).digest(), DESCRIPTION).pack()
 STAMPS = pack_stamps(1000, 1100, 3100, 3150)
-ROWS = pack_row(900, 50 << 20, 1 << 30, NO_GPU, 97.5, 0.0) + pack_row(1000, 51 << 20, 1 << 30, 1 << 28, 99.0, 12.5)
-BEGIN, PART, END, STARTED = (int(flag) for flag in (FrameFlag.BEGIN, FrameFlag.PART, FrameFlag.END, FrameFlag.STARTED))
+ROWS = pack_row(900, 50 << 20, 1 << 30, NO_GPU, 97.5, 0.0) + pack_row(
+    1000, 51 << 20, 1 << 30, 1 << 28, 99.0, 12.5
+)
+BEGIN, PART, END, STARTED = (
+    int(flag) for flag in (FrameFlag.BEGIN, FrameFlag.PART, FrameFlag.END, FrameFlag.STARTED)
+)
 
 
 class Recorder:
@@ -72,7 +91,11 @@ class Recorder:
 
     def ask(self, kind: FrameKind, payload: bytes = b"", flags: int = 0) -> None:
         """The host says something."""
-        steps = {BEGIN: " begin", PART: " part", END: " end"} if kind is FrameKind.MODEL else {1: ", clock"}
+        steps = (
+            {BEGIN: " begin", PART: " part", END: " end"}
+            if kind is FrameKind.MODEL
+            else {1: ", clock"}
+        )
         frames = self.host.ask(kind, (payload,) if payload else (), flags)
         self._asked(kind.name + steps.get(flags, ""), frames)
 
@@ -135,7 +158,10 @@ class Recorder:
         """A HELLO of other versions, which this code cannot speak."""
         _, payload = self.host.hello()
         payload = bytes([oldest, newest]) + bytes(payload[2:])
-        self._asked("HELLO", [header(FrameKind.HELLO, 0, 0x0102, len(payload), CRC32.of([payload])), payload])
+        self._asked(
+            "HELLO",
+            [header(FrameKind.HELLO, 0, 0x0102, len(payload), CRC32.of([payload])), payload],
+        )
         try:
             self.target.greet(self._next())
         except RemoteProtocolError as error:
@@ -168,7 +194,8 @@ def hear(conversation: HostConversation | TargetConversation, data: bytes) -> No
     while len(view):
         wanted = conversation.wanted()
         if not len(wanted):
-            assert conversation.next_message() is None, "a message was lost"  # only makes room for a long payload
+            # only makes room for a long payload
+            assert conversation.next_message() is None, "a message was lost"
             continue
         count = min(len(wanted), len(view))
         wanted[:count] = view[:count]
@@ -263,7 +290,9 @@ def _runtime_fails(talk: Recorder) -> None:
     talk.error(ErrorCode.DIED, "it was ended by SIGKILL", fatal=True)
 
 
-def _stats(talk: Recorder, counter: Counter = Counter.WALL, rate: int = 1_000_000_000, rows: bytes = ROWS) -> None:
+def _stats(
+    talk: Recorder, counter: Counter = Counter.WALL, rate: int = 1_000_000_000, rows: bytes = ROWS
+) -> None:
     talk.ready()
     talk.infer()
     talk.ask(FrameKind.STATS, b"", int(FrameFlag.CLOCK))
@@ -305,49 +334,99 @@ def _board(talk: Recorder) -> None:
 _PIPELINED, _WITH_LOG, _WHOLE = Limits(extensions=1), Limits(extensions=2), Limits(extensions=5)
 
 SCENES = (
-    Scene("handshake", "Both sides agree on all that the target has", Recorder.greet, Limits(extensions=7, checks=3)),
+    Scene(
+        "handshake",
+        "Both sides agree on all that the target has",
+        Recorder.greet,
+        Limits(extensions=7, checks=3),
+    ),
     Scene("version", "The host speaks versions 2 to 3 only", lambda talk: talk.foreign_hello(2, 3)),
     Scene("busy", "Another client is being served", Recorder.turn_away),
-    Scene("auth", "Both prove that they know the token", Recorder.greet, token=TOKEN, host_token=TOKEN),
-    Scene("auth-refused", "The host's token is another", Recorder.greet, token=TOKEN, host_token=STRANGE_TOKEN),
+    Scene(
+        "auth", "Both prove that they know the token", Recorder.greet, token=TOKEN, host_token=TOKEN
+    ),
+    Scene(
+        "auth-refused",
+        "The host's token is another",
+        Recorder.greet,
+        token=TOKEN,
+        host_token=STRANGE_TOKEN,
+    ),
     Scene("model", "A model of 100 bytes in two parts", lambda talk: (talk.greet(), talk.upload())),
-    Scene("model-resumed", "The target has 64 of the 100 bytes already", lambda talk: (talk.greet(), talk.upload(64))),
+    Scene(
+        "model-resumed",
+        "The target has 64 of the 100 bytes already",
+        lambda talk: (talk.greet(), talk.upload(64)),
+    ),
     Scene("model-refused", "Too large, then damaged, then right", _refused_model),
     Scene("inference", "One by one; the second run has the same inputs", _inference),
     Scene("pipelined", "Three inferences sent without waiting", _ahead, _PIPELINED),
-    Scene("pipelined-failure", "The second of three fails; its OUTPUT is passed over, the third is served",
-          lambda talk: _ahead(talk, fails=True), _PIPELINED),
+    Scene(
+        "pipelined-failure",
+        "The second of three fails; its OUTPUT is passed over, the third is served",
+        lambda talk: _ahead(talk, fails=True),
+        _PIPELINED,
+    ),
     Scene("infer", "The same in one request each", _whole, _WHOLE),
-    Scene("infer-failure", "The second of three fails; then inputs that do not fit",
-          lambda talk: _whole(talk, fails=True), _WHOLE),
-    Scene("runtime-fails", "Wrong inputs, a runtime that raises, and one that dies", _runtime_fails),
+    Scene(
+        "infer-failure",
+        "The second of three fails; then inputs that do not fit",
+        lambda talk: _whole(talk, fails=True),
+        _WHOLE,
+    ),
+    Scene(
+        "runtime-fails", "Wrong inputs, a runtime that raises, and one that dies", _runtime_fails
+    ),
     Scene("stats", "The clock alone, then rows as well", _stats),
-    Scene("stats-instructions", "A target that counts instructions, which are no time",
-          lambda talk: _stats(talk, Counter.INSTRUCTIONS, 0, b"")),
+    Scene(
+        "stats-instructions",
+        "A target that counts instructions, which are no time",
+        lambda talk: _stats(talk, Counter.INSTRUCTIONS, 0, b""),
+    ),
     Scene("log", "Lines of the target's log between answers", _log, _WITH_LOG),
     Scene("crc32", "Inputs of 8,200 bytes under crc32", _checked),
-    Scene("xxh3", "Inputs of 8,200 bytes under xxh3", _checked, Limits(extensions=0, checks=XXH3.bit | CRC32.bit)),
-    Scene("microcontroller", "A small target that counts cycles", _board, Limits(extensions=7, checks=3), BOARD),
-)  # fmt: skip
+    Scene(
+        "xxh3",
+        "Inputs of 8,200 bytes under xxh3",
+        _checked,
+        Limits(extensions=0, checks=XXH3.bit | CRC32.bit),
+    ),
+    Scene(
+        "microcontroller",
+        "A small target that counts cycles",
+        _board,
+        Limits(extensions=7, checks=3),
+        BOARD,
+    ),
+)
 
 
 def serial_line() -> list[tuple[str, str, bytes]]:
     """The handshake on a serial line with packets of 20 bytes, and noise."""
     session = 0x2A
-    lines = [(">", "OPEN", encode(Type.OPEN, session, 0)), ("<", "OPENED", encode(Type.OPENED, session, 0))]
+    lines = [
+        (">", "OPEN", encode(Type.OPEN, session, 0)),
+        ("<", "OPENED", encode(Type.OPENED, session, 0)),
+    ]
     numbers = {">": 0, "<": 0}
     for direction, what, data in SCENES[0].record():
         for at in range(0, len(data), 20):
             content = data[at : at + 20]
             name = f"BYTES {numbers[direction]}: {what} {at} to {at + len(content)}"
-            lines.append((direction, name, encode(Type.BYTES, session, numbers[direction], content)))
+            lines.append(
+                (direction, name, encode(Type.BYTES, session, numbers[direction], content))
+            )
             numbers[direction] += 1
         lines.append((direction, "noise", bytes.fromhex("6e010a00ff03ff8002")))
     return [*lines, (">", "CLOSE", encode(Type.CLOSE, session, 0))]
 
 
-def text_of(about: str, lines: Sequence[tuple[str, str, bytes]], framed: bool = True, token: bytes = b"") -> str:
-    """Write a conversation as text: ``>`` what the host says, ``<`` what the target says, in hexadecimal digits."""
+def text_of(
+    about: str, lines: Sequence[tuple[str, str, bytes]], framed: bool = True, token: bytes = b""
+) -> str:
+    """Write a conversation as text: ``>`` what the host says, ``<`` what the target says, in
+    hexadecimal digits.
+    """
     found = [f"# {about}."]
     if token:
         found.append(f"# token: {token.decode()}")
@@ -362,8 +441,12 @@ def contents() -> dict[Path, str]:
     """Return every file as it should be."""
     found = {}
     for scene in SCENES:
-        found[FOLDER / f"{scene.name}.txt"] = text_of(scene.about, scene.record(), token=scene.host_token or b"")
-    found[FOLDER / "serial.txt"] = text_of("The handshake on a serial line, with noise", serial_line(), framed=False)
+        found[FOLDER / f"{scene.name}.txt"] = text_of(
+            scene.about, scene.record(), token=scene.host_token or b""
+        )
+    found[FOLDER / "serial.txt"] = text_of(
+        "The handshake on a serial line, with noise", serial_line(), framed=False
+    )
     return found
 
 

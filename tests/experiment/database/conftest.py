@@ -1,4 +1,6 @@
-"""Every test of the database runs on both backends; PostgreSQL is a real server, started for the tests."""
+"""Every test of the database runs on both backends; PostgreSQL is a real server, started for the
+tests.
+"""
 
 from __future__ import annotations
 

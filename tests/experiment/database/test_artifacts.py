@@ -1,4 +1,6 @@
-"""Artifacts lie in files by digest, are shared, checked, and removed with the last run that needs them."""
+"""Artifacts lie in files by digest, are shared, checked, and removed with the last run that
+needs them.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,17 @@ def files(folder):
 
 def test_states_arrays_and_files_come_back(database, tmp_path):
     run = database.runs.create("digits")
-    state = {"weights": np.arange(6, dtype=np.float32).reshape(2, 3), "epoch": 3, "names": ("a", None)}
+    state = {
+        "weights": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "epoch": 3,
+        "names": ("a", None),
+    }
     database.artifacts.put_state(run, "checkpoint", state)
-    arrays = {"a/b": np.array([[1, 2]], np.int16), "..": np.float64(2.5), "empty": np.zeros((0, 3), bool)}
+    arrays = {
+        "a/b": np.array([[1, 2]], np.int16),
+        "..": np.float64(2.5),
+        "empty": np.zeros((0, 3), bool),
+    }
     database.artifacts.put_arrays(run, "predictions", arrays)
     (tmp_path / "model.onnx").write_bytes(b"onnx")
     record = database.artifacts.put_file(run, "model", tmp_path / "model.onnx")
@@ -35,8 +45,10 @@ def test_states_arrays_and_files_come_back(database, tmp_path):
         assert np.array_equal(back[name], array)
     assert database.artifacts.path(run, "model").read_bytes() == b"onnx"
     assert [(a.name, a.kind) for a in database.artifacts.list(run)] == [
-        ("checkpoint", "state"), ("model", "file"), ("predictions", "arrays"),
-    ]  # fmt: skip
+        ("checkpoint", "state"),
+        ("model", "file"),
+        ("predictions", "arrays"),
+    ]
 
 
 def test_what_is_alike_is_stored_once_and_stays_while_it_is_needed(database, tmp_path):

@@ -60,7 +60,15 @@ with RunDatabase(address, store=store) as database:
 def test_ten_processes_that_write_at_once_lose_nothing(address, opened, tmp_path):
     """The database does not exist when they begin, so that they also make it at once."""
     writers, runs = 10, 4
-    command = [sys.executable, "-c", WRITERS, address, str(tmp_path / "store"), str(writers), str(runs)]
+    command = [
+        sys.executable,
+        "-c",
+        WRITERS,
+        address,
+        str(tmp_path / "store"),
+        str(writers),
+        str(runs),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     database = opened()
@@ -88,17 +96,25 @@ def test_threads_share_a_database(database):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(run.statistics["number"] for run in database.runs.find()) == sorted([*range(5)] * 3)
+    assert sorted(run.statistics["number"] for run in database.runs.find()) == sorted(
+        [*range(5)] * 3
+    )
 
 
 def test_a_forked_process_uses_a_connection_of_its_own(database):
     database.runs.create("parent")
-    process = multiprocessing.get_context("fork").Process(target=database.runs.create, args=("child",))
+    process = multiprocessing.get_context("fork").Process(
+        target=database.runs.create, args=("child",)
+    )
     process.start()
     process.join(60)
     assert process.exitcode == 0
     database.runs.create("parent")
-    assert [run.experiment for run in database.runs.find(order="created")] == ["parent", "child", "parent"]
+    assert [run.experiment for run in database.runs.find(order="created")] == [
+        "parent",
+        "child",
+        "parent",
+    ]
 
 
 def test_a_transaction_is_kept_whole_or_not_at_all(database):
@@ -130,7 +146,10 @@ def test_what_is_written_together_is_one_transaction(database):
     assert len(commits) == 3
     found = database.runs.get(run)
     assert (found.status, found.done, found.statistics) == ("completed", 2, {"height": 0.5})
-    assert [*database.figures.history(run, "steps").rows()] == [{"step": 1}, {"step": 2, "height": 0.5}]
+    assert [*database.figures.history(run, "steps").rows()] == [
+        {"step": 1},
+        {"step": 2, "height": 0.5},
+    ]
 
 
 @pytest.mark.parametrize("caught", [False, True])
@@ -148,7 +167,10 @@ def test_of_what_is_written_together_nothing_is_kept_if_a_part_fails(database, c
 
 def test_files_are_not_moved_within_a_transaction_that_may_be_undone(database):
     run = database.runs.create("walk")
-    with pytest.raises(ConfigError, match="before or after what is written together"), database.together():
+    with (
+        pytest.raises(ConfigError, match="before or after what is written together"),
+        database.together(),
+    ):
         database.artifacts.put_state(run, "state", {"x": 1})
     assert database.artifacts.list(run) == []
 
@@ -157,14 +179,19 @@ def test_a_file_is_not_packed_up_after_each_transaction(tmp_path):
     with RunDatabase(tmp_path / "runs.sqlite") as database:
         database.runs.create("walk")
         database.runs.create("walk")
-        assert (tmp_path / "runs.sqlite-wal").stat().st_size > 0  # as long as it is open; to pack it costs two waits
+        # as long as it is open; to pack it costs two waits
+        assert (tmp_path / "runs.sqlite-wal").stat().st_size > 0
     assert not (tmp_path / "runs.sqlite-wal").exists()
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not list open files there")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="the system does not list open files there"
+)
 def test_no_connection_to_a_file_is_carried_over_a_fork(tmp_path):
     def held():
-        sys.exit(sum("runs.sqlite" in os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()))
+        sys.exit(
+            sum("runs.sqlite" in os.path.realpath(link) for link in Path("/proc/self/fd").iterdir())
+        )
 
     with RunDatabase(tmp_path / "runs.sqlite") as database:
         database.runs.create("before")
@@ -186,7 +213,9 @@ def test_what_is_read_is_of_one_moment(database):
 def test_who_waits_too_long_is_told(opened):
     first, second = opened(), opened(patience=0.2)
     with first._connections.writing():
-        with pytest.raises(ConfigError, match=r"another process has been writing for more than 0\.2 s") as caught:
+        with pytest.raises(
+            ConfigError, match=r"another process has been writing for more than 0\.2 s"
+        ) as caught:
             second.runs.create("late")
         assert "\n" not in str(caught.value)
         assert second.runs.find() == []  # readers need not wait
@@ -196,7 +225,9 @@ def test_who_waits_too_long_is_told(opened):
 def test_a_newer_schema_is_refused(opened, database):
     with database._connections.writing() as connection:
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '99'"))
-    with pytest.raises(ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 5\): upgrade nnpipe"):
+    with pytest.raises(
+        ArtifactError, match=r"written by a newer nnpipe \(schema 99, not 5\): upgrade nnpipe"
+    ):
         opened()
 
 
@@ -222,14 +253,18 @@ def test_an_older_schema_is_migrated_or_left_as_it_was(opened, database, monkeyp
     with pytest.raises(ZeroDivisionError):
         opened()
     monkeypatch.setitem(
-        _tables.MIGRATIONS, 0, lambda c: c.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN why TO reason"))
+        _tables.MIGRATIONS,
+        0,
+        lambda c: c.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN why TO reason")),
     )
     assert opened().runs.get(run).experiment == "old"
     assert opened().runs.get(run).reason == ""
 
 
 @pytest.mark.parametrize("schema", [1, 2])
-def test_a_database_of_before_there_were_jobs_or_searches_gets_tables_for_them(opened, database, schema):
+def test_a_database_of_before_there_were_jobs_or_searches_gets_tables_for_them(
+    opened, database, schema
+):
     run = database.runs.create("old")
     with database._connections.writing() as connection:
         for table in ("reports", "trials", "searches", *(["jobs"] if schema == 1 else [])):
@@ -262,7 +297,9 @@ def test_trials_of_before_results_had_intervals_and_files_have_none(opened, data
             connection.execute(sa.text(f"ALTER TABLE nnpipe_trials DROP COLUMN {column}"))
         connection.execute(sa.text("UPDATE nnpipe_about SET value = '3'"))
     store = DatabaseTrials(opened(), "old")
-    assert [(trial.configuration, trial.intervals, trial.files) for trial in store.trials()] == [({"x": 1}, {}, "")]
+    assert [(trial.configuration, trial.intervals, trial.files) for trial in store.trials()] == [
+        ({"x": 1}, {}, "")
+    ]
     lease = store.lease("one", lambda number: None, 1)
     store.finish(lease, TrialResult({"y": 1.0}, {"y": (0.0, 2.0)}))
     assert store.trials()[0].intervals == {"y": (0.0, 2.0)}
@@ -277,13 +314,19 @@ def test_nothing_is_made_where_nothing_may_be(opened, address, tmp_path):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("mysql://root:secret@host/x", "mysql://: a run database is a file of SQLite or postgresql://"),
+        (
+            "mysql://root:secret@host/x",
+            "mysql://: a run database is a file of SQLite or postgresql://",
+        ),
         ("sqlite://", "a run database is a file: sqlite:///runs.sqlite"),
         ("sqlite:///:memory:", "a run database is a file"),
         ("", "is a file or postgresql"),
         ("a\0b", "is a file or postgresql"),
         ("postgresql://user:secret@host:port/name", "this address cannot be read"),
-        ("postgresql://user:secret@127.0.0.1:1/name", r"postgresql\+psycopg://user:\*\*\*@127.0.0.1:1/name: .*refused"),
+        (
+            "postgresql://user:secret@127.0.0.1:1/name",
+            r"postgresql\+psycopg://user:\*\*\*@127.0.0.1:1/name: .*refused",
+        ),
         ("postgresql://user:secret@/name?host=/nowhere", "/nowhere.*No such file"),
     ],
 )
@@ -319,18 +362,27 @@ def test_a_damaged_file_is_told(tmp_path):
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xff" * (len(content) - 4096)
     path.write_bytes(content)
-    with pytest.raises(ArtifactError, match=r"runs\.sqlite: damaged"), RunDatabase(path) as database:
+    with (
+        pytest.raises(ArtifactError, match=r"runs\.sqlite: damaged"),
+        RunDatabase(path) as database,
+    ):
         database.runs.find()
 
 
 @contextlib.contextmanager
 def write_protected(path):
-    """Keep everybody from writing to a file: root, who may write everywhere, by making it immutable."""
+    """Keep everybody from writing to a file: root, who may write everywhere, by making it
+    immutable.
+    """
     if os.geteuid():
         path.chmod(stat.S_IRUSR)
         yield
         return
-    made = subprocess.run(["chattr", "+i", str(path)], capture_output=True, check=False) if which("chattr") else None
+    made = (
+        subprocess.run(["chattr", "+i", str(path)], capture_output=True, check=False)
+        if which("chattr")
+        else None
+    )
     if made is None or made.returncode:
         pytest.skip("root may write everywhere, and this file system has no immutable files")
     try:

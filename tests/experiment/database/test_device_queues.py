@@ -1,4 +1,6 @@
-"""Queues before shared devices, in both backends: one holds a device, in the order of asking, until it expires."""
+"""Queues before shared devices, in both backends: one holds a device, in the order of asking,
+until it expires.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,12 @@ def test_who_comes_first_holds_it_and_then_the_next(queues: DeviceQueues, clock:
     clock.now += 1
     first, second = queues.tickets("board")
     assert (first.holder, first.granted, first.asked, second.holder, second.granted) == (
-        "anna", 1000, 1000, "bert", None
-    )  # fmt: skip
+        "anna",
+        1000,
+        1000,
+        "bert",
+        None,
+    )
     assert queues.give_back(anna)
     assert queues.advance(bert, 10) is True
     assert [(each.holder, each.granted) for each in queues.tickets("board")] == [("bert", 1001)]

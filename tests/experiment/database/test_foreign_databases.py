@@ -25,8 +25,12 @@ def path(tmp_path: Path) -> Path:
         run = database.runs.create("digits", tree)
         database.figures.put_statistics(run, {"accuracy": 0.9})
         database.figures.put_history(run, "training", [{"loss": 1.0, "step": 1}, {}, {"loss": 0.5}])
-        trials = database.searches.trials(database.searches.open("widths", {"size": "minimize"}, tree))
-        trials.add([({"x": 1}, "k", {"state": "finished", "results": '{"size": 5.0}'})], counted=True)
+        trials = database.searches.trials(
+            database.searches.open("widths", {"size": "minimize"}, tree)
+        )
+        trials.add(
+            [({"x": 1}, "k", {"state": "finished", "results": '{"size": 5.0}'})], counted=True
+        )
         database.jobs.create("train", tree, place="here")
     return found
 
@@ -36,10 +40,19 @@ def read_all(path: Path) -> str:
     said = io.StringIO()
     at = ["--database", str(path)]
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        for action in (["list"], ["show", "digits"], ["show", "widths"], ["tree"], ["compare", "digits", "widths"]):
+        for action in (
+            ["list"],
+            ["show", "digits"],
+            ["show", "widths"],
+            ["tree"],
+            ["compare", "digits", "widths"],
+        ):
             assert runs.main([*action, *at]) in (0, 2)
         for name in ("digits", "widths"):
-            assert runs.main(["export", name, "--json", str(path.with_name("out.json")), *at]) in (0, 2)
+            assert runs.main(["export", name, "--json", str(path.with_name("out.json")), *at]) in (
+                0,
+                2,
+            )
         assert jobs.main(["list", *at]) in (0, 2)
     return said.getvalue()
 
@@ -97,7 +110,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("table", "column", "value"), WRONG)
-def test_a_wrong_value_is_told_with_the_file_or_shown_as_it_is(path: Path, table: str, column: str, value: Any) -> None:
+def test_a_wrong_value_is_told_with_the_file_or_shown_as_it_is(
+    path: Path, table: str, column: str, value: Any
+) -> None:
     changed = sqlite3.connect(path)
     changed.execute(f'UPDATE OR IGNORE nnpipe_{table} SET "{column}" = ?', (value,))
     changed.commit()
@@ -122,14 +137,20 @@ def test_a_history_of_more_rows_than_values_claims_no_memory(path: Path) -> None
     ("statement", "cause"),
     [
         (
-            "CREATE VIEW nnpipe_runs AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n",
+            "CREATE VIEW nnpipe_runs AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM "
+            "n) SELECT i FROM n",
             "a view",
         ),
-        ("CREATE TABLE nnpipe_runs (id TEXT, status TEXT AS (hex(zeroblob(1000000000))))", "is computed, not stored"),
+        (
+            "CREATE TABLE nnpipe_runs (id TEXT, status TEXT AS (hex(zeroblob(1000000000))))",
+            "is computed, not stored",
+        ),
         ("CREATE TRIGGER nnpipe_runs AFTER UPDATE ON was BEGIN DELETE FROM was; END", "a trigger"),
     ],
 )
-def test_what_computes_instead_of_holding_is_refused(path: Path, statement: str, cause: str) -> None:
+def test_what_computes_instead_of_holding_is_refused(
+    path: Path, statement: str, cause: str
+) -> None:
     changed = sqlite3.connect(path)
     changed.execute("ALTER TABLE nnpipe_runs RENAME TO was")
     changed.execute(statement)

@@ -15,23 +15,45 @@ from nnpipe.experiment.database.database import RunDatabase
 
 
 def made(database: RunDatabase, name: str = "train.py"):
-    return database.jobs.get(database.jobs.create(name, Configuration({"job": {"file": name}}), place="here"))
+    return database.jobs.get(
+        database.jobs.create(name, Configuration({"job": {"file": name}}), place="here")
+    )
 
 
 def test_from_its_beginning_to_its_end(database: RunDatabase) -> None:
     job = made(database)
-    assert (job.state, job.run.status, job.run.process, job.fraction) == ("not started", "created", os.getpid(), None)
+    assert (job.state, job.run.status, job.run.process, job.fraction) == (
+        "not started",
+        "created",
+        os.getpid(),
+        None,
+    )
     assert database.jobs.change(job, "creating", folder="/jobs/1", details={"work": 1})
-    assert database.jobs.change(job, "in progress", fraction=0.255, process=(1, 2.0), host="box", details={"more": 2})
+    assert database.jobs.change(
+        job, "in progress", fraction=0.255, process=(1, 2.0), host="box", details={"more": 2}
+    )
     seen = database.jobs.get("train.py")
     assert (seen.state, seen.fraction, seen.folder, seen.details) == (
-        "in progress", 0.255, "/jobs/1", {"work": 1, "more": 2},
-    )  # fmt: skip
-    assert (seen.run.status, seen.run.done, seen.run.total, seen.run.host) == ("running", 26, 100, "box")
+        "in progress",
+        0.255,
+        "/jobs/1",
+        {"work": 1, "more": 2},
+    )
+    assert (seen.run.status, seen.run.done, seen.run.total, seen.run.host) == (
+        "running",
+        26,
+        100,
+        "box",
+    )
     assert seen.run.started is not None
     assert database.jobs.change(job, "failed", reason="why\0", at=5.0)
     seen = database.jobs.get(job.id)
-    assert (seen.run.status, seen.run.reason, seen.run.ended, seen.run.process) == ("failed", "why?", 5.0, None)
+    assert (seen.run.status, seen.run.reason, seen.run.ended, seen.run.process) == (
+        "failed",
+        "why?",
+        5.0,
+        None,
+    )
     assert database.runs.find("status = failed")[0].id == job.id
 
 
@@ -43,7 +65,9 @@ def test_what_has_ended_stays_so(database: RunDatabase) -> None:
     assert database.jobs.change(job, "completed", settled=True)
     seen = database.jobs.get(job.id)
     assert (seen.state, seen.run.reason, seen.settled) == ("completed", "", True)
-    with pytest.raises(ConfigError, match="is completed; only what was cancelled or failed is resumed"):
+    with pytest.raises(
+        ConfigError, match="is completed; only what was cancelled or failed is resumed"
+    ):
         database.jobs.again(job)
 
 
@@ -51,7 +75,12 @@ def test_what_was_seen_of_an_earlier_attempt_is_not_taken(database: RunDatabase)
     job = made(database)
     database.jobs.change(job, "cancelled", settled=True)
     second = database.jobs.again(job)
-    assert (second.state, second.attempt, second.settled, second.run.ended) == ("creating", 2, False, None)
+    assert (second.state, second.attempt, second.settled, second.run.ended) == (
+        "creating",
+        2,
+        False,
+        None,
+    )
     with pytest.raises(ConfigError, match="is creating; only"):
         database.jobs.again(job)
     assert not database.jobs.change(job, "cancelled")
@@ -71,7 +100,9 @@ def test_jobs_are_found(database: RunDatabase) -> None:
     assert [job.id for job in database.jobs.find("a")] == [third.id]
 
 
-def test_a_job_may_bear_the_name_of_the_experiment_that_it_carries_out(database: RunDatabase) -> None:
+def test_a_job_may_bear_the_name_of_the_experiment_that_it_carries_out(
+    database: RunDatabase,
+) -> None:
     job = made(database, "digits")
     run = database.runs.find_or_create("digits", Configuration({"rate": 0.1}))
     assert run.id != job.id
@@ -88,7 +119,9 @@ def test_two_who_look_at_once_share_the_room_for_figures(
     written = []
 
     def tell(number: int) -> None:
-        figures = {f"{number} {n}": float(n) for n in range(MOST_METRICS - 50)} | {"loss": float(number)}
+        figures = {f"{number} {n}": float(n) for n in range(MOST_METRICS - 50)} | {
+            "loss": float(number)
+        }
         together.wait()  # each knows the job as it was before the others told of it
         written.append(others[number].jobs.change(job, "in progress", figures=figures))
 
@@ -104,7 +137,9 @@ def test_two_who_look_at_once_share_the_room_for_figures(
     assert dict(database.jobs.get(job.id).run.statistics) == {**stored, "loss": 7.0}
 
 
-def test_figures_that_were_seen_before_its_end_replace_none_of_those_at_its_end(database: RunDatabase) -> None:
+def test_figures_that_were_seen_before_its_end_replace_none_of_those_at_its_end(
+    database: RunDatabase,
+) -> None:
     job = made(database)
     database.jobs.change(job, "completed", figures={"loss": 0.1})
     assert not database.jobs.change(job, "in progress", figures={"loss": 0.9})

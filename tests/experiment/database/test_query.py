@@ -12,12 +12,27 @@ from hypothesis import strategies as st
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.experiment.database.query import FieldComparison, Junction, Negation, QueryField, parse_condition
+from nnpipe.experiment.database.query import (
+    FieldComparison,
+    Junction,
+    Negation,
+    QueryField,
+    parse_condition,
+)
 
 RUNS = {
-    "a1": ({"lr": 0.1, "model": {"class": "Linear"}, "flag": True}, {"accuracy": 0.5, "loss": math.nan}),
-    "A2": ({"lr": 1, "model": {"class": "linear"}, "flag": 1}, {"accuracy": 0.75, "loss": math.inf}),
-    "b%_": ({"lr": "0.1", "model": {"class": "Conv2d"}, "flag": None}, {"accuracy": 1.0, "top 5": 1.0}),
+    "a1": (
+        {"lr": 0.1, "model": {"class": "Linear"}, "flag": True},
+        {"accuracy": 0.5, "loss": math.nan},
+    ),
+    "A2": (
+        {"lr": 1, "model": {"class": "linear"}, "flag": 1},
+        {"accuracy": 0.75, "loss": math.inf},
+    ),
+    "b%_": (
+        {"lr": "0.1", "model": {"class": "Conv2d"}, "flag": None},
+        {"accuracy": 1.0, "top 5": 1.0},
+    ),
     "ä": ({"lr": 1e300, "layers": [8, 16], "flag": False}, {"loss": -math.inf}),
 }
 
@@ -136,17 +151,26 @@ def test_limits_are_checked(filled):
 
 def test_words_are_read_by_their_rank():
     a, b, c = (FieldComparison(QueryField("done"), "=", float(number)) for number in (1, 2, 3))
-    assert parse_condition("done=1 or done=2 and not done=3") == Junction("or", (a, Junction("and", (b, Negation(c)))))
-    assert parse_condition("(done=1 or done=2) and done=3") == Junction("and", (Junction("or", (a, b)), c))
-    assert parse_condition(r'experiment="a\"b\\ (c)"') == FieldComparison(QueryField("experiment"), "=", r'a"b\ (c)')
+    assert parse_condition("done=1 or done=2 and not done=3") == Junction(
+        "or", (a, Junction("and", (b, Negation(c))))
+    )
+    assert parse_condition("(done=1 or done=2) and done=3") == Junction(
+        "and", (Junction("or", (a, b)), c)
+    )
+    assert parse_condition(r'experiment="a\"b\\ (c)"') == FieldComparison(
+        QueryField("experiment"), "=", r'a"b\ (c)'
+    )
     assert parse_condition(r"experiment='a\'b\\ (\"c\")'") == FieldComparison(
         QueryField("experiment"), "=", r"""a'b\ ("c")"""
     )
-    assert parse_condition("""experiment="it's" """) == FieldComparison(QueryField("experiment"), "=", "it's")
+    assert parse_condition("""experiment="it's" """) == FieldComparison(
+        QueryField("experiment"), "=", "it's"
+    )
 
 
 @given(
-    st.text(max_size=100) | st.lists(st.sampled_from(["(", ")", "done", "=", "1", "and", "not", '"', "'", "\\", "~"]))
+    st.text(max_size=100)
+    | st.lists(st.sampled_from(["(", ")", "done", "=", "1", "and", "not", '"', "'", "\\", "~"]))
 )
 def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(ConfigError):

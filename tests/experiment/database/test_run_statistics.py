@@ -13,16 +13,24 @@ from property_examples import examples
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.history import Statistic, Statistics
 
-FLOATS = st.floats(allow_subnormal=True).map(lambda number: number + 0.0)  # SQLite keeps no zero below zero
+# SQLite keeps no zero below zero
+FLOATS = st.floats(allow_subnormal=True).map(lambda number: number + 0.0)
 NUMBERS = st.booleans() | st.integers(-(2**53), 2**53) | FLOATS
-ROWS = st.lists(st.dictionaries(st.sampled_from(["loss", "Loss", "ä", "a.b", "%s"]), NUMBERS, max_size=4), max_size=5)
+ROWS = st.lists(
+    st.dictionaries(st.sampled_from(["loss", "Loss", "ä", "a.b", "%s"]), NUMBERS, max_size=4),
+    max_size=5,
+)
 
 
 def same(one, other):
     return repr(one) == repr(other)  # NaN is itself, and 1, 1.0 and True are three
 
 
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(first=ROWS, second=ROWS, at=st.floats(0, 1))
 def test_histories_come_back_and_are_continued_from_any_row(database, first, second, at):
     run = database.runs.create("digits")

@@ -14,17 +14,34 @@ from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.provenance import Origin
 from nnpipe.experiment.status import NEXT
 
-TREE = {"optimiser": {"class": "torch.optim.Adam", "arguments": {"lr": 0.01, "betas": [0.9, 0.999]}}, "seed": 2**70}
+TREE = {
+    "optimiser": {"class": "torch.optim.Adam", "arguments": {"lr": 0.01, "betas": [0.9, 0.999]}},
+    "seed": 2**70,
+}
 HOSTILE = [
-    "'; DROP TABLE nnpipe_runs; --", '"', "%s %(x)s :name ?", "\\", "äöü 漢字 🙂", "a\nb\tc", " ", "null", "{}", "$1",
-]  # fmt: skip
+    "'; DROP TABLE nnpipe_runs; --",
+    '"',
+    "%s %(x)s :name ?",
+    "\\",
+    "äöü 漢字 🙂",
+    "a\nb\tc",
+    " ",
+    "null",
+    "{}",
+    "$1",
+]
 
 
 def test_a_run_is_what_was_given(database):
     before = time.time()
     run = database.runs.create("digits", Configuration(TREE), environment={"python": "3.11"})
     found = database.runs.get(run)
-    assert (found.id, found.experiment, found.status, found.reason) == (run, "digits", "created", "")
+    assert (found.id, found.experiment, found.status, found.reason) == (
+        run,
+        "digits",
+        "created",
+        "",
+    )
     assert found.configuration == TREE
     assert found.environment == {"python": "3.11"}
     assert before <= found.created <= time.time()
@@ -40,8 +57,12 @@ def test_a_run_goes_its_way(database):
     database.runs.enter(run, "failed", "no more paper")
     found = database.runs.get(run)
     assert (found.status, found.reason, found.done, found.total, found.process) == (
-        "failed", "no more paper", 3, 10, None,
-    )  # fmt: skip
+        "failed",
+        "no more paper",
+        3,
+        10,
+        None,
+    )
     assert found.duration >= 0
     database.runs.enter(run, "running")
     assert database.runs.get(run).ended is None
@@ -62,12 +83,18 @@ def test_hostile_texts_are_kept_as_they_are(database, text):
     database.figures.put_history(run, text, [{text: 2}])
     database.artifacts.put_arrays(run, text, {text: [1, 2]})
     found = database.runs.get(run)
-    assert (found.experiment, found.reason, found.configuration) == (text, text, {text: {"value": text}})
+    assert (found.experiment, found.reason, found.configuration) == (
+        text,
+        text,
+        {text: {"value": text}},
+    )
     assert found.statistics == {text: 1.5}
     assert list(database.figures.history(run, text).rows()) == [{text: 2}]
     assert database.artifacts.get_arrays(run, text)[text].tolist() == [1, 2]
     quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    assert [r.id for r in database.runs.find(f"experiment = {quoted} and statistics.{quoted} > 1")] == [run]
+    assert [
+        r.id for r in database.runs.find(f"experiment = {quoted} and statistics.{quoted} > 1")
+    ] == [run]
     assert [r.id for r in database.runs.find(f"configuration.{quoted}.value = {quoted}")] == [run]
     assert database.runs.find(f"reason ~ {quoted} and not experiment ~ {quoted}") == []
 
@@ -141,14 +168,29 @@ def test_deleting_leaves_nothing_behind(database, tmp_path):
 
     with database._connections.reading() as connection:
         counts = {
-            table.name.removeprefix("nnpipe_"): connection.scalar(sa.select(sa.func.count()).select_from(table))
+            table.name.removeprefix("nnpipe_"): connection.scalar(
+                sa.select(sa.func.count()).select_from(table)
+            )
             for table in tables().metadata.tables.values()
         }
     assert counts == {
-        "about": 1, "configurations": 1, "settings": 1, "runs": 1, "parents": 0, "statistics": 1, "histories": 1,
-        "series": 1, "points": 1, "artifacts": 1, "origins": 0,
-        "jobs": 0, "searches": 0, "trials": 0, "reports": 0, "device_tickets": 0,
-    }  # fmt: skip
+        "about": 1,
+        "configurations": 1,
+        "settings": 1,
+        "runs": 1,
+        "parents": 0,
+        "statistics": 1,
+        "histories": 1,
+        "series": 1,
+        "points": 1,
+        "artifacts": 1,
+        "origins": 0,
+        "jobs": 0,
+        "searches": 0,
+        "trials": 0,
+        "reports": 0,
+        "device_tickets": 0,
+    }
     assert len([path for path in (tmp_path / "store").rglob("*") if path.is_file()]) == 1
     assert database.artifacts.get_arrays(kept, "same")["x"].tolist() == [1]
 
@@ -186,7 +228,9 @@ def test_configurations_that_are_alike_are_there_once(database):
     from nnpipe.experiment.database._tables import tables
 
     with database._connections.reading() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(tables().configurations)) == 1
+        assert (
+            connection.scalar(sa.select(sa.func.count()).select_from(tables().configurations)) == 1
+        )
 
 
 def test_origins_come_back(database):

@@ -22,10 +22,14 @@ class TestDatabaseTrials(TrialStoreContract):
         return lambda **options: DatabaseTrials(database, search, **options)
 
 
-def test_a_search_goes_on_by_its_name_and_its_choices_may_grow(opened: Callable[..., RunDatabase]) -> None:
+def test_a_search_goes_on_by_its_name_and_its_choices_may_grow(
+    opened: Callable[..., RunDatabase],
+) -> None:
     database = opened()
     database.runs.create("widths")  # a run of the same name is something else
-    search = database.searches.open("widths", {"y": "minimize"}, Configuration({"x": {"values": [1, 2]}}))
+    search = database.searches.open(
+        "widths", {"y": "minimize"}, Configuration({"x": {"values": [1, 2]}})
+    )
     trials = DatabaseTrials(database, search)
     for x in (1, 2):
         lease = trials.lease("one", lambda number, x=x: Proposal({"x": x}), 2)
@@ -33,16 +37,24 @@ def test_a_search_goes_on_by_its_name_and_its_choices_may_grow(opened: Callable[
         trials.report(lease, 1, math.nan)
         trials.finish(lease, {"y": math.inf})
     again = opened()
-    assert again.searches.open("widths", {"y": "minimize"}, Configuration({"x": {"values": [1, 2, 3]}})) == search
+    assert (
+        again.searches.open(
+            "widths", {"y": "minimize"}, Configuration({"x": {"values": [1, 2, 3]}})
+        )
+        == search
+    )
     assert again.runs.get(search).configuration == {"x": {"values": [1, 2, 3]}}
     grown = DatabaseTrials(again, search)
     assert [(trial.configuration, trial.values) for trial in grown.trials()] == [
-        ({"x": 1}, {"y": math.inf}), ({"x": 2}, {"y": math.inf}),
-    ]  # fmt: skip
+        ({"x": 1}, {"y": math.inf}),
+        ({"x": 2}, {"y": math.inf}),
+    ]
     assert math.isnan(grown.trials()[0].reports[0][1])
     assert again.searches.get(search).best == {}  # infinite values are no best ones
     assert grown.lease("one", lambda number: Proposal({"x": 3}), 3) is not None
-    with pytest.raises(ConfigError, match=r'begun with the objectives \{"y": "minimize"\}, not \{"y": "maximize"\}'):
+    with pytest.raises(
+        ConfigError, match=r'begun with the objectives \{"y": "minimize"\}, not \{"y": "maximize"\}'
+    ):
         again.searches.open("widths", {"y": "maximize"})
 
 

@@ -1,4 +1,6 @@
-"""C becomes machine code for a core and an address, with a header that says what it needs, and that shows damage."""
+"""C becomes machine code for a core and an address, with a header that says what it needs, and
+that shows damage.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ ADDRESS = 0x20010000
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     folder = tmp_path_factory.mktemp("source")
-    return CCompiler().compile(write_tflite_difference(folder / "difference.tflite"), folder / "difference.c")
+    return CCompiler().compile(
+        write_tflite_difference(folder / "difference.tflite"), folder / "difference.c"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,9 @@ def test_only_c_is_built(source: Artifact, image: bytes) -> None:
     assert not built.path.exists()
 
 
-def test_a_missing_compiler_is_named_with_its_package(source: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_named_with_its_package(
+    source: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingTool, match="apt install gcc-arm-none-eabi"):
         image_of(source, CORES["cortex-m4"], ADDRESS, "-O2", "a test")

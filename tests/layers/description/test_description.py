@@ -19,7 +19,11 @@ from tests.layers.test_random_graphs import graphs
 from nnpipe import layers as nn
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.settings import parse_yaml
-from nnpipe.layers.description.from_description import from_description, read_description, to_description
+from nnpipe.layers.description.from_description import (
+    from_description,
+    read_description,
+    to_description,
+)
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.to_config import network_config
 
@@ -57,7 +61,10 @@ outputs: [inner, memory]
 
 
 def problems(text: str) -> list[tuple[str, str]]:
-    return [(problem.code, problem.path) for problem in from_description(parse_yaml(text, "test")).problems]
+    return [
+        (problem.code, problem.path)
+        for problem in from_description(parse_yaml(text, "test")).problems
+    ]
 
 
 def test_a_network_is_written_as_it_is_thought_of() -> None:
@@ -91,7 +98,13 @@ def test_what_is_left_out_has_its_default() -> None:
     graph = from_description(parse_yaml(SMALL, "test")).graph
     assert graph is not None
     layers = to_description(graph)["layers"]
-    assert layers[1] == {"class": "Conv2d", "name": "conv2d", "filters": 16, "kernel_size": [5, 5], "strides": [2, 2]}
+    assert layers[1] == {
+        "class": "Conv2d",
+        "name": "conv2d",
+        "filters": 16,
+        "kernel_size": [5, 5],
+        "strides": [2, 2],
+    }
     assert layers[3] == {"class": "MaxPool2d", "name": "max_pool2d", "strides": [2, 2]}
     assert layers[-1] == {"class": "OutputClassification", "name": "digit", "target": "label"}
     assert yaml.safe_load(yaml.safe_dump(to_description(graph))) == to_description(graph)
@@ -111,7 +124,9 @@ def test_places_tell_calls_and_outputs() -> None:
 
 def test_names_that_look_like_places_are_no_trouble() -> None:
     x = nn.Input((4,), name="a")
-    graph = nn.network(x, [nn.Dense(x, 2, name="a[1]"), nn.Dense(nn.Dense(x, 2, name="b@1"), 3, name="[0]")])
+    graph = nn.network(
+        x, [nn.Dense(x, 2, name="a[1]"), nn.Dense(nn.Dense(x, 2, name="b@1"), 3, name="[0]")]
+    )
     parsed = from_description(json.loads(json.dumps(to_description(graph))))
     assert (parsed.graph, parsed.problems) == (graph, ())
 
@@ -148,7 +163,9 @@ output: image
     ]
 
 
-@pytest.mark.parametrize("raw", [None, 3, [], {}, {"layers": 3}, {"layers": "Dense"}, {"name": "x"}])
+@pytest.mark.parametrize(
+    "raw", [None, 3, [], {}, {"layers": 3}, {"layers": "Dense"}, {"name": "x"}]
+)
 def test_what_is_no_network_is_told(raw: Any) -> None:
     parsed = from_description(raw)
     assert parsed.graph is None
@@ -157,14 +174,35 @@ def test_what_is_no_network_is_told(raw: Any) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 1 << 70) | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 KEYS = st.sampled_from(
-    ["class", "name", "units", "inputs", "calls", "graph", "shape", "activation", "training", "layers", "dtype", "raw",
-     "kernel_initializer", "pool_size", "form", "target", "top"]
-)  # fmt: skip
-KINDS = st.sampled_from(["Input", "Dense", "Submodel", "Bidirectional", "LSTM", "Unknown", "MaxPool2d", "Softmax"])
+    [
+        "class",
+        "name",
+        "units",
+        "inputs",
+        "calls",
+        "graph",
+        "shape",
+        "activation",
+        "training",
+        "layers",
+        "dtype",
+        "raw",
+        "kernel_initializer",
+        "pool_size",
+        "form",
+        "target",
+        "top",
+    ]
+)
+KINDS = st.sampled_from(
+    ["Input", "Dense", "Submodel", "Bidirectional", "LSTM", "Unknown", "MaxPool2d", "Softmax"]
+)
 LAYER = st.dictionaries(KEYS, JSON | KINDS, max_size=5).flatmap(
     lambda layer: KINDS.map(lambda kind: layer | {"class": kind})
 )
@@ -172,7 +210,9 @@ LAYER = st.dictionaries(KEYS, JSON | KINDS, max_size=5).flatmap(
 
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    st.fixed_dictionaries({"layers": st.lists(LAYER | JSON, max_size=4)}, optional={"outputs": JSON, "inputs": JSON})
+    st.fixed_dictionaries(
+        {"layers": st.lists(LAYER | JSON, max_size=4)}, optional={"outputs": JSON, "inputs": JSON}
+    )
 )
 def test_nothing_that_is_read_raises(raw: Any) -> None:
     parsed = from_description(raw)
@@ -182,11 +222,17 @@ def test_nothing_that_is_read_raises(raw: Any) -> None:
 
 def test_what_json_cannot_hold_is_a_text() -> None:
     config = {1: datetime.date(2026, 1, 31), "a": 2}
-    odd = {"class": "Dense", "units": 2, "kernel_initializer": {"class_name": "Foo", "config": config}, 3: 4}
+    odd = {
+        "class": "Dense",
+        "units": 2,
+        "kernel_initializer": {"class_name": "Foo", "config": config},
+        3: 4,
+    }
     parsed = from_description({"layers": [{"class": "Input", "shape": (3,), "name": "x"}, odd]})
     assert {(problem.code, problem.path) for problem in parsed.problems} == {
-        ("unknown-argument", "layers[1].3"), ("unknown-object", "layers[1].kernel_initializer"),
-    }  # fmt: skip
+        ("unknown-argument", "layers[1].3"),
+        ("unknown-object", "layers[1].kernel_initializer"),
+    }
 
 
 def test_lists_without_end_are_a_problem() -> None:
@@ -235,7 +281,9 @@ class Twofold(Layer):
 """
 
 
-def test_a_layer_of_ones_own_is_named_by_its_dotted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layer_of_ones_own_is_named_by_its_dotted_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "twofold_of_mine.py").write_text(OWN, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     text = "layers: [{class: Input, shape: [2]}, {class: twofold_of_mine.Twofold, factor: 3}]"
@@ -249,7 +297,9 @@ def test_a_layer_of_ones_own_is_named_by_its_dotted_path(tmp_path: Path, monkeyp
     assert from_description(to_description(parsed.graph)).graph == parsed.graph
 
 
-def test_what_is_no_layer_of_ones_own_is_told_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_layer_of_ones_own_is_told_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "broken_of_mine.py").write_text("raise ValueError('no GPU')", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     for name, cause in (

@@ -1,4 +1,6 @@
-"""Declaring networks: chained, shared, nested; and everything that can be wrong with them, told at once."""
+"""Declaring networks: chained, shared, nested; and everything that can be wrong with them, told
+at once.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_layers_are_frozen_and_equal_by_their_arguments() -> None:
 
 
 def test_short_forms_are_brought_into_one() -> None:
-    layer = nn.Conv2d((), 4, 3, kernel_initializer="he_normal", kernel_regularizer="L2", activation=None)
+    layer = nn.Conv2d(
+        (), 4, 3, kernel_initializer="he_normal", kernel_regularizer="L2", activation=None
+    )
     assert (layer.kernel_size, layer.strides) == ((3, 3), (1, 1))
     assert layer.kernel_initializer == HeNormal()
     assert layer.kernel_regularizer == L2()
@@ -106,7 +110,12 @@ def test_a_network_within_a_network_has_its_own_weights() -> None:
     inner = nn.network(x, nn.Dense(x, 4, name="d"))
     y = nn.Submodel(x, inner, name="one")
     graph = nn.network(x, nn.Submodel(y.on(y), inner, name="two"))
-    assert sorted(variables_of(graph)) == ["one/d/bias", "one/d/kernel", "two/d/bias", "two/d/kernel"]
+    assert sorted(variables_of(graph)) == [
+        "one/d/bias",
+        "one/d/kernel",
+        "two/d/bias",
+        "two/d/kernel",
+    ]
 
 
 # -- problems -------------------------------------------------------------------------------------
@@ -142,7 +151,11 @@ def test_all_problems_are_told_at_once() -> None:
         (lambda x: nn.BatchNorm(x, axis=3), "shape", "has the axis 3"),
         (lambda x: nn.Concatenate([x, nn.RepeatVector(x, 2)]), "shape", "cannot join"),
         (lambda x: nn.Dense(x, 3)[1], "reference", "names output 1 of dense, which has fewer"),
-        (lambda x: nn.Add([nn.Dense(x, 4, name="a"), nn.Dense(x, 4, name="a")]), "name", "2 layers have this name"),
+        (
+            lambda x: nn.Add([nn.Dense(x, 4, name="a"), nn.Dense(x, 4, name="a")]),
+            "name",
+            "2 layers have this name",
+        ),
         (lambda x: nn.Add([x, nn.Input((4,), name="y")]), "reference", "is not among the inputs"),
         (lambda x: nn.Unknown(x, name="odd"), "unknown-layer", "not in the vocabulary"),
     ],
@@ -173,7 +186,11 @@ def test_a_circle_is_told_and_hides_nothing() -> None:
 def test_references_to_nothing_are_told() -> None:
     good = digits()
     bad = dataclasses.replace(good, outputs=(nn.Ref("nobody"), nn.Ref("class", 3)), inputs=())
-    assert codes(bad) == [("reference", "outputs"), ("reference", "outputs"), ("reference", "image")]
+    assert codes(bad) == [
+        ("reference", "outputs"),
+        ("reference", "outputs"),
+        ("reference", "image"),
+    ]
 
 
 def test_a_problem_has_a_known_code() -> None:
@@ -186,20 +203,28 @@ def test_a_problem_has_a_known_code() -> None:
 
 
 def test_first_weights_depend_on_seed_and_name_alone() -> None:
-    one, again, other = initial_weights(digits(), 1), initial_weights(digits(), 1), initial_weights(digits(), 2)
+    one, again, other = (
+        initial_weights(digits(), 1),
+        initial_weights(digits(), 1),
+        initial_weights(digits(), 2),
+    )
     assert {v.dtype for v in one.values()} == {np.dtype("float32")}
     for name, value in one.items():
         np.testing.assert_array_equal(value, again[name])
     assert not np.array_equal(one["conv2d/kernel"], other["conv2d/kernel"])
     x = nn.Input((28, 28, 1), name="image")
     y = nn.MaxPool2d(nn.Conv2d(x, 16, 5, activation="relu"), 2)
-    wider = initial_weights(nn.network(x, nn.Dense(nn.Dense(nn.Flatten(y), 7), 10, name="class")), 1)
+    wider = initial_weights(
+        nn.network(x, nn.Dense(nn.Dense(nn.Flatten(y), 7), 10, name="class")), 1
+    )
     np.testing.assert_array_equal(wider["conv2d/kernel"], one["conv2d/kernel"])
 
 
 def test_an_initialiser_that_cannot_fill_its_weight_is_told() -> None:
     x = nn.Input((4,))
-    graph = nn.network(x, nn.Dense(x, 3, kernel_initializer="orthogonal", bias_initializer="identity", name="d"))
+    graph = nn.network(
+        x, nn.Dense(x, 3, kernel_initializer="orthogonal", bias_initializer="identity", name="d")
+    )
     with pytest.raises(ConfigError, match=r"d/bias: Identity cannot fill the shape \(3,\)"):
         initial_weights(graph)
 
@@ -209,7 +234,9 @@ def test_weights_that_do_not_fit_are_told_each() -> None:
     weights = initial_weights(graph)
     del weights["class/bias"]
     weights |= {"conv2d/bias": np.zeros(3, "float32"), "more": np.zeros(1)}
-    assert [(p.path, p.message.partition(",")[0]) for p in weight_problems(variables_of(graph), weights)] == [
+    assert [
+        (p.path, p.message.partition(",")[0]) for p in weight_problems(variables_of(graph), weights)
+    ] == [
         ("conv2d/bias", "has the shape (3"),
         ("class/bias", "is missing"),
         ("more", "is not in the network"),
@@ -237,7 +264,9 @@ def test_what_no_output_needs_is_told_of_a_graph_made_otherwise() -> None:
     ]
 
 
-def test_networks_within_networks_are_looked_at_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_within_networks_are_looked_at_a_few_times_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real, calls = shape_inference.infer, []
 
     def counting(graph: nn.NetworkGraph) -> shape_inference.InferredShapes:

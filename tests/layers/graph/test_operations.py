@@ -31,12 +31,24 @@ def test_convolutions_activations_and_outputs_are_operations() -> None:
     x = nn.Input((8, 8, 3), name="image")
     y = nn.Conv2d(x, 4, 3, padding="same", activation="relu")
     y = nn.Add([nn.BatchNorm(nn.SeparableConv2d(y, 4, 3, padding="same", activation="silu")), y])
-    y = nn.OutputClassification(nn.Dense(nn.Dropout(nn.GlobalAvgPool2d(y), 0.5), 10), target="label")
+    y = nn.OutputClassification(
+        nn.Dense(nn.Dropout(nn.GlobalAvgPool2d(y), 0.5), 10), target="label"
+    )
     found = operations_of(nn.network(x, y), {"image": (2, 8, 8, 3)})
     assert words(found) == [
-        "convolution", "relu", "convolution", "convolution", "sigmoid", "mul", "batch", "add", "mean over all", "view",
-        "matrix product", "softmax",
-    ]  # fmt: skip
+        "convolution",
+        "relu",
+        "convolution",
+        "convolution",
+        "sigmoid",
+        "mul",
+        "batch",
+        "add",
+        "mean over all",
+        "view",
+        "matrix product",
+        "softmax",
+    ]
     assert macs(found) == 2 * (64 * 27 * 4 + 64 * 9 * 4 + 64 * 16 + 40)
     assert graph_cost(found).parameters == 27 * 4 + 4 + 9 * 4 + 16 + 4 + 4 * 4 + 50
     assert found.tensors[found.inputs[0]].shape == (2, 8, 8, 3)
@@ -66,7 +78,10 @@ def test_what_cannot_be_sized_is_refused() -> None:
     graph = nn.network(x, nn.Dense(x, 2))
     assert macs(operations_of(graph)) == 8
     assert macs(operations_of(graph, {"steps": (1, 10, 4)})) == 80
-    for shapes, told in (({"other": (1,)}, "no input 'other'; it has steps"), ({"steps": (1, 2)}, "3 axes")):
+    for shapes, told in (
+        ({"other": (1,)}, "no input 'other'; it has steps"),
+        ({"steps": (1, 2)}, "3 axes"),
+    ):
         with pytest.raises(ConfigError, match=told):
             operations_of(graph, shapes)
 
@@ -83,10 +98,16 @@ def test_a_network_from_a_file_of_keras_has_the_counts_of_the_file(shared_data: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["small_cnn", "small_keywords", "small_forecast"])
-def test_described_networks_have_the_counts_of_their_exported_files(name: str, tmp_path: Path) -> None:
+def test_described_networks_have_the_counts_of_their_exported_files(
+    name: str, tmp_path: Path
+) -> None:
     needs("torch", "onnx_ir", "onnxruntime")
     file = EXAMPLES / f"{name}.yaml"
-    with nnpipe.find("DeclaredModel", nnpipe.ModelWrapper).from_json({"network": str(file)}).open() as model:
+    with (
+        nnpipe.find("DeclaredModel", nnpipe.ModelWrapper)
+        .from_json({"network": str(file)})
+        .open() as model
+    ):
         model.export(tmp_path / "n.onnx", "onnx")
     reading = read_network(file)
     assert reading.graph is not None

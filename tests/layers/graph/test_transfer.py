@@ -17,7 +17,12 @@ from nnpipe.layers.torch.to_torch import to_torch, torch_weights
 
 
 def digits(
-    classes: int = 10, *, frozen: bool = False, activation: str = "relu", extra: bool = False, pool: Any = nn.MaxPool2d
+    classes: int = 10,
+    *,
+    frozen: bool = False,
+    activation: str = "relu",
+    extra: bool = False,
+    pool: Any = nn.MaxPool2d,
 ) -> nn.NetworkGraph:
     x = nn.Input((12, 12, 1), name="x")
     y = nn.Conv2d(x, 4, 3, activation=activation, trainable=not frozen, name="conv")
@@ -29,12 +34,20 @@ def digits(
 def test_a_network_is_like_itself() -> None:
     delta = compare(digits(), digits())
     assert delta.kept == ("x", "conv", "pool", "flat", "class")
-    assert (delta.changed, delta.new, delta.removed, delta.frozen, delta.thawed) == ((), (), (), (), ())
+    assert (delta.changed, delta.new, delta.removed, delta.frozen, delta.thawed) == (
+        (),
+        (),
+        (),
+        (),
+        (),
+    )
     assert not delta.reordered
 
 
 def test_every_kind_of_difference_is_told() -> None:
-    delta = compare(digits(), digits(3, frozen=True, activation="tanh", extra=True, pool=nn.AvgPool2d))
+    delta = compare(
+        digits(), digits(3, frozen=True, activation="tanh", extra=True, pool=nn.AvgPool2d)
+    )
     assert delta.kept == ("x", "flat")
     assert delta.changed == (
         ChangedLayer("conv", ("activation",)),
@@ -58,7 +71,9 @@ def test_inputs_in_another_order_are_told() -> None:
     one, other = nn.network([a, b], both), nn.network([b, a], both)
     assert compare(one, other).reordered
     assert not compare(one, one).reordered
-    assert compare(one, nn.network([a, b], nn.Subtract([b, a]))).changed == (ChangedLayer("subtract", ("inputs",)),)
+    assert compare(one, nn.network([a, b], nn.Subtract([b, a]))).changed == (
+        ChangedLayer("subtract", ("inputs",)),
+    )
 
 
 def test_weights_of_what_stayed_are_kept() -> None:
@@ -68,7 +83,9 @@ def test_weights_of_what_stayed_are_kept() -> None:
     assert moved.stayed == ("conv/kernel", "conv/bias")
     assert moved.fresh == ("class/kernel", "class/bias")
     np.testing.assert_array_equal(moved.weights["conv/kernel"], weights["conv/kernel"])
-    np.testing.assert_array_equal(moved.weights["class/kernel"], initial_weights(after, 1)["class/kernel"])
+    np.testing.assert_array_equal(
+        moved.weights["class/kernel"], initial_weights(after, 1)["class/kernel"]
+    )
     moved.weights["conv/kernel"][...] = 0
     assert weights["conv/kernel"].any(), "the weights that were given are not touched"
 
@@ -85,7 +102,9 @@ def test_a_layer_of_another_class_keeps_nothing() -> None:
 def test_weights_within_a_network_within_are_kept() -> None:
     x = nn.Input((12, 12, 1), name="x")
     before = nn.network(x, nn.Submodel(x, digits(), name="old"))
-    after = nn.network(x, nn.Dense(nn.Submodel(x, digits(), name="old", trainable=False), 2, name="new"))
+    after = nn.network(
+        x, nn.Dense(nn.Submodel(x, digits(), name="old", trainable=False), 2, name="new")
+    )
     moved = transfer(before, initial_weights(before), after)
     assert moved.fresh == ("new/kernel", "new/bias")
     assert compare(before, after).frozen == ("old",)
@@ -104,7 +123,10 @@ def wider(*, frozen: bool) -> nn.NetworkGraph:
 
 def test_a_frozen_layer_that_would_stay_random_is_refused_by_name() -> None:
     weights = initial_weights(digits())
-    message = r"conv: is frozen, but its kernel \(3, 3, 1, 32\) was \(3, 3, 1, 4\), so it would stay random"
+    message = (
+        r"conv: is frozen, but its kernel \(3, 3, 1, 32\) was \(3, 3, 1, 4\), so it would "
+        r"stay random"
+    )
     with pytest.raises(ConfigError, match=message):
         transfer(digits(), weights, wider(frozen=True))
     assert "conv/kernel" in transfer(digits(), weights, wider(frozen=False)).fresh
@@ -119,8 +141,13 @@ def test_a_real_network_learns_new_classes_with_its_features_frozen(shared_data:
     reading = read_keras(shared_data / "keras_files" / "32_32_1_conv_sequential.h5")
     assert reading.graph is not None
     x = nn.Input((28, 28, 1), name="conv2d_8_input")
-    y = nn.Flatten(nn.MaxPool2d(nn.Conv2d(x, 4, 3, activation="relu", trainable=False, name="conv2d_8"), 2))
-    after = nn.network(x, nn.Dense(nn.Dense(y, 128, "relu", trainable=False, name="dense_10"), 2, name="odd or even"))
+    y = nn.Flatten(
+        nn.MaxPool2d(nn.Conv2d(x, 4, 3, activation="relu", trainable=False, name="conv2d_8"), 2)
+    )
+    after = nn.network(
+        x,
+        nn.Dense(nn.Dense(y, 128, "relu", trainable=False, name="dense_10"), 2, name="odd or even"),
+    )
     moved = transfer(reading.graph, reading.weights, after)
     assert moved.fresh == ("odd or even/kernel", "odd or even/bias")
     module = to_torch(after, moved.weights).train()

@@ -1,4 +1,6 @@
-"""Networks from ONNX files: they compute what ONNX Runtime computes, and what they cannot is told."""
+"""Networks from ONNX files: they compute what ONNX Runtime computes, and what they cannot is
+told.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,13 @@ def ints(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
-W, W1, W3, DEPTH, UP = array(6, 4, 3, 3), array(5, 4, 3), array(2, 3, 2, 3, 2), array(8, 1, 3, 3), array(4, 5, 3, 2)
+W, W1, W3, DEPTH, UP = (
+    array(6, 4, 3, 3),
+    array(5, 4, 3),
+    array(2, 3, 2, 3, 2),
+    array(8, 1, 3, 3),
+    array(4, 5, 3, 2),
+)
 # The operator, the shapes of its inputs, its constants, its attributes.
 CASES: list[tuple[str, Sequence[tuple[int, ...]], Sequence[np.ndarray | None], dict[str, Any]]] = [
     ("Conv", [IMAGE], [W, array(6)], {"pads": [1, 2, 0, 1], "strides": [2, 1]}),
@@ -53,12 +61,22 @@ CASES: list[tuple[str, Sequence[tuple[int, ...]], Sequence[np.ndarray | None], d
     ("Conv", [IMAGE], [DEPTH, array(8)], {"group": 4, "pads": [1, 1, 1, 1]}),
     ("Conv", [LINE], [W1, array(5)], {"pads": [0, 2], "strides": [2]}),
     ("Conv", [VOLUME], [W3], {"pads": [0, 1, 0, 1, 1, 1]}),
-    ("ConvTranspose", [IMAGE], [UP, array(5)], {"strides": [2, 3], "pads": [1, 0, 1, 1], "output_padding": [1, 2]}),
+    (
+        "ConvTranspose",
+        [IMAGE],
+        [UP, array(5)],
+        {"strides": [2, 3], "pads": [1, 0, 1, 1], "output_padding": [1, 2]},
+    ),
     ("ConvTranspose", [IMAGE], [UP], {"strides": [1, 3]}),
     ("MaxPool", [IMAGE], [], {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}),
     ("MaxPool", [IMAGE], [], {"kernel_shape": [3, 3], "strides": [1, 1], "pads": [1, 1, 1, 1]}),
     ("MaxPool", [LINE], [], {"kernel_shape": [3], "auto_pad": "SAME_UPPER", "strides": [2]}),
-    ("AveragePool", [IMAGE], [], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    (
+        "AveragePool",
+        [IMAGE],
+        [],
+        {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+    ),
     ("AveragePool", [IMAGE], [], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
     ("AveragePool", [VOLUME], [], {"kernel_shape": [2, 3, 2], "strides": [2, 1, 2]}),
     ("GlobalAveragePool", [IMAGE], [], {}),
@@ -66,7 +84,12 @@ CASES: list[tuple[str, Sequence[tuple[int, ...]], Sequence[np.ndarray | None], d
     ("ReduceMean", [IMAGE], [ints(2, 3)], {"keepdims": 0}),
     ("ReduceMean", [IMAGE], [ints(-1, 1)], {"keepdims": 1}),
     ("ReduceMax", [LINE], [ints(2)], {"keepdims": 0}),
-    ("BatchNormalization", [IMAGE], [array(4), array(4), array(4), np.abs(array(4)) + 1], {"epsilon": 0.01}),
+    (
+        "BatchNormalization",
+        [IMAGE],
+        [array(4), array(4), array(4), np.abs(array(4)) + 1],
+        {"epsilon": 0.01},
+    ),
     ("LayerNormalization", [IMAGE], [array(8), array(8)], {"axis": -1}),
     ("LayerNormalization", [IMAGE], [array(9, 8), array(9, 8)], {"axis": 2}),
     ("InstanceNormalization", [IMAGE], [array(4), array(4)], {}),
@@ -115,24 +138,42 @@ CASES: list[tuple[str, Sequence[tuple[int, ...]], Sequence[np.ndarray | None], d
     ("Resize", [IMAGE], [None, np.array([1, 1, 2, 3], np.float32)], {}),
     ("Resize", [IMAGE], [None, np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"}),
     ("InstanceNormalization", [LINE], [array(4), array(4)], {"epsilon": 0.1}),
-]  # fmt: skip
+]
 
 
-def model_of(nodes: Sequence[Any], inputs: dict[str, Any], outputs: Sequence[str], held: dict[str, np.ndarray]) -> Any:
+def model_of(
+    nodes: Sequence[Any],
+    inputs: dict[str, Any],
+    outputs: Sequence[str],
+    held: dict[str, np.ndarray],
+) -> Any:
     values = [
-        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), ["n", *v.shape[1:]])
+        onnx.helper.make_tensor_value_info(
+            n, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), ["n", *v.shape[1:]]
+        )
         for n, v in inputs.items()
     ]
-    made = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs]
-    constants = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()]
+    made = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs
+    ]
+    constants = [
+        onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()
+    ]
     graph = onnx.helper.make_graph(list(nodes), "test", values, made, constants)
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9
+    )
 
 
-def single(kind: str, shapes: Sequence[tuple[int, ...]], held: Sequence[Any], attributes: dict[str, Any]) -> Any:
+def single(
+    kind: str, shapes: Sequence[tuple[int, ...]], held: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
     inputs = {f"x{number}": array(*shape) for number, shape in enumerate(shapes)}
     constants = {f"c{number}": value for number, value in enumerate(held) if value is not None}
-    names = [*inputs, *(f"c{number}" if value is not None else "" for number, value in enumerate(held))]
+    names = [
+        *inputs,
+        *(f"c{number}" if value is not None else "" for number, value in enumerate(held)),
+    ]
     node = onnx.helper.make_node(kind, names, ["y"], name="it", **attributes)
     return model_of([node], inputs, ["y"], constants), inputs
 
@@ -158,7 +199,11 @@ def runtime(path: Path, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(("kind", "shapes", "held", "attributes"), CASES)
 def test_an_operator_computes_what_it_computes_in_onnx_runtime(
-    kind: str, shapes: Sequence[tuple[int, ...]], held: Sequence[Any], attributes: dict[str, Any], tmp_path: Path
+    kind: str,
+    shapes: Sequence[tuple[int, ...]],
+    held: Sequence[Any],
+    attributes: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     model, inputs = single(kind, shapes, held, attributes)
     path = written(tmp_path / "one.onnx", model)
@@ -168,7 +213,8 @@ def test_an_operator_computes_what_it_computes_in_onnx_runtime(
     np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-5)
 
 
-# -- whole networks ---------------------------------------------------------------------------------
+# -- whole networks
+# ---------------------------------------------------------------------------------
 
 
 def exported(module: Any, inputs: Sequence[np.ndarray], path: Path) -> Path:
@@ -176,14 +222,22 @@ def exported(module: Any, inputs: Sequence[np.ndarray], path: Path) -> Path:
     samples = torch.export.Dim("samples", min=1, max=4096)
     tensors = tuple(map(torch.from_numpy, inputs))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    program = torch.export.export(module, tensors, dynamic_shapes=(tuple({0: samples} for _ in tensors),))
-    return written(path, torch.onnx.export(program, (), dynamo=True, opset_version=18, verbose=False).model_proto)
+    program = torch.export.export(
+        module, tensors, dynamic_shapes=(tuple({0: samples} for _ in tensors),)
+    )
+    return written(
+        path,
+        torch.onnx.export(program, (), dynamo=True, opset_version=18, verbose=False).model_proto,
+    )
 
 
 def batch_for(graph: nn.NetworkGraph) -> dict[str, np.ndarray]:
     random = np.random.default_rng(2)
     layers: dict[str, Any] = graph.layers  # type: ignore[assignment]
-    return {ref.layer: random.normal(size=(3, *layers[ref.layer].shape)).astype(np.float32) for ref in graph.inputs}
+    return {
+        ref.layer: random.normal(size=(3, *layers[ref.layer].shape)).astype(np.float32)
+        for ref in graph.inputs
+    }
 
 
 # What these layers are in PyTorch is arithmetic, of which ONNX keeps no trace.
@@ -232,32 +286,52 @@ def test_a_published_network_is_read_and_runs_in_both_frameworks(shared_data: Pa
     assert reading.graph is not None
     kinds = [type(entry.layer).__name__ for entry in reading.graph.entries]
     assert kinds == [
-        "Input", "Permute", "Conv2d", "ReLU", "MaxPool2d", "Conv2d", "ReLU", "MaxPool2d", "Flatten", "Dense",
-    ]  # fmt: skip
+        "Input",
+        "Permute",
+        "Conv2d",
+        "ReLU",
+        "MaxPool2d",
+        "Conv2d",
+        "ReLU",
+        "MaxPool2d",
+        "Flatten",
+        "Dense",
+    ]
     images = {"Input3": RANDOM.random((1, 1, 28, 28), dtype=np.float32) * 255}
     (its,) = runtime(path, images)
     (mine,) = computed(reading, images)
     scale = np.abs(its).max()
     np.testing.assert_allclose(mine / scale, its / scale, atol=1e-5)
-    in_keras = np.asarray(to_keras(reading.graph, reading.weights)(images["Input3"], training=False))
+    in_keras = np.asarray(
+        to_keras(reading.graph, reading.weights)(images["Input3"], training=False)
+    )
     np.testing.assert_allclose(in_keras / scale, its / scale, atol=1e-5)
     # The file fixes one sample; the network takes any number.
     many = np.repeat(images["Input3"], 3, 0)
-    np.testing.assert_allclose(computed(reading, {"Input3": many})[0][2] / scale, its[0] / scale, atol=1e-5)
+    np.testing.assert_allclose(
+        computed(reading, {"Input3": many})[0][2] / scale, its[0] / scale, atol=1e-5
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_read_of_onnx_own_vectors_is_right(shared_data: Path, tmp_path: Path) -> None:
-    """Each operator's published examples, of which the first input is the network's and the others are constants."""
+    """Each operator's published examples, of which the first input is the network's and the
+    others are constants.
+    """
     with tarfile.open(shared_data / "vectors" / "onnx_node_a.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     right = []
     for path in sorted(tmp_path.glob("*/*/model.onnx")):
         model, folder = onnx.load(path), path.parent / "test_data_set_0"
         try:
-            inputs = [tensor_in(folder / f"input_{number}.pb") for number in range(len(model.graph.input))]
-            outputs = [tensor_in(folder / f"output_{number}.pb") for number in range(len(model.graph.output))]
+            inputs = [
+                tensor_in(folder / f"input_{number}.pb") for number in range(len(model.graph.input))
+            ]
+            outputs = [
+                tensor_in(folder / f"output_{number}.pb")
+                for number in range(len(model.graph.output))
+            ]
         except (ValueError, TypeError):  # sequences and the like, which are no tensors
             continue
         for value, place in list(zip(inputs, model.graph.input, strict=True))[1:]:
@@ -292,29 +366,50 @@ def test_residual_and_mobile_networks_are_read(kind: str, tmp_path: Path) -> Non
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 
     residual = kind == "residual"
-    wrapper = PyTorchCIFARResNet() if residual else PyTorchMobileNetV2(width=0.35, input_size=(32, 32), num_classes=10)
+    wrapper = (
+        PyTorchCIFARResNet()
+        if residual
+        else PyTorchMobileNetV2(width=0.35, input_size=(32, 32), num_classes=10)
+    )
     wrapper.open().export(tmp_path / "net.onnx", "onnx")
     reading = from_onnx(tmp_path / "net.onnx")
     assert reading.problems == ()
     inputs = dict(random_batch(wrapper.io, 2))
-    np.testing.assert_allclose(computed(reading, inputs)[0], runtime(tmp_path / "net.onnx", inputs)[0], atol=1e-5)
+    np.testing.assert_allclose(
+        computed(reading, inputs)[0], runtime(tmp_path / "net.onnx", inputs)[0], atol=1e-5
+    )
 
 
-OPTIONS = [{}, {"bias": False}, {"bidirectional": True}, {"num_layers": 2}, {"batch_first": False}, {"hidden_size": 99}]
+OPTIONS = [
+    {},
+    {"bias": False},
+    {"bidirectional": True},
+    {"num_layers": 2},
+    {"batch_first": False},
+    {"hidden_size": 99},
+]
 # Exporting takes two seconds: the quick tests try some options with one kind each.
 CELLS = [("LSTM", {"bidirectional": True})]
-MORE_CELLS = [(kind, options) for kind in ("LSTM", "GRU") for options in OPTIONS if (kind, options) not in CELLS]
+MORE_CELLS = [
+    (kind, options)
+    for kind in ("LSTM", "GRU")
+    for options in OPTIONS
+    if (kind, options) not in CELLS
+]
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("kind", "options"), [*CELLS, *(pytest.param(*cell, marks=pytest.mark.slow) for cell in MORE_CELLS)]
+    ("kind", "options"),
+    [*CELLS, *(pytest.param(*cell, marks=pytest.mark.slow) for cell in MORE_CELLS)],
 )
 def test_recurrent_layers_are_read(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     class Net(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.cells = getattr(torch.nn, kind)(4, **{"hidden_size": 3, "batch_first": True, **options})
+            self.cells = getattr(torch.nn, kind)(
+                4, **{"hidden_size": 3, "batch_first": True, **options}
+            )
 
         def forward(self, *xs: Any) -> Any:
             (x,) = xs
@@ -322,7 +417,11 @@ def test_recurrent_layers_are_read(kind: str, options: dict[str, Any], tmp_path:
             found, state = self.cells(x.transpose(0, 1) if swap else x)
             state = state[0] if isinstance(state, tuple) else state
             found = found.transpose(0, 1) if swap else found
-            return found if "bidirectional" in options or "num_layers" in options else (found, state[-1])
+            return (
+                found
+                if "bidirectional" in options or "num_layers" in options
+                else (found, state[-1])
+            )
 
     inputs = {"xs_0": array(2, 5, 4)}
     path = exported(Net().eval(), list(inputs.values()), tmp_path / "cells.onnx")
@@ -338,16 +437,30 @@ def test_a_bias_is_only_put_into_a_layer_that_nothing_else_takes(tmp_path: Path)
     conv = make("Conv", ["x", "w"], ["c"], name="conv")
     held = {"w": array(3, 4, 3, 3), "b": array(3, 1, 1), "last": array(3)}
     forms = {
-        "alone": ([conv, make("Add", ["c", "b"], ["y"])], ["y"], ["Input", "Permute", "Conv2d", "Permute"]),
-        "also elsewhere": ([conv, make("Add", ["c", "b"], ["a"]), make("Mul", ["a", "c"], ["y"])], ["y"], None),
+        "alone": (
+            [conv, make("Add", ["c", "b"], ["y"])],
+            ["y"],
+            ["Input", "Permute", "Conv2d", "Permute"],
+        ),
+        "also elsewhere": (
+            [conv, make("Add", ["c", "b"], ["a"]), make("Mul", ["a", "c"], ["y"])],
+            ["y"],
+            None,
+        ),
         "also as it is": ([conv, make("Add", ["c", "b"], ["y"])], ["y", "c"], None),
         "by another name": (
-            [conv, make("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1]), make("Add", ["t", "last"], ["a"]),
-             make("Transpose", ["a"], ["d"], perm=[0, 3, 1, 2]), make("Identity", ["c"], ["i"]),
-             make("Mul", ["d", "i"], ["y"])],
-            ["y"], None,
+            [
+                conv,
+                make("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1]),
+                make("Add", ["t", "last"], ["a"]),
+                make("Transpose", ["a"], ["d"], perm=[0, 3, 1, 2]),
+                make("Identity", ["c"], ["i"]),
+                make("Mul", ["d", "i"], ["y"]),
+            ],
+            ["y"],
+            None,
         ),
-    }  # fmt: skip
+    }
     for form, (nodes, outputs, kinds) in forms.items():
         path = written(tmp_path / "bias.onnx", model_of(nodes, inputs, outputs, held))
         reading = from_onnx(path)
@@ -362,22 +475,30 @@ def test_a_bias_is_only_put_into_a_layer_that_nothing_else_takes(tmp_path: Path)
 def test_what_is_added_behind_cells_is_no_bias_of_theirs(tmp_path: Path) -> None:
     make = onnx.helper.make_node
     nodes = [
-        make("Transpose", ["x"], ["t"], perm=[1, 0, 2]), make("LSTM", ["t", "w", "r"], ["y4"], hidden_size=3),
-        make("Squeeze", ["y4", "one"], ["s"]), make("Transpose", ["s"], ["z"], perm=[1, 0, 2]),
+        make("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
+        make("LSTM", ["t", "w", "r"], ["y4"], hidden_size=3),
+        make("Squeeze", ["y4", "one"], ["s"]),
+        make("Transpose", ["s"], ["z"], perm=[1, 0, 2]),
         make("Add", ["z", "b"], ["y"]),
-    ]  # fmt: skip
+    ]
     held = {"w": array(1, 12, 4), "r": array(1, 12, 3), "one": ints(1), "b": array(3)}
     inputs = {"x": array(2, 5, 4)}
     path = written(tmp_path / "cells.onnx", model_of(nodes, inputs, ["y"], held))
     reading = from_onnx(path)
     assert reading.problems == ()
-    np.testing.assert_allclose(computed(reading, inputs)[0], runtime(path, inputs)[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        computed(reading, inputs)[0], runtime(path, inputs)[0], rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("form", ["half first", "half last", "half of x"])
 def test_a_gelu_in_pieces_is_one_again(form: str, tmp_path: Path) -> None:
     make = onnx.helper.make_node
-    nodes = [make("Mul", ["x", "r"], ["a"]), make("Erf", ["a"], ["b"]), make("Add", ["one", "b"], ["c"])]
+    nodes = [
+        make("Mul", ["x", "r"], ["a"]),
+        make("Erf", ["a"], ["b"]),
+        make("Add", ["one", "b"], ["c"]),
+    ]
     nodes += {
         "half first": [make("Mul", ["half", "c"], ["d"]), make("Mul", ["x", "d"], ["y"])],
         "half last": [make("Mul", ["x", "c"], ["d"]), make("Mul", ["d", "half"], ["y"])],
@@ -389,15 +510,22 @@ def test_a_gelu_in_pieces_is_one_again(form: str, tmp_path: Path) -> None:
     reading = from_onnx(path)
     assert reading.problems == ()
     assert reading.graph is not None
-    assert [type(layer).__name__ for layer in reading.graph.layers.values()] == ["Input", "Activation"]
+    assert [type(layer).__name__ for layer in reading.graph.layers.values()] == [
+        "Input",
+        "Activation",
+    ]
     np.testing.assert_allclose(computed(reading, inputs)[0], runtime(path, inputs)[0], atol=1e-6)
     # Anything else with an error function stays in pieces.
     nodes[2] = make("Sub", ["one", "b"], ["c"])
-    codes = [problem.code for problem in from_onnx(written(path, model_of(nodes, inputs, ["y"], held))).problems]
+    codes = [
+        problem.code
+        for problem in from_onnx(written(path, model_of(nodes, inputs, ["y"], held))).problems
+    ]
     assert "unknown-layer" in codes
 
 
-# -- what is odd ------------------------------------------------------------------------------------
+# -- what is odd
+# ------------------------------------------------------------------------------------
 
 
 def test_operators_that_no_layer_computes_are_kept_and_told(tmp_path: Path) -> None:
@@ -405,15 +533,19 @@ def test_operators_that_no_layer_computes_are_kept_and_told(tmp_path: Path) -> N
         onnx.helper.make_node("Relu", ["x"], ["a"], name="first"),
         onnx.helper.make_node("Einsum", ["a", "w"], ["b"], name="odd", equation="ij,jk->ik"),
         onnx.helper.make_node("Softmax", ["b"], ["c"], name="then", axis=-1),
-        onnx.helper.make_node("MaxPool", ["y"], ["d"], name="pool", kernel_shape=[2, 2], pads=[1, 0, 0, 0]),
+        onnx.helper.make_node(
+            "MaxPool", ["y"], ["d"], name="pool", kernel_shape=[2, 2], pads=[1, 0, 0, 0]
+        ),
         onnx.helper.make_node("Einsum", ["a"], ["e"], name="unused", equation="ij->ji"),
     ]
     inputs = {"x": array(2, 5), "y": array(2, 3, 8, 8)}
     model = model_of(nodes, inputs, ["c", "d"], {"w": array(5, 4)})
     reading = from_onnx(written(tmp_path / "odd.onnx", model))
     assert [(problem.code, problem.path) for problem in reading.problems] == [
-        ("unknown-layer", "odd"), ("shape", "then"), ("unknown-argument", "pool.pads"),
-    ]  # fmt: skip
+        ("unknown-layer", "odd"),
+        ("shape", "then"),
+        ("unknown-argument", "pool.pads"),
+    ]
     assert reading.graph is not None
     odd = reading.graph.layers["odd"]
     assert isinstance(odd, Unknown)
@@ -456,11 +588,15 @@ def test_no_axis_of_samples_is_left_out_where_there_is_but_one(tmp_path: Path) -
     (batch, *_) = model.graph.input[0].type.tensor_type.shape.dim
     assert from_onnx(written(tmp_path / "free.onnx", model)).problems == ()
     batch.dim_value = 1
-    assert [problem.path for problem in from_onnx(written(tmp_path / "one.onnx", model)).problems] == ["it.axes"]
+    assert [
+        problem.path for problem in from_onnx(written(tmp_path / "one.onnx", model)).problems
+    ] == ["it.axes"]
 
 
 @pytest.mark.parametrize(("kind", "version"), [("Upsample", 9), ("Resize", 10)])
-def test_images_are_enlarged_as_older_versions_said(kind: str, version: int, tmp_path: Path) -> None:
+def test_images_are_enlarged_as_older_versions_said(
+    kind: str, version: int, tmp_path: Path
+) -> None:
     model, inputs = single(kind, [IMAGE], [np.array([1, 1, 2, 3], np.float32)], {"mode": "nearest"})
     model.opset_import[0].version = version
     path = written(tmp_path / "old.onnx", model)
@@ -472,12 +608,20 @@ def test_images_are_enlarged_as_older_versions_said(kind: str, version: int, tmp
 def test_half_and_other_forms_of_constants_are_read(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Gemm", ["x", "w", "b"], ["y"])
     model = model_of([node], {"x": array(2, 3)}, ["y"], {"w": array(3, 2), "b": array(2)})
-    for dtype in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE):
+    for dtype in (
+        onnx.TensorProto.FLOAT,
+        onnx.TensorProto.FLOAT16,
+        onnx.TensorProto.BFLOAT16,
+        onnx.TensorProto.DOUBLE,
+    ):
         values = [0.5, -1.0, 2.0, 4.0, 0.25, 8.0]
         del model.graph.initializer[:]
-        model.graph.initializer.extend([
-            onnx.helper.make_tensor("w", dtype, [3, 2], values), onnx.helper.make_tensor("b", dtype, [2], [1.0, 2.0]),
-        ])  # fmt: skip
+        model.graph.initializer.extend(
+            [
+                onnx.helper.make_tensor("w", dtype, [3, 2], values),
+                onnx.helper.make_tensor("b", dtype, [2], [1.0, 2.0]),
+            ]
+        )
         reading = from_onnx(written(tmp_path / "half.onnx", model))
         assert reading.problems == ()
         (kernel,) = (value for name, value in reading.weights.items() if name.endswith("kernel"))
@@ -508,28 +652,42 @@ def test_claims_that_a_file_cannot_hold_are_not_believed(tmp_path: Path) -> None
     model, _ = single("Gemm", [(2, 3)], [array(3, 2)], {})
     del model.graph.initializer[:]
     model.graph.initializer.append(big)
-    assert [problem.code for problem in from_onnx(written(tmp_path / "big.onnx", model)).problems] == ["damaged"]
+    assert [
+        problem.code for problem in from_onnx(written(tmp_path / "big.onnx", model)).problems
+    ] == ["damaged"]
     # One number may stand for many, but nothing may be computed of them.
-    many = [onnx.helper.make_node("ConstantOfShape", ["s"], ["a"]), onnx.helper.make_node("Neg", ["a"], ["b"])]
+    many = [
+        onnx.helper.make_node("ConstantOfShape", ["s"], ["a"]),
+        onnx.helper.make_node("Neg", ["a"], ["b"]),
+    ]
     nodes = [*many, onnx.helper.make_node("Add", ["x", "b"], ["y"])]
     model = model_of(nodes, {"x": array(2, 3)}, ["y"], {"s": ints(1 << 12, 1 << 12)})
     assert "very large" in str(from_onnx(written(tmp_path / "many.onnx", model)).problems[0])
     huge = onnx.helper.make_node("ConstantOfShape", ["s"], ["k"])
     model = model_of(
-        [huge, onnx.helper.make_node("Add", ["x", "k"], ["y"])], {"x": array(2, 3)}, ["y"], {"s": ints(1 << 40)}
+        [huge, onnx.helper.make_node("Add", ["x", "k"], ["y"])],
+        {"x": array(2, 3)},
+        ["y"],
+        {"s": ints(1 << 40)},
     )
     codes = [problem.code for problem in from_onnx(written(tmp_path / "huge.onnx", model)).problems]
     assert codes[0] == "structure"
 
 
 def doubled() -> Any:
-    nodes = [onnx.helper.make_node("Concat", [f"c{n}", f"c{n}"], [f"c{n + 1}"], axis=0) for n in range(40)]
+    nodes = [
+        onnx.helper.make_node("Concat", [f"c{n}", f"c{n}"], [f"c{n + 1}"], axis=0)
+        for n in range(40)
+    ]
     add = onnx.helper.make_node("Add", ["x", "c40"], ["y"])
     return model_of([*nodes, add], {"x": array(2, 3)}, ["y"], {"c0": array(4)})
 
 
 def crossed() -> Any:
-    nodes = [onnx.helper.make_node("Div", ["a", "b"], ["c"]), onnx.helper.make_node("Add", ["x", "c"], ["y"])]
+    nodes = [
+        onnx.helper.make_node("Div", ["a", "b"], ["c"]),
+        onnx.helper.make_node("Add", ["x", "c"], ["y"]),
+    ]
     held = {"a": np.ones((1 << 17, 1), np.float32), "b": np.ones((1, 1 << 17), np.float32)}
     return model_of(nodes, {"x": array(2, 3)}, ["y"], held)
 
@@ -554,8 +712,12 @@ SMALL = single("Conv", [IMAGE], [W, array(6)], {"pads": [1, 1, 1, 1]})[0].Serial
 
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
-def test_no_damaged_file_raises(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6)
+)
+def test_no_damaged_file_raises(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]
+) -> None:
     data = bytearray(SMALL)
     for place, value in changes:
         data[place] = value
@@ -596,24 +758,44 @@ VALUES: list[Any] = [
     "linear",
     "SAME_UPPER",
 ]
-ARRAYS = [array(), array(3), array(4, 3), array(2, 3, 2, 2), ints(1), ints(0, -1), ints(1 << 40), array(0)]
+ARRAYS = [
+    array(),
+    array(3),
+    array(4, 3),
+    array(2, 3, 2, 2),
+    ints(1),
+    ints(0, -1),
+    ints(1 << 40),
+    array(0),
+]
 
 
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_no_use_of_operators_raises(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_no_use_of_operators_raises(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     inputs = {
         "x": array(2, 3, 8, 8),
         "y": np.zeros((2, 4), data.draw(st.sampled_from([np.float32, np.int64, np.bool_]))),
     }
-    held = {f"c{n}": value for n, value in enumerate(data.draw(st.lists(st.sampled_from(ARRAYS), max_size=4)))}
+    held = {
+        f"c{n}": value
+        for n, value in enumerate(data.draw(st.lists(st.sampled_from(ARRAYS), max_size=4)))
+    }
     names, nodes = ["", *inputs, *held], []
     for number in range(data.draw(st.integers(1, 4))):
         taken = data.draw(st.lists(st.sampled_from(names), max_size=4))
-        given = data.draw(st.dictionaries(st.sampled_from(ATTRIBUTES), st.sampled_from(VALUES), max_size=3))
-        nodes.append(onnx.helper.make_node(data.draw(st.sampled_from(KINDS)), taken, [f"t{number}"], **given))
+        given = data.draw(
+            st.dictionaries(st.sampled_from(ATTRIBUTES), st.sampled_from(VALUES), max_size=3)
+        )
+        nodes.append(
+            onnx.helper.make_node(data.draw(st.sampled_from(KINDS)), taken, [f"t{number}"], **given)
+        )
         names.append(f"t{number}")
-    path = written(tmp_path_factory.getbasetemp() / "any.onnx", model_of(nodes, inputs, names[-1:], held))
+    path = written(
+        tmp_path_factory.getbasetemp() / "any.onnx", model_of(nodes, inputs, names[-1:], held)
+    )
     reading = from_onnx(path)
     assert reading.graph is not None or reading.problems
 
@@ -622,7 +804,8 @@ def test_an_attribute_without_its_number_is_damage(tmp_path: Path) -> None:
     content = single("Flatten", [IMAGE], [], {"axis": 1})[0].SerializeToString()
     assert content.count(b"\x0a\x04axis\x18\x01") == 1
     path = tmp_path / "empty.onnx"
-    path.write_bytes(content.replace(b"\x0a\x04axis\x18\x01", b"\x0a\x04axis\x1a\x00"))  # packed, of none
+    # packed, of none
+    path.write_bytes(content.replace(b"\x0a\x04axis\x18\x01", b"\x0a\x04axis\x1a\x00"))
     assert [problem.code for problem in from_onnx(path).problems] == ["damaged"]
     with pytest.raises(ArtifactError, match="not a usable ONNX model"):
         read_nodes(path)

@@ -1,4 +1,6 @@
-"""Networks from PyTorch modules: they compute what the module computes, and what they cannot is told."""
+"""Networks from PyTorch modules: they compute what the module computes, and what they cannot is
+told.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,12 @@ MODULES: list[tuple[Callable[[], Any], tuple[int, ...]]] = [
     (lambda: T.ZeroPad2d((1, 0, 2, 3)), IMAGE),
     (lambda: T.Upsample(scale_factor=2), IMAGE),
     (lambda: T.Upsample(scale_factor=2, mode="bilinear"), IMAGE),
-    (lambda: T.Sequential(T.Conv2d(4, 3, 3), T.BatchNorm2d(3), T.ReLU(), T.Flatten(), T.Linear(126, 5)), IMAGE),
+    (
+        lambda: T.Sequential(
+            T.Conv2d(4, 3, 3), T.BatchNorm2d(3), T.ReLU(), T.Flatten(), T.Linear(126, 5)
+        ),
+        IMAGE,
+    ),
     (lambda: Called(lambda x: x.transpose(1, 3) * 2 - 1), IMAGE),
     (lambda: Called(lambda x: torch.cat([x, x.relu()], 1).mean((2, 3))), IMAGE),
     (lambda: Called(lambda x: torch.cat(x.chunk(2, 1)[::-1], 1)), IMAGE),
@@ -87,7 +94,7 @@ MODULES: list[tuple[Callable[[], Any], tuple[int, ...]]] = [
     (lambda: Called(lambda x: F.pad(x, (0, 0, 0, 0, 2, 1)).sigmoid()), IMAGE),
     (lambda: Called(lambda x: x.repeat_interleave(3, 2)), IMAGE),
     (lambda: Called(lambda x: x * x.mean((2, 3), keepdim=True).sigmoid()), IMAGE),
-]  # fmt: skip
+]
 
 
 class Called(T.Module):  # type: ignore[misc]
@@ -131,7 +138,9 @@ def unsettled(module: Any) -> Any:
 
 
 @pytest.mark.parametrize(("make", "shape"), MODULES)
-def test_a_module_is_read_and_computes_the_same(make: Callable[[], Any], shape: tuple[int, ...]) -> None:
+def test_a_module_is_read_and_computes_the_same(
+    make: Callable[[], Any], shape: tuple[int, ...]
+) -> None:
     module = unsettled(make()).train()
     x = torch.from_numpy(np.random.default_rng(3).normal(size=shape).astype(np.float32))
     reading = from_torch(module, [x])
@@ -174,9 +183,13 @@ CELLS = [
 ]
 # The kind, the options and the order of the axes are read independently of each other.
 QUICK_CELLS = [
-    ("LSTM", {}, False), ("GRU", {}, True), ("RNN", {"num_layers": 2}, True), ("LSTM", {"bidirectional": True}, True),
-    ("GRU", {"bias": False}, True), ("RNN", {}, True),
-]  # fmt: skip
+    ("LSTM", {}, False),
+    ("GRU", {}, True),
+    ("RNN", {"num_layers": 2}, True),
+    ("LSTM", {"bidirectional": True}, True),
+    ("GRU", {"bias": False}, True),
+    ("RNN", {}, True),
+]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +215,9 @@ def test_recurrent_layers_are_read(kind: str, more: dict[str, Any], batch_first:
     with torch.no_grad():
         expected = module(torch.cat([x, x]))
     for found, wanted in zip(
-        computed(reading, [torch.cat([x, x])]), expected if isinstance(expected, tuple) else [expected], strict=True
+        computed(reading, [torch.cat([x, x])]),
+        expected if isinstance(expected, tuple) else [expected],
+        strict=True,
     ):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     kinds = [type(layer).__name__ for layer in reading.graph.layers.values()]
@@ -213,12 +228,15 @@ def test_recurrent_layers_are_read(kind: str, more: dict[str, Any], batch_first:
 def test_layers_bear_the_names_of_modules_and_go_to_keras_too() -> None:
     from nnpipe.layers.keras.to_keras import to_keras
 
-    module = T.Sequential(T.Conv2d(3, 4, 3, padding=1), T.ReLU(), T.MaxPool2d(2), T.Flatten(), T.Linear(64, 5)).eval()
+    module = T.Sequential(
+        T.Conv2d(3, 4, 3, padding=1), T.ReLU(), T.MaxPool2d(2), T.Flatten(), T.Linear(64, 5)
+    ).eval()
     x = torch.randn(2, 3, 8, 8)
     reading = from_torch(module, [x])
     assert reading.graph is not None
     assert set(reading.weights) == {"0/kernel", "0/bias", "4/kernel", "4/bias"}
-    # The rows of the dense layer follow the places of the image, so that nothing is moved before it.
+    # The rows of the dense layer follow the places of the image, so that nothing is moved before
+    # it.
     kinds = [type(entry.layer).__name__ for entry in reading.graph.entries]
     assert kinds == ["Input", "Permute", "Conv2d", "ReLU", "MaxPool2d", "Flatten", "Dense"]
     its = np.asarray(to_keras(reading.graph, reading.weights)(x.numpy(), training=False))
@@ -254,14 +272,18 @@ def test_any_network_that_was_built_is_read_again(graph: nn.NetworkGraph) -> Non
 def test_a_published_network_is_read(shared_data: Path) -> None:
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
 
-    model = PyTorchCIFARResNet().open(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+    model = PyTorchCIFARResNet().open(
+        shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th"
+    )
     module, images = model.native.eval(), torch.rand(4, 3, 32, 32)
     reading = from_torch(module, [images])
     assert reading.problems == ()
     with torch.no_grad():
         expected = module(images)
     (found,) = computed(reading, [images])
-    torch.testing.assert_close(found / expected.abs().max(), expected / expected.abs().max(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        found / expected.abs().max(), expected / expected.abs().max(), rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -269,11 +291,16 @@ def test_networks_of_a_public_project_go_through_pytorch_and_back(shared_data: P
     right = []
     for path in sorted((shared_data / "keras_files").rglob("*.h5")):
         source = read_keras(path)
-        if source.graph is None or {problem.code for problem in source.problems} - {"changed-meaning"}:
+        if source.graph is None or {problem.code for problem in source.problems} - {
+            "changed-meaning"
+        }:
             continue
         module = to_torch(source.graph, source.weights).eval()
         layers: dict[str, Any] = source.graph.layers  # type: ignore[assignment]
-        inputs = [torch.randn(2, *(e or 7 for e in layers[ref.layer].shape)) for ref in source.graph.inputs]
+        inputs = [
+            torch.randn(2, *(e or 7 for e in layers[ref.layer].shape))
+            for ref in source.graph.inputs
+        ]
         reading = from_torch(Wrapped(module), inputs)
         assert reading.problems == (), path.name
         with torch.no_grad():
@@ -289,15 +316,20 @@ def test_what_no_layer_does_is_kept_and_told() -> None:
     class Odd(T.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.odd, self.last = T.Linear(4, 4), Called(lambda x: x.cumsum(1)), T.Linear(4, 2)
+            self.first, self.odd, self.last = (
+                T.Linear(4, 4),
+                Called(lambda x: x.cumsum(1)),
+                T.Linear(4, 2),
+            )
 
         def forward(self, x: Any) -> Any:
             return self.last(self.odd(self.first(x)))
 
     reading = from_torch(Odd(), [torch.randn(2, 5, 4)])
     assert [(problem.code, problem.path) for problem in reading.problems] == [
-        ("unknown-layer", "odd"), ("shape", "last"),
-    ]  # fmt: skip
+        ("unknown-layer", "odd"),
+        ("shape", "last"),
+    ]
     assert reading.graph is not None
     kept = reading.graph.layers["odd"]
     assert isinstance(kept, nn.Unknown)
@@ -311,7 +343,8 @@ def test_what_no_layer_does_is_kept_and_told() -> None:
     ("make", "place"),
     [
         (lambda: T.AvgPool2d(2, divisor_override=3), ".divisor_override"),
-        (lambda: T.Upsample(scale_factor=2.2, mode="bilinear"), ".scales"),  # of 4 values 8, but not two for each
+        # of 4 values 8, but not two for each
+        (lambda: T.Upsample(scale_factor=2.2, mode="bilinear"), ".scales"),
         (lambda: T.Upsample(scale_factor=2.2), ".scales"),
         (lambda: T.Softplus(threshold=1), ""),
         (lambda: Called(lambda x: F.dropout(x, 0.5, training=True)), ""),
@@ -330,7 +363,9 @@ def test_arguments_that_no_layer_has_are_told(make: Callable[[], Any], place: st
 
 def test_an_input_without_samples_is_a_problem() -> None:
     reading = from_torch(Called(lambda x: x + 1), [torch.tensor(1.0)])
-    assert [(problem.code, problem.path) for problem in reading.problems] == [("no-input-shape", "x")]
+    assert [(problem.code, problem.path) for problem in reading.problems] == [
+        ("no-input-shape", "x")
+    ]
 
 
 def test_a_module_that_cannot_be_followed_is_a_problem() -> None:

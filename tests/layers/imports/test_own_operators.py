@@ -27,7 +27,9 @@ class Channels(Layer):
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         core = parameters(self.variables(*shapes))
-        return TorchParts(lambda module, x: x * torch.arange(x.shape[-1]) + module.core["more"], core)
+        return TorchParts(
+            lambda module, x: x * torch.arange(x.shape[-1]) + module.core["more"], core
+        )
 
 
 class ChannelsOperator(Operator):
@@ -75,7 +77,9 @@ def node(kind: str, *names: str) -> Any:
 
 def test_a_layer_has_channels_last_unless_the_order_of_axes_does_not_matter(tmp_path: Path) -> None:
     nodes = [node("Doubled", "x", "a"), node("Channels", "a", "more", "y")]
-    reading = from_onnx(file_of(tmp_path / "own.onnx", nodes, {"more": np.arange(3, dtype=np.float32)}))
+    reading = from_onnx(
+        file_of(tmp_path / "own.onnx", nodes, {"more": np.arange(3, dtype=np.float32)})
+    )
     assert reading.problems == ()
     assert reading.graph is not None
     kinds = [type(layer).__name__ for layer in reading.graph.layers.values()]
@@ -87,7 +91,11 @@ def test_a_layer_has_channels_last_unless_the_order_of_axes_does_not_matter(tmp_
 
 
 def test_weights_of_another_shape_are_told_with_the_operator(tmp_path: Path) -> None:
-    path = file_of(tmp_path / "own.onnx", [node("Channels", "x", "more", "y")], {"more": np.zeros(4, np.float32)})
+    path = file_of(
+        tmp_path / "own.onnx",
+        [node("Channels", "x", "more", "y")],
+        {"more": np.zeros(4, np.float32)},
+    )
     (problem, *_) = from_onnx(path).problems
     assert problem.code == "weights"
     assert "tests.own::Channels has weights of the shapes {'more': (4,)}" in problem.message

@@ -1,4 +1,6 @@
-"""Layers of other programs in Keras files are computed by the classes that the user names, and by no others."""
+"""Layers of other programs in Keras files are computed by the classes that the user names, and
+by no others.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def files(modules: Path) -> dict[str, Path]:
     import keras
     import own_theirs
 
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), own_theirs.Scaled(2.0, name="scaled")])
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(4), own_theirs.Scaled(2.0, name="scaled")]
+    )
     model.layers[-1].set_weights([np.array([1, 2, 3, 4], np.float32)])
     found = {suffix: modules / f"theirs{suffix}" for suffix in (".keras", ".h5")}
     for path in found.values():
@@ -127,14 +131,18 @@ def test_a_layer_whose_class_is_not_named_is_refused_with_the_way_to_name_it(
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 @pytest.mark.parametrize("name", ["own_theirs.Scaled", "own_ours.Scaled"])
-def test_a_layer_is_computed_by_the_class_that_is_named(suffix: str, name: str, files: dict[str, Path]) -> None:
+def test_a_layer_is_computed_by_the_class_that_is_named(
+    suffix: str, name: str, files: dict[str, Path]
+) -> None:
     expected = np.load(files[suffix].with_name("expected.npy"))
     model = open_keras(files[suffix], own_layers=[name])
     np.testing.assert_allclose(model(np.ones((2, 3), np.float32)), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
-def test_it_is_read_without_keras_and_computed_in_pytorch(suffix: str, files: dict[str, Path]) -> None:
+def test_it_is_read_without_keras_and_computed_in_pytorch(
+    suffix: str, files: dict[str, Path]
+) -> None:
     import torch
 
     reading = read_network(files[suffix], own_layers=["own_ours.Scaled"])
@@ -146,27 +154,40 @@ def test_it_is_read_without_keras_and_computed_in_pytorch(suffix: str, files: di
         read_network(files[suffix], own_layers=["own_theirs.Scaled"])
 
 
-def test_no_other_class_is_constructed_although_its_module_was_imported(files: dict[str, Path]) -> None:
+def test_no_other_class_is_constructed_although_its_module_was_imported(
+    files: dict[str, Path],
+) -> None:
     for name in ("own_theirs.Scaled", "own_ours.Scaled"):
         named_layers([name])
         for other in ("acme>Planted", "nnpipe>own_ours.Hidden"):
-            path = changed(files[".keras"], class_name=other.rpartition(">")[2], registered_name=other)
+            path = changed(
+                files[".keras"], class_name=other.rpartition(">")[2], registered_name=other
+            )
             with pytest.raises(ArtifactError, match=f"{other}|Hidden|Planted"):
                 open_keras(path, own_layers=[name])
 
 
-def test_an_imported_layer_of_nnpipe_that_is_not_named_stays_unknown(files: dict[str, Path]) -> None:
+def test_an_imported_layer_of_nnpipe_that_is_not_named_stays_unknown(
+    files: dict[str, Path],
+) -> None:
     from tests.layers.keras.slopes import Slopes
 
     title = f"nnpipe>{Slopes.dotted_path()}"
-    path = changed(files[".keras"], class_name="Slopes", registered_name=title, config={"name": "x"})
-    assert any(problem.code == "unknown-layer" for problem in read_keras(path, own_layers=["own_ours.Scaled"]).problems)
+    path = changed(
+        files[".keras"], class_name="Slopes", registered_name=title, config={"name": "x"}
+    )
+    assert any(
+        problem.code == "unknown-layer"
+        for problem in read_keras(path, own_layers=["own_ours.Scaled"]).problems
+    )
     with pytest.raises(ArtifactError, match="not among the layers that you named: Scaled"):
         open_keras(path, own_layers=["own_ours.Scaled"])
 
 
 def test_layers_that_hold_code_are_refused_as_ever(files: dict[str, Path]) -> None:
-    path = changed(files[".keras"], class_name="Lambda", module="keras.layers", registered_name=None)
+    path = changed(
+        files[".keras"], class_name="Lambda", module="keras.layers", registered_name=None
+    )
     with pytest.raises(ArtifactError, match="Lambda"):
         open_keras(path, own_layers=["own_theirs.Scaled"])
 
@@ -188,22 +209,32 @@ def test_components_take_the_names_as_an_option(files: dict[str, Path], tmp_path
         (found,) = session.infer({model.io.inputs[0].name: np.ones((2, 3), np.float32)}).values()
         np.testing.assert_allclose(found, expected, atol=1e-6)
     declared = DeclaredModel(network=files[".keras"], own_layers=("own_ours.Scaled",))
-    assert [type(layer).__name__ for layer in declared.graph.layers.values()] == ["Input", "Dense", "Scaled"]
+    assert [type(layer).__name__ for layer in declared.graph.layers.values()] == [
+        "Input",
+        "Dense",
+        "Scaled",
+    ]
 
 
 def test_a_script_is_generated_for_a_file_with_it(files: dict[str, Path]) -> None:
     described = {
-        "script": "tried", "framework": "pytorch", "variables": {"net": "network"},
+        "script": "tried",
+        "framework": "pytorch",
+        "variables": {"net": "network"},
         "tasks": [{"task": "load_model", "network": "small", "model": "net"}],
-    }  # fmt: skip
+    }
     file = {"file": str(files[".keras"])}
     (problem,) = check_script({**described, "networks": {"small": file}}).problems
     assert "Scaled is not in the vocabulary; own_layers" in problem.message
-    checked = check_script({**described, "networks": {"small": {**file, "own_layers": ["own_ours.Scaled"]}}})
+    checked = check_script(
+        {**described, "networks": {"small": {**file, "own_layers": ["own_ours.Scaled"]}}}
+    )
     assert checked.problems == ()
     assert checked.graph is not None
     assert "2.0" in generate(checked.graph).text
-    problem, *_ = check_script({**described, "networks": {"small": {**file, "own_layers": "x"}}}).problems
+    problem, *_ = check_script(
+        {**described, "networks": {"small": {**file, "own_layers": "x"}}}
+    ).problems
     assert "own_layers must be a list" in problem.message
 
 
@@ -211,7 +242,9 @@ def test_what_is_no_layer_cannot_be_named(modules: Path) -> None:
     for wrong in ("own_ours.row", "own_ours.Nothing", "nowhere_to_be_found.Scaled", "Sclaed"):
         with pytest.raises(ComponentNotFound, match=wrong):
             named_layers([wrong])
-    with pytest.raises(ComponentNotFound, match=r"own_theirs\.Scald; own_theirs has Scaled, Planted"):
+    with pytest.raises(
+        ComponentNotFound, match=r"own_theirs\.Scald; own_theirs has Scaled, Planted"
+    ):
         named_layers(["own_theirs.Scald"])
     for faulty in ("own_ours.Scaled", [3], ["own_ours.Scaled", "own_theirs.Scaled"]):
         with pytest.raises(ConfigError, match="own_layers"):

@@ -59,7 +59,9 @@ def both() -> nn.NetworkGraph:
     return nn.network(x, [nn.Dense(parted[0], 2), parted[1]], "both")
 
 
-def test_shared_layers_with_several_inputs_and_outputs_agree_and_are_read_again(tmp_path: Path) -> None:
+def test_shared_layers_with_several_inputs_and_outputs_agree_and_are_read_again(
+    tmp_path: Path,
+) -> None:
     graph, x = both(), np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     weights = initial_weights(graph)
     model = to_keras(graph, weights)
@@ -71,7 +73,9 @@ def test_shared_layers_with_several_inputs_and_outputs_agree_and_are_read_again(
         for mine, its in zip(expected, built(x, training=False), strict=True):
             np.testing.assert_allclose(mine.numpy(), np.asarray(its), atol=1e-5)
     assert len(model.losses) == 1
-    np.testing.assert_allclose(model.losses[0], 0.5 * np.square(weights["slopes/slope"]).sum(), rtol=1e-5)
+    np.testing.assert_allclose(
+        model.losses[0], 0.5 * np.square(weights["slopes/slope"]).sum(), rtol=1e-5
+    )
     assert not np.allclose(model(x, training=True)[0], model(x, training=False)[0])
     assert model.get_layer("parted").get_config()["trainable"] is True
 
@@ -87,11 +91,17 @@ def renamed(path: Path, name: str, **config: Any) -> Path:
 
 
 def test_no_name_in_a_file_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "planted_here.py").write_text("from tests.layers.keras.slopes import Slopes as Planted", "utf-8")
+    (tmp_path / "planted_here.py").write_text(
+        "from tests.layers.keras.slopes import Slopes as Planted", "utf-8"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     graph = nn.network(x := nn.Input((4,)), Slopes(x))
     write_keras(tmp_path / "mine.keras", graph, initial_weights(graph))
-    for name in ("planted_here.Planted", "nnpipe.layers.catalogue.known_layer", "nnpipe.layers.vocabulary.dense.Dense"):
+    for name in (
+        "planted_here.Planted",
+        "nnpipe.layers.catalogue.known_layer",
+        "nnpipe.layers.vocabulary.dense.Dense",
+    ):
         other = renamed(tmp_path / "mine.keras", name)
         (problem, *_) = read_keras(other).problems
         assert (problem.code, problem.path) == ("unknown-layer", "config.layers[1]")
@@ -105,10 +115,13 @@ def test_what_is_wrong_with_its_arguments_in_a_file_is_told(tmp_path: Path) -> N
     graph = nn.network(x := nn.Input((4,)), Slopes(x))
     write_keras(tmp_path / "mine.keras", graph, initial_weights(graph))
     name = Slopes.dotted_path()
-    assert [p.path for p in read_keras(renamed(tmp_path / "mine.keras", name, least=1)).problems][:1] == [
-        "config.layers[1].config.least"
-    ]
-    assert read_keras(renamed(tmp_path / "mine.keras", name, most="much")).problems[0].code == "argument"
+    assert [p.path for p in read_keras(renamed(tmp_path / "mine.keras", name, least=1)).problems][
+        :1
+    ] == ["config.layers[1].config.least"]
+    assert (
+        read_keras(renamed(tmp_path / "mine.keras", name, most="much")).problems[0].code
+        == "argument"
+    )
 
 
 class Backwards(Slopes):
@@ -129,7 +142,10 @@ def test_a_layer_alone_has_the_initial_weights_that_it_declares() -> None:
 
         def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
             value: Initialiser = Constant(3.0)
-            return (LayerVariable("slope", (2,), value), LayerVariable("offset", (2,), value, trainable=False))
+            return (
+                LayerVariable("slope", (2,), value),
+                LayerVariable("offset", (2,), value, trainable=False),
+            )
 
     built = keras_layer(Filled((), name="filled"))
     np.testing.assert_array_equal(built(np.ones((1, 2), np.float32)), [[6, 6]])

@@ -1,4 +1,6 @@
-"""Keras's files: real ones, what Keras writes today, what we write for it, and what somebody made to do harm."""
+"""Keras's files: real ones, what Keras writes today, what we write for it, and what somebody
+made to do harm.
+"""
 
 from __future__ import annotations
 
@@ -45,17 +47,25 @@ def rich() -> nn.NetworkGraph:
     x = nn.Bidirectional(memory[0], nn.GRU((), 3, name="gru"), name="two ways")
     x = nn.Dropout(nn.Concatenate([x, memory[1]]), 0.1)
     x = nn.Submodel(nn.Dense(x, 8), inner, name="inner")
-    return nn.network([b, a], [nn.Dense(x.on(x, training=False), 3, "softmax", name="last"), memory[2]], "rich")
+    return nn.network(
+        [b, a], [nn.Dense(x.on(x, training=False), 3, "softmax", name="last"), memory[2]], "rich"
+    )
 
 
 def inputs_of(graph: nn.NetworkGraph) -> list[np.ndarray]:
     random = np.random.default_rng(3)
-    return [random.normal(size=(2, *graph.layers[r.layer].shape)).astype("float32") for r in graph.inputs]  # type: ignore[attr-defined]
+    return [
+        random.normal(size=(2, *graph.layers[r.layer].shape)).astype("float32")
+        for r in graph.inputs
+    ]  # type: ignore[attr-defined]
 
 
 def run(graph: nn.NetworkGraph, weights: Any) -> list[np.ndarray]:
     with torch.no_grad():
-        return [y.numpy() for y in to_torch(graph, weights).eval().flat(*map(torch.from_numpy, inputs_of(graph)))]
+        return [
+            y.numpy()
+            for y in to_torch(graph, weights).eval().flat(*map(torch.from_numpy, inputs_of(graph)))
+        ]
 
 
 def codes(reading: Reading) -> list[str]:
@@ -72,7 +82,9 @@ def same_weights(mine: Any, its: Any) -> None:
 
 
 def test_every_real_file_is_read(shared_data: Path) -> None:
-    files = sorted([*(shared_data / "keras_files").glob("*5"), *(shared_data / "models").rglob("*.h5")])
+    files = sorted(
+        [*(shared_data / "keras_files").glob("*5"), *(shared_data / "models").rglob("*.h5")]
+    )
     assert len(files) == 25
     for path in files:
         reading = read_keras(path)
@@ -86,9 +98,15 @@ def test_every_real_file_is_read(shared_data: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["torch", "keras"])
-@pytest.mark.parametrize("name", ["32_32_1_conv_sequential", "32_32_1_conv_sequential-trained", "nonSequentialModel1"])
-def test_predictions_recorded_beside_real_files_are_reproduced(shared_data: Path, name: str, backend: str) -> None:
-    recorded = json.loads((shared_data / "keras_files" / "predictions.json").read_text())["models"][name]
+@pytest.mark.parametrize(
+    "name", ["32_32_1_conv_sequential", "32_32_1_conv_sequential-trained", "nonSequentialModel1"]
+)
+def test_predictions_recorded_beside_real_files_are_reproduced(
+    shared_data: Path, name: str, backend: str
+) -> None:
+    recorded = json.loads((shared_data / "keras_files" / "predictions.json").read_text())["models"][
+        name
+    ]
     reading = read_keras(shared_data / "keras_files" / recorded["file"])
     graph = reading.graph
     assert graph is not None
@@ -123,7 +141,9 @@ def test_weights_alone_are_read_into_the_graph_they_are_for(shared_data: Path) -
     assert alone.problems == ()
     assert alone.weights.keys() == initial_weights(graph).keys()
     nameless = read_keras(folder / "sequential_5-weights.01-0.00.hdf5")
-    np.testing.assert_array_equal(alone.weights["dense_10/kernel"], nameless.weights["dense_10/dense_10/kernel:0"])
+    np.testing.assert_array_equal(
+        alone.weights["dense_10/kernel"], nameless.weights["dense_10/dense_10/kernel:0"]
+    )
 
 
 # -- Keras and back -------------------------------------------------------------------------------
@@ -141,7 +161,9 @@ def test_what_keras_writes_is_read(tmp_path: Path, suffix: str) -> None:
     assert reading.problems == ()
     assert reading.graph is not None
     same_weights(reading.weights, weights)
-    for mine, expected in zip(run(reading.graph, reading.weights), run(graph, weights), strict=True):
+    for mine, expected in zip(
+        run(reading.graph, reading.weights), run(graph, weights), strict=True
+    ):
         np.testing.assert_array_equal(mine, expected)
     if suffix == ".keras":  # the older form says more and less
         mine, its = reading.graph, graph
@@ -182,7 +204,9 @@ def test_weights_that_do_not_fit_are_not_written(tmp_path: Path) -> None:
     weights = initial_weights(graph)
     weights["last/bias"] = np.zeros(7, "float32")
     del weights["last/kernel"]
-    with pytest.raises(ConfigError, match=r"last/kernel: is missing; last/bias: has the shape \(7,\)"):
+    with pytest.raises(
+        ConfigError, match=r"last/kernel: is missing; last/bias: has the shape \(7,\)"
+    ):
         write_keras(tmp_path / "m.keras", graph, weights)
     assert list(tmp_path.iterdir()) == []
 
@@ -190,7 +214,9 @@ def test_weights_that_do_not_fit_are_not_written(tmp_path: Path) -> None:
 def test_an_unknown_layer_survives_with_its_weights(tmp_path: Path) -> None:
     import_keras()
     x = keras.Input((4,))
-    y = keras.layers.EinsumDense("ab,bc->ac", output_shape=3, bias_axes="c", name="odd")(keras.layers.Dense(4)(x))
+    y = keras.layers.EinsumDense("ab,bc->ac", output_shape=3, bias_axes="c", name="odd")(
+        keras.layers.Dense(4)(x)
+    )
     model = keras.Model(x, keras.layers.Dense(2, name="after")(y))
     with copying_variables():
         model.save(tmp_path / "m.keras")
@@ -223,7 +249,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def repacked(
-    written: Path, path: Path, member: str, change: Callable[[bytes], bytes], compressed: bool = False
+    written: Path,
+    path: Path,
+    member: str,
+    change: Callable[[bytes], bytes],
+    compressed: bool = False,
 ) -> Path:
     kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
     with zipfile.ZipFile(written) as old, zipfile.ZipFile(path, "w", kind) as new:
@@ -243,13 +273,17 @@ def in_weights(change: Callable[[Any], object]) -> Callable[[bytes], bytes]:
 
 
 def test_a_zip_bomb_is_not_unpacked(written: Path, tmp_path: Path) -> None:
-    path = repacked(written, tmp_path / "m.keras", WEIGHTS, lambda _: bytes(64 << 20), compressed=True)
+    path = repacked(
+        written, tmp_path / "m.keras", WEIGHTS, lambda _: bytes(64 << 20), compressed=True
+    )
     reading = read_keras(path)
     assert codes(reading) == ["damaged"]
     assert "claims 67,108,864 bytes" in reading.problems[0].message
 
 
-def test_a_structure_that_claims_more_than_the_file_holds_is_refused(written: Path, tmp_path: Path) -> None:
+def test_a_structure_that_claims_more_than_the_file_holds_is_refused(
+    written: Path, tmp_path: Path
+) -> None:
     def change(content: bytes) -> bytes:
         return content.replace(b'"units": 5', b'"units": 2000000000')
 
@@ -277,19 +311,31 @@ def linked(file: Any) -> None:
         (giant, "weights", "has the shape"),
         (linked, "weights", "is a link, which is not followed"),
         (lambda file: file.__delitem__(KERNEL), "weights", "is missing in the file"),
-        (lambda file: file.__setitem__("layers/dense_7/vars/0", np.ones(3)), "weights", "and not in the network"),
+        (
+            lambda file: file.__setitem__("layers/dense_7/vars/0", np.ones(3)),
+            "weights",
+            "and not in the network",
+        ),
         (lambda file: file.__delitem__("layers"), "weights", "holds no weights"),
-        (lambda file: file["layers"].__setitem__("again", file["layers"]), "weights", "nested more than 64 deep"),
+        (
+            lambda file: file["layers"].__setitem__("again", file["layers"]),
+            "weights",
+            "nested more than 64 deep",
+        ),
     ],
 )
-def test_weights_that_lie_are_told(written: Path, tmp_path: Path, change: Any, code: str, words: str) -> None:
+def test_weights_that_lie_are_told(
+    written: Path, tmp_path: Path, change: Any, code: str, words: str
+) -> None:
     reading = read_keras(repacked(written, tmp_path / "m.keras", WEIGHTS, in_weights(change)))
     assert reading.graph is not None
     assert codes(reading) == [code]
     assert words in reading.problems[0].message
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"3", b"\xff\xfe", b"[" * 100_000, b'{"class_name": "Lambda"}'])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"3", b"\xff\xfe", b"[" * 100_000, b'{"class_name": "Lambda"}']
+)
 def test_a_damaged_structure_is_a_problem(written: Path, tmp_path: Path, text: bytes) -> None:
     reading = read_keras(repacked(written, tmp_path / "m.keras", CONFIG, lambda _: text))
     assert reading.graph is None
@@ -312,7 +358,9 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
-def test_flipped_bytes_raise_nothing(written: Path, tmp_path: Path, data: st.DataObject, suffix: str) -> None:
+def test_flipped_bytes_raise_nothing(
+    written: Path, tmp_path: Path, data: st.DataObject, suffix: str
+) -> None:
     content = bytearray(written.read_bytes())
     if suffix == ".h5":
         content = bytearray(zipfile.ZipFile(written).read(WEIGHTS))

@@ -22,7 +22,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 class TestCIFARResNet(ComponentContract):
     @pytest.fixture
     def component(self) -> PyTorchCIFARResNet:
-        return PyTorchCIFARResNet(depth=32, class_count=7, mean=(0.5, 0.5, 0.5), deviation=(0.25, 0.25, 0.25))
+        return PyTorchCIFARResNet(
+            depth=32, class_count=7, mean=(0.5, 0.5, 0.5), deviation=(0.25, 0.25, 0.25)
+        )
 
 
 @pytest.mark.slow
@@ -33,10 +35,14 @@ class TestItself(ModelWrapperContract):
 
     @pytest.fixture
     def dataset(self) -> Dataset:
-        return SyntheticImagesDataset(num_samples=120, image_size=(32, 32), channels=3, test_fraction=0.5)
+        return SyntheticImagesDataset(
+            num_samples=120, image_size=(32, 32), channels=3, test_fraction=0.5
+        )
 
 
-@pytest.mark.parametrize(("depth", "millions"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)])
+@pytest.mark.parametrize(
+    ("depth", "millions"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)]
+)
 def test_each_depth_has_as_many_parameters_as_published(depth: int, millions: float) -> None:
     module = PyTorchCIFARResNet(depth=depth).build()
     count = sum(parameter.numel() for parameter in module.parameters())
@@ -48,7 +54,9 @@ def test_a_published_file_is_loaded_as_it_is(shared_data: Path) -> None:
     model.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
     assert abs(model.get_weights(["conv1.weight"])["conv1.weight"]).sum() > 0
     with pytest.raises(ArtifactError, match="weights of another model"):
-        PyTorchCIFARResNet(depth=32).open().load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
+        PyTorchCIFARResNet(depth=32).open().load(
+            shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th"
+        )
 
 
 def test_other_images_and_classes_are_refused() -> None:
@@ -56,7 +64,9 @@ def test_other_images_and_classes_are_refused() -> None:
     wrapper: ModelWrapper = PyTorchCIFARResNet()
     assert wrapper.for_dataset(image_classification(32, 32, 3, names)) is wrapper
     dataset: Dataset = DigitsDataset()
-    with pytest.raises(ConfigError, match=r"takes samples of \(32, 32, 3\), the data set gives \(8, 8, 1\)"):
+    with pytest.raises(
+        ConfigError, match=r"takes samples of \(32, 32, 3\), the data set gives \(8, 8, 1\)"
+    ):
         wrapper.for_dataset(dataset.spec)
     with pytest.raises(ConfigError, match="10 classes apart, the data set has 3"):
         wrapper.for_dataset(image_classification(32, 32, 3, names[:3]))

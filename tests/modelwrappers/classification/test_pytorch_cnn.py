@@ -32,7 +32,13 @@ from nnpipe.modelwrappers.classification.small_cnn import (
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
-FIXED = [PyTorchDigitsCNN, PyTorchWornDigitsCNN, PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR10CNN]
+FIXED = [
+    PyTorchDigitsCNN,
+    PyTorchWornDigitsCNN,
+    PyTorchMNISTCNN,
+    PyTorchFashionMNISTCNN,
+    PyTorchCIFAR10CNN,
+]
 
 
 class TestDigits(ModelWrapperContract):
@@ -56,7 +62,13 @@ class TestImageFolder(ComponentContract):
 @pytest.mark.slow
 class TestOthers(ModelWrapperContract):
     @pytest.fixture(
-        params=[PyTorchWornDigitsCNN, PyTorchMNISTCNN, PyTorchFashionMNISTCNN, PyTorchCIFAR10CNN, PyTorchImageFolderCNN]
+        params=[
+            PyTorchWornDigitsCNN,
+            PyTorchMNISTCNN,
+            PyTorchFashionMNISTCNN,
+            PyTorchCIFAR10CNN,
+            PyTorchImageFolderCNN,
+        ]
     )
     def wrapper(self, request: pytest.FixtureRequest) -> ModelWrapper:
         if request.param is PyTorchImageFolderCNN:
@@ -72,7 +84,11 @@ class TestOthers(ModelWrapperContract):
 def images_for(wrapper: PyTorchCNN) -> Dataset:
     height, width, channels = wrapper.image_shape
     return SyntheticImagesDataset(
-        num_samples=300, num_classes=10, image_size=(height, width), channels=channels, test_fraction=0.5
+        num_samples=300,
+        num_classes=10,
+        image_size=(height, width),
+        channels=channels,
+        test_fraction=0.5,
     )
 
 
@@ -113,7 +129,8 @@ def test_what_was_given_is_not_overruled_by_the_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"), [({}, "input-size"), ({"input_size": [8, 8], "input_channels": 1}, "num-classes")]
+    ("given", "missing"),
+    [({}, "input-size"), ({"input_size": [8, 8], "input_channels": 1}, "num-classes")],
 )
 def test_without_a_folder_sizes_must_be_given(given: dict[str, object], missing: str) -> None:
     with pytest.raises(ConfigError, match=f"needs --{missing}|needs --input-size and"):
@@ -129,7 +146,10 @@ def test_pixels_become_planes_from_zero_to_one() -> None:
     assert planes.flags.c_contiguous
     assert planes[1, 2, 4, 5] == 1
     assert planes.sum() == 1
-    assert PyTorchDigitsCNN().preprocess({"image": np.full((1, 8, 8, 1), 16, np.uint8)})["image"].max() == 1
+    assert (
+        PyTorchDigitsCNN().preprocess({"image": np.full((1, 8, 8, 1), 16, np.uint8)})["image"].max()
+        == 1
+    )
 
 
 def test_shifting_moves_each_image_and_lets_zeros_in() -> None:
@@ -206,5 +226,7 @@ def test_a_data_set_whose_images_are_called_otherwise_is_learned() -> None:
 def test_a_data_set_with_two_inputs_is_refused_in_one_line() -> None:
     spec = DigitsDataset().spec
     two = replace(spec, inputs=(spec.inputs[0], replace(spec.inputs[0], name="other")))
-    with pytest.raises(ConfigError, match="PyTorchDigitsCNN takes one input, the data set gives image, other"):
+    with pytest.raises(
+        ConfigError, match="PyTorchDigitsCNN takes one input, the data set gives image, other"
+    ):
         PyTorchDigitsCNN().for_dataset(two)

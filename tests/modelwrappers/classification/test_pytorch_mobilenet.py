@@ -64,7 +64,9 @@ class TestPets(ModelWrapperContract):
 
     def test_module_and_help_need_no_framework(self, component: Component) -> None:
         # Small is made here, where PyTorch is imported.
-        super().test_module_and_help_need_no_framework(PyTorchPetDatasetMobileNetV2(from_scratch=True))
+        super().test_module_and_help_need_no_framework(
+            PyTorchPetDatasetMobileNetV2(from_scratch=True)
+        )
 
 
 OPTIONS = TrainingOptions(num_epochs=1, batch_size=16)
@@ -77,7 +79,9 @@ def dataset() -> SyntheticImagesDataset:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What stands for the published file: a thousand classes, and weights that can be told from fresh ones."""
+    """What stands for the published file: a thousand classes, and weights that can be told from
+    fresh ones.
+    """
     torch.manual_seed(1)
     network = mobilenet_v2(1000, 0.2)
     for value in network.state_dict().values():
@@ -90,10 +94,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_weights_are_named_and_counted_as_published() -> None:
     network = mobilenet_v2(1000, 0.2)
     state = network.state_dict()
-    assert sum(weights.numel() for weights in network.parameters()) == 3_504_872  # torchvision's own figure
+    # torchvision's own figure
+    assert sum(weights.numel() for weights in network.parameters()) == 3_504_872
     assert len(state) == 314
     assert state["features.0.0.weight"].shape == (32, 3, 3, 3)
-    assert state["features.1.conv.0.0.weight"].shape == (32, 1, 3, 3)  # no expansion in the first block
+    # no expansion in the first block
+    assert state["features.1.conv.0.0.weight"].shape == (32, 1, 3, 3)
     assert state["features.2.conv.0.0.weight"].shape == (96, 16, 1, 1)
     assert state["features.17.conv.3.running_var"].shape == (320,)
     assert state["features.18.0.weight"].shape == (1280, 320, 1, 1)
@@ -133,16 +139,23 @@ def test_a_missing_file_of_weights_is_named_with_where_to_get_it(
     dataset: SyntheticImagesDataset, tmp_path: Path
 ) -> None:
     path = tmp_path / "nowhere.pth"
-    with pytest.raises(ArtifactError, match=r"nowhere\.pth.*fetch https://.*--pretrained-weights") as caught:
+    with pytest.raises(
+        ArtifactError, match=r"nowhere\.pth.*fetch https://.*--pretrained-weights"
+    ) as caught:
         Small(pretrained_weights=path).open().train(dataset, OPTIONS)
     assert "\n" not in str(caught.value)
 
 
-def test_weights_of_another_network_are_refused(dataset: SyntheticImagesDataset, tmp_path: Path) -> None:
+def test_weights_of_another_network_are_refused(
+    dataset: SyntheticImagesDataset, tmp_path: Path
+) -> None:
     path = tmp_path / "resnet.pth"
     torch.save({"conv1.weight": torch.zeros(3)}, path)
     model = Small(pretrained_weights=path).open()
-    with pytest.raises(ArtifactError, match=r"resnet\.pth: weights of another model: it lacks features\.0\.0\.weight"):
+    with pytest.raises(
+        ArtifactError,
+        match=r"resnet\.pth: weights of another model: it lacks features\.0\.0\.weight",
+    ):
         model.train(dataset, OPTIONS)
     with pytest.raises(ArtifactError):  # and it does not count as a start
         model.train(dataset, OPTIONS)
@@ -155,7 +168,9 @@ def test_contradictions_are_refused() -> None:
         Small(from_scratch=True, fine_tune=False)
 
 
-def test_only_the_classifier_is_trained_if_so_wished(dataset: SyntheticImagesDataset, published: Path) -> None:
+def test_only_the_classifier_is_trained_if_so_wished(
+    dataset: SyntheticImagesDataset, published: Path
+) -> None:
     model = Small(pretrained_weights=published, fine_tune=False).open()
     model.train(dataset, OPTIONS)
     found = model.get_weights()
@@ -166,7 +181,9 @@ def test_only_the_classifier_is_trained_if_so_wished(dataset: SyntheticImagesDat
     assert found["classifier.1.weight"].shape == (4, 1280)
 
 
-def test_fine_tuning_starts_from_the_published_weights(dataset: SyntheticImagesDataset, published: Path) -> None:
+def test_fine_tuning_starts_from_the_published_weights(
+    dataset: SyntheticImagesDataset, published: Path
+) -> None:
     model = Small(pretrained_weights=published).open()
     model.train(dataset, TrainingOptions(num_epochs=1, batch_size=64, learning_rate=1e-6))
     theirs = torch.load(published, weights_only=True)
@@ -201,13 +218,17 @@ class TestMobileNetV2(ModelWrapperContract):
 
     @pytest.fixture
     def dataset(self) -> Dataset:
-        # Of so narrow a network the loss is noise over a dozen steps; with any seed it has fallen after fifty.
+        # Of so narrow a network the loss is noise over a dozen steps; with any seed it has fallen
+        # after fifty.
         return SyntheticImagesDataset(num_samples=320)
 
 
 def test_channels_are_multiples_of_8_and_the_last_ones_stay() -> None:
     state = mobilenet_v2(10, 0.2, 0.35).state_dict()
-    widths = [state[f"features.{block}.conv.{2 if block > 1 else 1}.weight"].shape[0] for block in (1, 2, 4, 7, 11, 14)]
+    widths = [
+        state[f"features.{block}.conv.{2 if block > 1 else 1}.weight"].shape[0]
+        for block in (1, 2, 4, 7, 11, 14)
+    ]
     assert widths == [8, 8, 16, 24, 32, 56]  # those of keras.applications at this width
     assert state["features.0.0.weight"].shape[0] == 16
     assert state["classifier.1.weight"].shape == (10, 1280)
@@ -223,11 +244,16 @@ def test_small_grey_images_become_large_ones_in_colour() -> None:
     assert (image.min(), image.max()) == (-1.0, 1.0)
     np.testing.assert_array_equal(image[:, 0], image[:, 2])
     # The middle of an enlarged pixel is the pixel.
-    np.testing.assert_allclose(image[:, 0, 1:3, 2], raw["image"][:, [0, 0], 0, 0] / 8 - 1, atol=1e-6)
+    np.testing.assert_allclose(
+        image[:, 0, 1:3, 2], raw["image"][:, [0, 0], 0, 0] / 8 - 1, atol=1e-6
+    )
 
 
 def test_what_cannot_be_made_colour_images_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"PyTorchMobileNetV2 takes images of one channel or three, .* \(8, 8, 2\)"):
+    with pytest.raises(
+        ConfigError,
+        match=r"PyTorchMobileNetV2 takes images of one channel or three, .* \(8, 8, 2\)",
+    ):
         PyTorchMobileNetV2().for_dataset(image_classification(8, 8, 2, ("a", "b")))
     with pytest.raises(ConfigError, match="without a data set needs --num-classes"):
         _ = PyTorchMobileNetV2().io

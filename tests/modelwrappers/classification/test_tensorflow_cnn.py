@@ -55,13 +55,20 @@ class TestImageFolderCNN(ModelWrapperContract):
 
     @pytest.fixture
     def dataset(self) -> Dataset:
-        return SyntheticImagesDataset(num_samples=150, image_size=(12, 16), channels=3, test_fraction=0.5)
+        return SyntheticImagesDataset(
+            num_samples=150, image_size=(12, 16), channels=3, test_fraction=0.5
+        )
 
 
 @pytest.mark.slow
 class TestOthers(ModelWrapperContract):
     @pytest.fixture(
-        params=[TensorFlowWornDigitsCNN, TensorFlowMNISTCNN, TensorFlowFashionMNISTCNN, TensorFlowCIFAR10CNN]
+        params=[
+            TensorFlowWornDigitsCNN,
+            TensorFlowMNISTCNN,
+            TensorFlowFashionMNISTCNN,
+            TensorFlowCIFAR10CNN,
+        ]
     )
     def wrapper(self, request: pytest.FixtureRequest) -> ModelWrapper:
         made: ModelWrapper = request.param()
@@ -71,7 +78,11 @@ class TestOthers(ModelWrapperContract):
     def dataset(self, wrapper: TensorFlowCNN) -> Dataset:
         height, width, channels = wrapper.image_shape
         return SyntheticImagesDataset(
-            num_samples=300, num_classes=10, image_size=(height, width), channels=channels, test_fraction=0.5
+            num_samples=300,
+            num_classes=10,
+            image_size=(height, width),
+            channels=channels,
+            test_fraction=0.5,
         )
 
 
@@ -79,7 +90,9 @@ def accuracy(model: LiveModel, dataset: Dataset) -> float:
     right = []
     with model.session() as session:
         for inputs, truth in dataset.batches(dataset.split("test"), 500):
-            scores = model.wrapper.postprocess(session.infer(model.wrapper.preprocess(inputs)))["scores"]
+            scores = model.wrapper.postprocess(session.infer(model.wrapper.preprocess(inputs)))[
+                "scores"
+            ]
             right.append(scores.argmax(-1) == truth["label"])
     return float(np.concatenate(right).mean())
 
@@ -95,7 +108,9 @@ def test_digits_are_learnt_with_the_options_as_they_are(tmp_path: Path) -> None:
     batch = model.wrapper.preprocess(dataset.read(dataset.split("test")[:7])[0])
     with KerasRuntime().load(Artifact.read(exported.path)) as theirs, model.session() as mine:
         # Frozen weights are folded into what uses them, which rounds otherwise.
-        np.testing.assert_allclose(theirs.infer(batch)["scores"], mine.infer(batch)["scores"], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            theirs.infer(batch)["scores"], mine.infer(batch)["scores"], rtol=1e-5, atol=1e-6
+        )
 
 
 @pytest.mark.slow
@@ -119,9 +134,15 @@ def test_mnist_is_learnt_in_one_epoch(shared_data: Path) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, TensorFlowCNN) else "",
 )
-def test_each_takes_the_images_of_its_data_set(wrapper: TensorFlowCNN, shape: tuple[int, int, int]) -> None:
+def test_each_takes_the_images_of_its_data_set(
+    wrapper: TensorFlowCNN, shape: tuple[int, int, int]
+) -> None:
     fitted = wrapper.for_dataset(image_classification(*shape, TEN)).open()
-    pixels = np.random.default_rng(0).integers(0, fitted.wrapper.brightest + 1, (3, *shape)).astype("uint8")
+    pixels = (
+        np.random.default_rng(0)
+        .integers(0, fitted.wrapper.brightest + 1, (3, *shape))
+        .astype("uint8")
+    )
     inputs = fitted.wrapper.preprocess({"image": pixels})
     assert inputs["image"].max() <= 1.0
     np.testing.assert_allclose(inputs["image"] * fitted.wrapper.brightest, pixels, rtol=1e-6)
@@ -134,7 +155,9 @@ def test_each_takes_the_images_of_its_data_set(wrapper: TensorFlowCNN, shape: tu
 
 @pytest.mark.parametrize("shape", [(28, 28, 1), (8, 8, 3)])
 def test_images_of_another_size_are_refused(shape: tuple[int, int, int]) -> None:
-    with pytest.raises(ConfigError, match=r"TensorFlowDigitsCNN takes samples of \(8, 8, 1\), the data set gives"):
+    with pytest.raises(
+        ConfigError, match=r"TensorFlowDigitsCNN takes samples of \(8, 8, 1\), the data set gives"
+    ):
         TensorFlowDigitsCNN().for_dataset(image_classification(*shape, TEN))
 
 
@@ -147,12 +170,18 @@ def test_a_folder_decides_what_was_not_given() -> None:
     fitted = TensorFlowImageFolderCNN().for_dataset(image_classification(20, 30, 1, TEN[:6]))
     assert (fitted.image_shape, fitted.classes) == ((20, 30, 1), 6)
     with pytest.raises(ConfigError, match="tells 4 classes apart, the data set has 6"):
-        TensorFlowImageFolderCNN(num_classes=4).for_dataset(image_classification(20, 30, 1, TEN[:6]))
+        TensorFlowImageFolderCNN(num_classes=4).for_dataset(
+            image_classification(20, 30, 1, TEN[:6])
+        )
 
 
 def test_a_folder_with_images_of_many_sizes_is_refused() -> None:
-    spec = DatasetSpec("classification", (TensorSpec("image", (None, None, None, 3), "uint8"),), (), TEN)
-    with pytest.raises(ConfigError, match=r"takes images of one size, the data set gives \(\?, \?, 3\)"):
+    spec = DatasetSpec(
+        "classification", (TensorSpec("image", (None, None, None, 3), "uint8"),), (), TEN
+    )
+    with pytest.raises(
+        ConfigError, match=r"takes images of one size, the data set gives \(\?, \?, 3\)"
+    ):
         TensorFlowImageFolderCNN().for_dataset(spec)
 
 
@@ -176,7 +205,9 @@ def test_images_are_moved_down_and_to_the_right() -> None:
 def test_about_half_of_the_samples_are_mirrored() -> None:
     images = np.zeros((200, 28, 28, 1), "float32")
     images[:, :, 0] = 1.0
-    varied = TensorFlowFashionMNISTCNN().augment({"image": images}, np.random.default_rng(0))["image"]
+    varied = TensorFlowFashionMNISTCNN().augment({"image": images}, np.random.default_rng(0))[
+        "image"
+    ]
     mirrored = varied[:, 0, -1, 0] == 1.0
     assert 70 < mirrored.sum() < 130
     np.testing.assert_array_equal(varied.sum((1, 2, 3)), 28.0)

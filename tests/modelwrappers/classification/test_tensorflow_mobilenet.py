@@ -31,13 +31,19 @@ ONE_EPOCH = TrainingOptions(num_epochs=1, batch_size=16)
 
 @pytest.fixture(scope="module")
 def images() -> SyntheticImagesDataset:
-    return SyntheticImagesDataset(num_samples=80, num_classes=3, image_size=(32, 32), channels=3, test_fraction=0.4)
+    return SyntheticImagesDataset(
+        num_samples=80, num_classes=3, image_size=(32, 32), channels=3, test_fraction=0.4
+    )
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file laid out as keras.applications publishes it, with random weights that let signals pass."""
-    base = keras.applications.MobileNetV2(input_shape=(32, 32, 3), alpha=0.35, include_top=False, weights=None)
+    """A file laid out as keras.applications publishes it, with random weights that let signals
+    pass.
+    """
+    base = keras.applications.MobileNetV2(
+        input_shape=(32, 32, 3), alpha=0.35, include_top=False, weights=None
+    )
     rng = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("weights") / "mobilenet_v2_no_top.h5"
     with h5py.File(path, "w") as file:
@@ -46,7 +52,10 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
             group = file.create_group(layer.name)
             names = [f"{layer.name}/{weight.name}:0" for weight in layer.weights]
             # Depthwise kernels had a name of their own when the weights were published.
-            names = [name.replace("/kernel", "/depthwise_kernel") if "depthwise" in name else name for name in names]
+            names = [
+                name.replace("/kernel", "/depthwise_kernel") if "depthwise" in name else name
+                for name in names
+            ]
             group.attrs["weight_names"] = [name.encode() for name in names]
             for name, weight in zip(names, layer.weights, strict=True):
                 shape = tuple(weight.shape)
@@ -54,7 +63,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     fan_in = shape[0] * shape[1] * (1 if "depthwise" in name else shape[2])
                     group[name] = rng.normal(0, np.sqrt(2 / fan_in), shape).astype("float32")
                 else:
-                    group[name] = np.full(shape, 1.0 if name.endswith(("gamma:0", "variance:0")) else 0.0, "float32")
+                    group[name] = np.full(
+                        shape, 1.0 if name.endswith(("gamma:0", "variance:0")) else 0.0, "float32"
+                    )
     return path
 
 
@@ -71,21 +82,27 @@ class TestMobileNetV2(ModelWrapperContract):
 
 def test_it_fits_the_pets_as_they_are() -> None:
     breeds = tuple(f"breed {number}" for number in range(37))
-    wrapper = TensorFlowPetDatasetMobileNetV2().for_dataset(image_classification(224, 224, 3, breeds))
+    wrapper = TensorFlowPetDatasetMobileNetV2().for_dataset(
+        image_classification(224, 224, 3, breeds)
+    )
     assert wrapper.io.inputs[0].shape == (None, 224, 224, 3)
     assert wrapper.io.outputs[0].shape == (None, 37)
 
 
 def test_pixels_become_what_the_weights_were_trained_on() -> None:
     pixels = np.broadcast_to(np.array([0, 255, 51], "uint8"), (1, 32, 32, 3))
-    scaled = TensorFlowPetDatasetMobileNetV2(input_size=(32, 32)).preprocess({"image": pixels})["image"]
+    scaled = TensorFlowPetDatasetMobileNetV2(input_size=(32, 32)).preprocess({"image": pixels})[
+        "image"
+    ]
     np.testing.assert_allclose(scaled[0, 5, 7], [-1.0, 1.0, -0.6], atol=1e-6)
     assert scaled.dtype == np.float32
 
 
 def test_without_weights_it_says_where_to_get_them(images: SyntheticImagesDataset) -> None:
     model = TensorFlowPetDatasetMobileNetV2(**SMALL).for_dataset(images.spec).open()
-    with pytest.raises(ConfigError, match=r"_0\.35_224_no_top\.h5 and pass --pretrained-weights PATH") as caught:
+    with pytest.raises(
+        ConfigError, match=r"_0\.35_224_no_top\.h5 and pass --pretrained-weights PATH"
+    ) as caught:
         model.train(images, ONE_EPOCH)
     assert "https://storage.googleapis.com/" in str(caught.value)
     assert "--from-scratch" in str(caught.value)
@@ -101,8 +118,12 @@ def test_a_missing_weights_file_is_named(images: SyntheticImagesDataset, tmp_pat
 
 @pytest.mark.slow
 def test_weights_of_another_width_are_refused(published: Path) -> None:
-    model = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, alpha=0.5, input_size=(32, 32)).open()
-    with pytest.raises(ArtifactError, match=r"another model than MobileNetV2 without top, alpha 0\.5") as caught:
+    model = TensorFlowPetDatasetMobileNetV2(
+        pretrained_weights=published, alpha=0.5, input_size=(32, 32)
+    ).open()
+    with pytest.raises(
+        ArtifactError, match=r"another model than MobileNetV2 without top, alpha 0\.5"
+    ) as caught:
         _ = model.native
     assert str(published) in str(caught.value)
     assert_one_line(caught.value)
@@ -114,35 +135,59 @@ def test_weights_and_from_scratch_exclude_each_other(published: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_frozen_base_keeps_the_pretrained_weights(published: Path, images: SyntheticImagesDataset) -> None:
-    model = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL).for_dataset(images.spec).open()
+def test_a_frozen_base_keeps_the_pretrained_weights(
+    published: Path, images: SyntheticImagesDataset
+) -> None:
+    model = (
+        TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL)
+        .for_dataset(images.spec)
+        .open()
+    )
     before = model.get_weights()
     with h5py.File(published) as file:
-        np.testing.assert_array_equal(before["mobilenet_v2/Conv1/kernel"], file["Conv1/Conv1/kernel:0"])
+        np.testing.assert_array_equal(
+            before["mobilenet_v2/Conv1/kernel"], file["Conv1/Conv1/kernel:0"]
+        )
         depthwise = file["block_1_depthwise/block_1_depthwise/depthwise_kernel:0"]
         np.testing.assert_array_equal(before["mobilenet_v2/block_1_depthwise/kernel"], depthwise)
     model.train(images, ONE_EPOCH)
-    changed = {name for name, array in model.get_weights().items() if not np.array_equal(array, before[name])}
+    changed = {
+        name
+        for name, array in model.get_weights().items()
+        if not np.array_equal(array, before[name])
+    }
     assert changed == {"scores/kernel", "scores/bias"}
 
 
 @pytest.mark.slow  # it traces 155 layers twice
-def test_a_loaded_model_is_trained_on(published: Path, images: SyntheticImagesDataset, tmp_path: Path) -> None:
-    trained = TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL).for_dataset(images.spec).open()
+def test_a_loaded_model_is_trained_on(
+    published: Path, images: SyntheticImagesDataset, tmp_path: Path
+) -> None:
+    trained = (
+        TensorFlowPetDatasetMobileNetV2(pretrained_weights=published, **SMALL)
+        .for_dataset(images.spec)
+        .open()
+    )
     trained.save(tmp_path / "pets.keras")
     again = TensorFlowPetDatasetMobileNetV2(**SMALL).for_dataset(images.spec).open()
     again.load(tmp_path / "pets.keras")
     again.train(images, ONE_EPOCH)
     name = "mobilenet_v2/Conv1/kernel"
-    np.testing.assert_array_equal(again.get_weights([name])[name], trained.get_weights([name])[name])
+    np.testing.assert_array_equal(
+        again.get_weights([name])[name], trained.get_weights([name])[name]
+    )
 
 
 @pytest.mark.slow
 def test_from_scratch_every_layer_learns(images: SyntheticImagesDataset) -> None:
-    model = TensorFlowPetDatasetMobileNetV2(from_scratch=True, **SMALL).for_dataset(images.spec).open()
+    model = (
+        TensorFlowPetDatasetMobileNetV2(from_scratch=True, **SMALL).for_dataset(images.spec).open()
+    )
     before = model.get_weights()
     model.train(images, ONE_EPOCH)
-    assert [name for name, array in model.get_weights().items() if np.array_equal(array, before[name])] == []
+    assert [
+        name for name, array in model.get_weights().items() if np.array_equal(array, before[name])
+    ] == []
 
 
 class Lively(TensorFlowMobileNetV2):
@@ -177,7 +222,9 @@ class TestMobileNetV2OfAnyImages(ModelWrapperContract):
 
 
 def test_grey_images_of_another_size_fit() -> None:
-    wrapper = TensorFlowMobileNetV2(input_size=(32, 32)).for_dataset(image_classification(8, 8, 1, tuple("abc")))
+    wrapper = TensorFlowMobileNetV2(input_size=(32, 32)).for_dataset(
+        image_classification(8, 8, 1, tuple("abc"))
+    )
     image = wrapper.preprocess({"image": np.full((2, 8, 8, 1), 255, "uint8")})["image"]
     wrapper.io.check_inputs({"image": image})
     np.testing.assert_array_equal(image, 1.0)

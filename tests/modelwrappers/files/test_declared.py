@@ -87,7 +87,9 @@ def test_the_losses_of_the_file_are_what_is_learned(tmp_path: Path) -> None:
     options = TrainingOptions.from_json({"num_epochs": 2, "batch_size": 32, "learning_rate": 0.01})
     figures = model.train(DigitsDataset(test_fraction=0.6), options).epochs[-1]
     assert figures["penalty/loss"] > 0
-    assert figures["loss"] == pytest.approx(figures["digit/loss"] + figures["penalty/loss"] + figures["seen/loss"])
+    assert figures["loss"] == pytest.approx(
+        figures["digit/loss"] + figures["penalty/loss"] + figures["seen/loss"]
+    )
     assert figures["validation_digit/accuracy"] > 0.6
     norms = np.linalg.norm(torch_weights(model.native)["dense/kernel"], axis=0)
     assert norms.max() == pytest.approx(0.5, rel=1e-4)
@@ -115,7 +117,9 @@ def test_it_is_written_for_keras_with_the_weights_that_it_has(small: Path, tmp_p
 
 def test_a_file_of_keras_gives_the_weights_to_start_from(tmp_path: Path) -> None:
     x = nn.Input((8, 8, 1), name="image")
-    graph = nn.network(x, nn.OutputClassification(nn.Dense(nn.Flatten(x), 10, name="d"), "label", name="digit"))
+    graph = nn.network(
+        x, nn.OutputClassification(nn.Dense(nn.Flatten(x), 10, name="d"), "label", name="digit")
+    )
     weights = initial_weights(graph, seed=5)
     write_keras(tmp_path / "start.keras", graph, weights)
     model = DeclaredModel(network=tmp_path / "start.keras", scale=16.0).open()
@@ -125,7 +129,9 @@ def test_a_file_of_keras_gives_the_weights_to_start_from(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_weights_come_from_the_same_file_of_keras_or_of_onnx(small: Path, tmp_path: Path, shared_data: Path) -> None:
+def test_weights_come_from_the_same_file_of_keras_or_of_onnx(
+    small: Path, tmp_path: Path, shared_data: Path
+) -> None:
     old = shared_data / "keras_files" / "32_32_1_conv_sequential-trained.h5"
     model = DeclaredModel(network=old).open()
     model.load(old)
@@ -135,7 +141,9 @@ def test_weights_come_from_the_same_file_of_keras_or_of_onnx(small: Path, tmp_pa
         (found,) = session.infer({name: x}).values()
     np.testing.assert_allclose(found, np.asarray(open_keras(old)(x, training=False)), atol=1e-5)
     other = DeclaredModel(network=small).open()
-    with pytest.raises(ArtifactError, match=r"has not the weights of the network in .*small.*: ") as caught:
+    with pytest.raises(
+        ArtifactError, match=r"has not the weights of the network in .*small.*: "
+    ) as caught:
         other.load(old)
     assert "\n" not in str(caught.value)
     exported = tmp_path / "m.onnx"
@@ -147,19 +155,29 @@ def test_weights_come_from_the_same_file_of_keras_or_of_onnx(small: Path, tmp_pa
     np.testing.assert_allclose(same, found, atol=1e-5)
 
 
-def test_a_file_with_something_unknown_about_training_runs_and_is_not_trained(tmp_path: Path) -> None:
+def test_a_file_with_something_unknown_about_training_runs_and_is_not_trained(
+    tmp_path: Path,
+) -> None:
     x = nn.Input((8, 8, 1), name="image")
-    graph = nn.network(x, nn.OutputClassification(nn.Dense(nn.Flatten(x), 10, name="d"), "label", name="scores"))
+    graph = nn.network(
+        x, nn.OutputClassification(nn.Dense(nn.Flatten(x), 10, name="d"), "label", name="scores")
+    )
     write_keras(tmp_path / "m.keras", graph, initial_weights(graph))
     config = json.loads(zipfile.ZipFile(tmp_path / "m.keras").read("config.json"))
     (dense,) = [layer for layer in config["config"]["layers"] if layer["config"]["name"] == "d"]
     dense["config"]["kernel_regularizer"] = {"class_name": "Mine", "module": "mine", "config": {}}
-    with zipfile.ZipFile(tmp_path / "m.keras") as old, zipfile.ZipFile(tmp_path / "own.keras", "w") as new:
+    with (
+        zipfile.ZipFile(tmp_path / "m.keras") as old,
+        zipfile.ZipFile(tmp_path / "own.keras", "w") as new,
+    ):
         for name in old.namelist():
             new.writestr(name, json.dumps(config) if name == "config.json" else old.read(name))
     model = DeclaredModel(network=tmp_path / "own.keras", scale=16.0).open()
     with model.session() as session:
-        assert session.infer({"image": np.ones((1, 8, 8, 1), np.float32)})["scores"].shape == (1, 10)
+        assert session.infer({"image": np.ones((1, 8, 8, 1), np.float32)})["scores"].shape == (
+            1,
+            10,
+        )
     with pytest.raises(ConfigError, match=r"can be run and not be trained: .*kernel_regularizer"):
         model.train(DigitsDataset(), TrainingOptions(num_epochs=1))
 
@@ -170,8 +188,10 @@ def test_a_file_with_something_unknown_about_training_runs_and_is_not_trained(tm
         (
             SyntheticRegressionDataset(num_samples=400),
             "[{class: Input, shape: [4], name: x}, {class: Dense, units: 32, activation: tanh},"
-            " {class: Dense, units: 2}, {class: OutputRegression, target: value, distance: huber, name: numbers}]",
-            "rmse", 0.37,
+            " {class: Dense, units: 2}, {class: OutputRegression, target: value, distance: huber, "
+            "name: numbers}]",
+            "rmse",
+            0.37,
         ),
         (
             SyntheticSegmentationDataset(num_samples=60),
@@ -179,11 +199,14 @@ def test_a_file_with_something_unknown_about_training_runs_and_is_not_trained(tm
             " {class: Conv2d, filters: 8, kernel_size: 5, padding: same, activation: relu},"
             " {class: Conv2d, filters: 3, kernel_size: 5, padding: same},"
             " {class: OutputSegmentation, target: mask, name: place}]",
-            "iou", 0.55,
+            "iou",
+            0.55,
         ),
     ],
-)  # fmt: skip
-def test_other_tasks_are_learned_too(dataset: Dataset, layers: str, figure: str, wanted: float, tmp_path: Path) -> None:
+)
+def test_other_tasks_are_learned_too(
+    dataset: Dataset, layers: str, figure: str, wanted: float, tmp_path: Path
+) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(f"layers: {layers}")
     scale = 255.0 if dataset.spec.inputs[0].dtype == "uint8" else 1.0
@@ -200,9 +223,13 @@ def test_other_tasks_are_learned_too(dataset: Dataset, layers: str, figure: str,
 def test_an_autoencoder_learns_what_it_is_given_and_tells_anomalies() -> None:
     dataset = SyntheticAnomaliesDataset(num_samples=400, length=24)
     network = Path(__file__).resolve().parents[3] / "examples" / "small_autoencoder.yaml"
-    wrapper = DeclaredModel(network=network, decoder="ReconstructionErrorDecoder").for_dataset(dataset.spec)
+    wrapper = DeclaredModel(network=network, decoder="ReconstructionErrorDecoder").for_dataset(
+        dataset.spec
+    )
     with wrapper.open() as model:
-        options = TrainingOptions.from_json({"num_epochs": 10, "learning_rate": 0.01, "batch_size": 16})
+        options = TrainingOptions.from_json(
+            {"num_epochs": 10, "learning_rate": 0.01, "batch_size": 16}
+        )
         losses = [epoch["loss"] for epoch in model.train(dataset, options).epochs]
         assert losses[-1] < losses[0] / 2
         with model.session() as session:
@@ -215,11 +242,14 @@ def test_an_autoencoder_learns_what_it_is_given_and_tells_anomalies() -> None:
 def test_an_autoencoder_of_a_surface_tells_where_defects_are() -> None:
     dataset = SyntheticDefectsDataset(num_samples=300)
     network = Path(__file__).resolve().parents[3] / "examples" / "small_surface_autoencoder.yaml"
-    wrapper = DeclaredModel(network=network, scale=255.0, decoder="ReconstructionErrorDecoder").for_dataset(
-        dataset.spec
-    )
+    wrapper = DeclaredModel(
+        network=network, scale=255.0, decoder="ReconstructionErrorDecoder"
+    ).for_dataset(dataset.spec)
     with wrapper.open() as model:
-        model.train(dataset, TrainingOptions.from_json({"num_epochs": 25, "learning_rate": 0.003, "batch_size": 16}))
+        model.train(
+            dataset,
+            TrainingOptions.from_json({"num_epochs": 25, "learning_rate": 0.003, "batch_size": 16}),
+        )
         with model.session() as session:
             route = SampleRoute(dataset, wrapper, wrapper.io, session.io, 50)
             items = list(route.items(dataset.split("test")))
@@ -233,8 +263,14 @@ def test_an_autoencoder_of_a_surface_tells_where_defects_are() -> None:
     ("text", "told"),
     [
         (CONSTRAINED.replace("rate: 0.1", "rate: 2"), r"net.yaml: layers\[3\].rate: must be from"),
-        (CONSTRAINED.replace("class: Dropout", "class: Dropot"), "there is no layer 'Dropot'; did you mean Dropout"),
-        (CONSTRAINED.replace("target: label", "target: labels"), "judged by 'labels', which DigitsDataset lacks"),
+        (
+            CONSTRAINED.replace("class: Dropout", "class: Dropot"),
+            "there is no layer 'Dropot'; did you mean Dropout",
+        ),
+        (
+            CONSTRAINED.replace("target: label", "target: labels"),
+            "judged by 'labels', which DigitsDataset lacks",
+        ),
         ("layers: 3", "is not a network"),
     ],
 )
@@ -247,7 +283,9 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, told: str) -> None
 
 
 @pytest.mark.slow
-def test_an_onnx_file_that_was_exported_is_the_same_model_again(small: Path, tmp_path: Path) -> None:
+def test_an_onnx_file_that_was_exported_is_the_same_model_again(
+    small: Path, tmp_path: Path
+) -> None:
     model = DeclaredModel(network=small, scale=16.0).open()
     model.export(tmp_path / "small.onnx", "onnx")
     again = DeclaredModel(network=tmp_path / "small.onnx", scale=16.0).open()
@@ -255,11 +293,17 @@ def test_an_onnx_file_that_was_exported_is_the_same_model_again(small: Path, tmp
     with model.session() as mine, again.session() as its:
         (found,) = its.infer({"image": images}).values()
         np.testing.assert_allclose(found, mine.infer({"image": images})["digit"], atol=1e-6)
-    (tmp_path / "odd.onnx").write_bytes((tmp_path / "small.onnx").read_bytes().replace(b"Softmax", b"Softsum"))
+    (tmp_path / "odd.onnx").write_bytes(
+        (tmp_path / "small.onnx").read_bytes().replace(b"Softmax", b"Softsum")
+    )
     with pytest.raises(ConfigError, match="Softsum is not in the vocabulary"):
         _ = DeclaredModel(network=tmp_path / "odd.onnx").io
-    (tmp_path / "odd.onnx").write_bytes((tmp_path / "small.onnx").read_bytes().replace(b"Relu", b"Relo"))
-    with pytest.raises(ConfigError, match=r"Relo is not in the vocabulary \(and \d+ more .* start from") as caught:
+    (tmp_path / "odd.onnx").write_bytes(
+        (tmp_path / "small.onnx").read_bytes().replace(b"Relu", b"Relo")
+    )
+    with pytest.raises(
+        ConfigError, match=r"Relo is not in the vocabulary \(and \d+ more .* start from"
+    ) as caught:
         _ = DeclaredModel(network=tmp_path / "odd.onnx").io
     assert "follows what is not known" not in str(caught.value)
 

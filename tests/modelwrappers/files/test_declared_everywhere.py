@@ -1,4 +1,6 @@
-"""A small CNN of which only the input's shape is said, trained by the trainer, through every compiler there is."""
+"""A small CNN of which only the input's shape is said, trained by the trainer, through every
+compiler there is.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,22 @@ from nnpipe.workflows.pipeline.file import CandidateSettings, Pipeline
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 ROOT = Path(__file__).resolve().parents[3]
-NETWORK, WAYS = ROOT / "examples" / "small_cnn.yaml", read_settings(ROOT / "examples" / "declared.yaml")["candidates"]
+NETWORK, WAYS = (
+    ROOT / "examples" / "small_cnn.yaml",
+    read_settings(ROOT / "examples" / "declared.yaml")["candidates"],
+)
 # These take a C++ compiler or seconds.
 SLOW = (
-    "AOTInductor", "ExecuTorch", "ExecuTorch, int8", "IREE", "PyTorch, PT2E int8", "PyTorch, float16", "TVM",
-    "PyTorch, a quarter of the channels pruned", "PyTorch, half the weights pruned",
-)  # fmt: skip
+    "AOTInductor",
+    "ExecuTorch",
+    "ExecuTorch, int8",
+    "IREE",
+    "PyTorch, PT2E int8",
+    "PyTorch, float16",
+    "TVM",
+    "PyTorch, a quarter of the channels pruned",
+    "PyTorch, half the weights pruned",
+)
 # Ways that change weights have their own bounds: least agreement with the source, of 100 samples.
 CHANGED = {
     "a tenth of the weights pruned → ONNX Runtime": 0.97,
@@ -59,8 +71,13 @@ def dataset() -> DigitsDataset:
 @pytest.fixture(scope="module")
 def model(dataset: DigitsDataset) -> LiveModel:
     """The network, trained until it reads digits."""
-    made = DeclaredModel(network=NETWORK, scale=16.0, resize=(28, 28)).for_dataset(dataset.spec).open()
-    made.train(dataset, TrainingOptions.from_json({"num_epochs": 8, "batch_size": 32, "learning_rate": 0.003}))
+    made = (
+        DeclaredModel(network=NETWORK, scale=16.0, resize=(28, 28)).for_dataset(dataset.spec).open()
+    )
+    made.train(
+        dataset,
+        TrainingOptions.from_json({"num_epochs": 8, "batch_size": 32, "learning_rate": 0.003}),
+    )
     inputs, truth = samples(model=made, dataset=dataset)
     assert np.mean(answers(made, inputs).argmax(1) == truth) > 0.97
     return made
@@ -69,7 +86,9 @@ def model(dataset: DigitsDataset) -> LiveModel:
 @pytest.fixture(scope="module")
 def exported(model: LiveModel, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Artifact]:
     folder = tmp_path_factory.mktemp("exported")
-    return {format: model.export(folder / f"small.{format}", format) for format in model.wrapper.exports}
+    return {
+        format: model.export(folder / f"small.{format}", format) for format in model.wrapper.exports
+    }
 
 
 def samples(model: LiveModel, dataset: DigitsDataset) -> tuple[dict[str, Any], np.ndarray]:
@@ -99,7 +118,9 @@ def way_of(title: str) -> CandidateSettings:
 
 def test_only_the_input_says_its_shape() -> None:
     graph = read_description(NETWORK)
-    assert [layer.shape for layer in graph.layers.values() if isinstance(layer, Input)] == [(28, 28, 1)]
+    assert [layer.shape for layer in graph.layers.values() if isinstance(layer, Input)] == [
+        (28, 28, 1)
+    ]
     assert not [entry for entry in read_settings(NETWORK)["layers"][1:] if "shape" in str(entry)]
     assert sum(value.size for value in initial_weights(graph).values()) == 397_926
 
@@ -108,16 +129,26 @@ def test_no_compiler_is_forgotten() -> None:
     used = {type(part).__name__ for way in WAYS for part in way_of(way["title"]).compilers}
     # Language models have a way of their own, which examples/tiny_language_model.yaml shows.
     others = {cls for cls in components(ModelCompiler) if cls.accepts == (TRANSFORMERS,)}
-    ours = {cls.__name__ for cls in components(ModelCompiler) if cls.__module__.startswith("nnpipe.")}
+    ours = {
+        cls.__name__ for cls in components(ModelCompiler) if cls.__module__.startswith("nnpipe.")
+    }
     assert used == ours - {cls.__name__ for cls in others}
 
 
 @pytest.mark.parametrize(
     "title",
-    [pytest.param(way["title"], marks=[pytest.mark.slow] * (way["title"] in SLOW)) for way in WAYS if "runtime" in way],
+    [
+        pytest.param(way["title"], marks=[pytest.mark.slow] * (way["title"] in SLOW))
+        for way in WAYS
+        if "runtime" in way
+    ],
 )
 def test_it_goes_every_way_and_reads_as_well(
-    title: str, model: LiveModel, dataset: DigitsDataset, exported: Mapping[str, Artifact], tmp_path: Path
+    title: str,
+    model: LiveModel,
+    dataset: DigitsDataset,
+    exported: Mapping[str, Artifact],
+    tmp_path: Path,
 ) -> None:
     way = way_of(title)
     assert way.runtime is not None
@@ -156,7 +187,9 @@ def check_installed(part: Component) -> None:
 
 @pytest.mark.slow  # it learns the digits that come with nnpipe for the tests above
 def test_it_learns_mnist(shared_data: Path) -> None:
-    """As its inventors train it, by gradient descent at a rate of 0.1; what they ask for after ten epochs is 0.95."""
+    """As its inventors train it, by gradient descent at a rate of 0.1; what they ask for after
+    ten epochs is 0.95.
+    """
     from nnpipe.datasets.mnist import MNISTDataset
 
     mnist = MNISTDataset(dataset_root=shared_data / "mnist")
@@ -165,8 +198,12 @@ def test_it_learns_mnist(shared_data: Path) -> None:
     for split, count in (("train", 12000), ("test", 2000)):
         inputs, truth = mnist.read(mnist.split(split)[:count])
         images = inputs["image"].astype(np.float32) / 255
-        shuffled: dict[str, Any] = {"sampler": RandomSampler(), "seed": 1} if split == "train" else {}
-        batches[split] = ArraySequence({"image": images, "label": truth["label"]}, batch=50, **shuffled)
+        shuffled: dict[str, Any] = (
+            {"sampler": RandomSampler(), "seed": 1} if split == "train" else {}
+        )
+        batches[split] = ArraySequence(
+            {"image": images, "label": truth["label"]}, batch=50, **shuffled
+        )
     judged = to_trainer(read_description(NETWORK))
     history = Trainer(TrainerOptions.from_json({"num_epochs": 3})).fit(
         judged, {"mnist": batches}, optimiser=SGD(rate=0.1)

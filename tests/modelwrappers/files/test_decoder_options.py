@@ -1,4 +1,6 @@
-"""Options name the decoder of a model from a file and change its arguments; its description may state one."""
+"""Options name the decoder of a model from a file and change its arguments; its description may
+state one.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,22 @@ from nnpipe.decoders import FastestDetDecoder, YOLODecoder
 from nnpipe.modelwrappers.files._input_options import Known
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
-IO = IOSpec((TensorSpec("x", (None, 8, 8, 3), "float32"),), (TensorSpec("y", (None, 6, 20), "float32"),))
-SPEC = DatasetSpec("detection", (TensorSpec("image", (None, None, None, 3), "uint8"),), (), ("a", "b"))
+IO = IOSpec(
+    (TensorSpec("x", (None, 8, 8, 3), "float32"),), (TensorSpec("y", (None, 6, 20), "float32"),)
+)
+SPEC = DatasetSpec(
+    "detection", (TensorSpec("image", (None, None, None, 3), "uint8"),), (), ("a", "b")
+)
 
 
 def model(stated: dict[str, Any] | None = None, **options: Any) -> ONNXModel:
-    """A model of which only inputs, outputs and the decoder in its description are known; there is no file."""
+    """A model of which only inputs, outputs and the decoder in its description are known; there
+    is no file.
+    """
     wrapper = ONNXModel.from_json({"model_path": "none.onnx", "scale": 1, **options}).with_io(IO)
-    return wrapper._with(known=Known(None if stated is None else Meaning(decoder=stated), by="none.onnx.json"))
+    return wrapper._with(
+        known=Known(None if stated is None else Meaning(decoder=stated), by="none.onnx.json")
+    )
 
 
 def test_options_are_read_as_the_decoder_declares_them() -> None:
@@ -36,7 +46,9 @@ def test_a_described_decoder_keeps_its_arguments_unless_they_are_given() -> None
     stated = YOLODecoder(score_threshold=0.3, coordinates="shares").describe()
     assert model(stated).output_decoder == YOLODecoder(score_threshold=0.3, coordinates="shares")
     changed = model(stated, decoder_options=("overlap=0.5",))
-    assert changed.output_decoder == YOLODecoder(score_threshold=0.3, coordinates="shares", overlap=0.5)
+    assert changed.output_decoder == YOLODecoder(
+        score_threshold=0.3, coordinates="shares", overlap=0.5
+    )
     assert "decoder" in changed.preparation().overridden
     assert "decoder" not in model(stated).preparation().overridden
     assert model(stated, decoder="FastestDetDecoder").output_decoder == FastestDetDecoder()
@@ -44,7 +56,9 @@ def test_a_described_decoder_keeps_its_arguments_unless_they_are_given() -> None
 
 
 def test_outputs_become_predictions_and_the_meaning_says_how() -> None:
-    wrapper = model(decoder="YOLODecoder", decoder_options=("coordinates=shares",), fit="letterbox").for_dataset(SPEC)
+    wrapper = model(
+        decoder="YOLODecoder", decoder_options=("coordinates=shares",), fit="letterbox"
+    ).for_dataset(SPEC)
     output = np.zeros((1, 6, 20), np.float32)
     output[0, :, 3] = [0.5, 0.5, 0.2, 0.4, 0.1, 0.9]
     found = wrapper.postprocess({"y": output})
@@ -60,13 +74,25 @@ def test_outputs_become_predictions_and_the_meaning_says_how() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"decoder": "YOLODecoder", "decoder_options": ("overlap",), "fit": "squeeze"}, "write NAME=VALUE"),
-        ({"decoder": "YOLODecoder", "decoder_options": ("overlap=2",), "fit": "squeeze"}, "above the maximum"),
-        ({"decoder": "YOLODecoder", "decoder_options": ("objectness=1",), "fit": "squeeze"}, "neither true nor false"),
+        (
+            {"decoder": "YOLODecoder", "decoder_options": ("overlap",), "fit": "squeeze"},
+            "write NAME=VALUE",
+        ),
+        (
+            {"decoder": "YOLODecoder", "decoder_options": ("overlap=2",), "fit": "squeeze"},
+            "above the maximum",
+        ),
+        (
+            {"decoder": "YOLODecoder", "decoder_options": ("objectness=1",), "fit": "squeeze"},
+            "neither true nor false",
+        ),
         ({"decoder_options": ("overlap=0.5",), "fit": "squeeze"}, "name one with --decoder"),
         ({"decoder": "YOLODecoder"}, "--fit squeeze or --fit letterbox"),
         ({"decoder": "FastestDetDecoder", "fit": "squeeze"}, "of FastestDet; the model gives"),
-        ({"decoder": "ReconstructionErrorDecoder", "fit": "squeeze"}, "the data set is for detection"),
+        (
+            {"decoder": "ReconstructionErrorDecoder", "fit": "squeeze"},
+            "the data set is for detection",
+        ),
     ],
 )
 def test_decoders_that_cannot_be_are_refused(options: dict[str, Any], told: str) -> None:

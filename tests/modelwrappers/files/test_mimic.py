@@ -49,10 +49,16 @@ def test_it_costs_what_the_original_does_and_shows_nothing_else_of_it(tmp_path: 
     assert not folder.exists(), "what was written for it is removed"
     assert costs(tmp_path / "mimic.onnx") == costs(tmp_path / "secret.onnx")
     original, made = (onnx.load(tmp_path / name) for name in ("secret.onnx", "mimic.onnx"))
-    names = [{name for node in each.graph.node for name in node.output} for each in (original, made)]
+    names = [
+        {name for node in each.graph.node for name in node.output} for each in (original, made)
+    ]
     assert not names[0] & names[1]
     weights = [
-        {array.tobytes() for each in model.graph.initializer if (array := onnx.numpy_helper.to_array(each)).size > 1}
+        {
+            array.tobytes()
+            for each in model.graph.initializer
+            if (array := onnx.numpy_helper.to_array(each)).size > 1
+        }
         for model in (original, made)
     ]
     assert weights[0]
@@ -63,12 +69,18 @@ def test_it_costs_what_the_original_does_and_shows_nothing_else_of_it(tmp_path: 
 @pytest.mark.parametrize(
     "name",
     [
-        "mnist-8.onnx", "fastestdet/FastestDet.onnx", "mlperf_tiny_kws/kws_ref_model.tflite",
-        "mlperf_tiny_ad/ad01_fp32.tflite", "coral/movenet_single_pose_lightning_ptq.tflite",
-        "coral/deeplabv3_mnv2_dm05_pascal_quant.tflite", "tflm/trained_lstm.tflite",
+        "mnist-8.onnx",
+        "fastestdet/FastestDet.onnx",
+        "mlperf_tiny_kws/kws_ref_model.tflite",
+        "mlperf_tiny_ad/ad01_fp32.tflite",
+        "coral/movenet_single_pose_lightning_ptq.tflite",
+        "coral/deeplabv3_mnv2_dm05_pascal_quant.tflite",
+        "tflm/trained_lstm.tflite",
     ],
-)  # fmt: skip
-def test_networks_of_files_have_mimics_that_run(name: str, shared_data: Path, tmp_path: Path) -> None:
+)
+def test_networks_of_files_have_mimics_that_run(
+    name: str, shared_data: Path, tmp_path: Path
+) -> None:
     path = shared_data / "models" / name
     with Mimic(original=path).open() as live:
         (found,) = live.run_inference()
@@ -93,7 +105,9 @@ def test_what_cannot_be_mimicked_is_refused_in_one_line(tmp_path: Path) -> None:
     odd = tmp_path / "odd.onnx"
     onnx.save_model(onnx.helper.make_model(graph, ir_version=8), str(odd))
     huge = tmp_path / "huge.json"
-    huge.write_text('{"layers": [{"class": "Input", "shape": [100000]}, {"class": "Dense", "units": 100000}]}')
+    huge.write_text(
+        '{"layers": [{"class": "Input", "shape": [100000]}, {"class": "Dense", "units": 100000}]}'
+    )
     for refused, kind_of_error, told in (
         (lambda: Mimic(original=tmp_path / "none.onnx").io, ArtifactError, r"none\.onnx"),
         (lambda: Mimic(original=odd, original_shapes=("x",)), ConfigError, "expected INPUT=N,N"),

@@ -50,14 +50,21 @@ def test_the_profile_is_of_the_graph_that_ships(tmp_path: Path) -> None:
         helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c"], ["y"], name="relu"),
     ]
-    sides = [helper.make_tensor_value_info(name, kind.FLOAT, [1, width, 8, 8]) for name, width in (("x", 3), ("y", 8))]
-    graph = helper.make_graph(nodes, "g", sides[:1], sides[1:], [onnx.numpy_helper.from_array(weights, "w")])
+    sides = [
+        helper.make_tensor_value_info(name, kind.FLOAT, [1, width, 8, 8])
+        for name, width in (("x", 3), ("y", 8))
+    ]
+    graph = helper.make_graph(
+        nodes, "g", sides[:1], sides[1:], [onnx.numpy_helper.from_array(weights, "w")]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(tmp_path / "model.onnx"))
     Artifact.of(tmp_path / "model.onnx", "onnx", read_onnx(tmp_path / "model.onnx").io())
     profile = ONNXModel(model_path=tmp_path / "model.onnx").open().profile_inference(4)
     assert profile.rewritten
-    assert "Relu" not in {timing.kind for timing in profile.timings}, "the session that ships fuses it"
+    assert "Relu" not in {timing.kind for timing in profile.timings}, (
+        "the session that ships fuses it"
+    )
     assert {timing.calls for timing in profile.timings} == {4}, "runs that warm it up do not count"
 
 
@@ -68,7 +75,9 @@ def test_operators_of_a_domain_that_is_not_imported_cause_no_log(
     import onnx
 
     helper = onnx.helper
-    sides = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
+    sides = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4]) for name in ("x", "y")
+    ]
     nodes = [helper.make_node("f", ["x"], ["y"], name="own", domain="d")]
     graph = helper.make_graph(nodes, "g", sides[:1], sides[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

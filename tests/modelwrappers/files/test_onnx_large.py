@@ -1,4 +1,6 @@
-"""ONNX files that are larger than one file can be, and what can be said of any without reading its weights."""
+"""ONNX files that are larger than one file can be, and what can be said of any without reading
+its weights.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def outside(tmp_path: Path) -> Path:
     path.parent.mkdir()
     plain_network(path)
     model = onnx.load_model(str(path))
-    onnx.save_model(model, str(path), save_as_external_data=True, location="all.bin", size_threshold=0)
+    onnx.save_model(
+        model, str(path), save_as_external_data=True, location="all.bin", size_threshold=0
+    )
     return path
 
 
@@ -60,10 +64,16 @@ def test_a_large_model_is_exported_with_its_weights_beside_it_and_none_is_read(
     outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = outputs(outside)
-    monkeypatch.setattr(ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
+    monkeypatch.setattr(
+        ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together")
+    )
     made = ONNXModel(model_path=outside).open().export(tmp_path / "made" / "m.onnx", "onnx")
     (outside.parent / "all.bin").unlink()
-    assert {path.name for path in made.path.parent.iterdir()} == {"m.onnx", "m.onnx.json", "m.onnx.0.weights"}
+    assert {path.name for path in made.path.parent.iterdir()} == {
+        "m.onnx",
+        "m.onnx.json",
+        "m.onnx.0.weights",
+    }
     for name, array in outputs(made.path).items():
         np.testing.assert_array_equal(array, expected[name])
 
@@ -73,7 +83,8 @@ def test_what_cannot_take_a_large_model_is_told_before_anything_slow(outside: Pa
     model = ONNXModel(model_path=outside)
     model.check_takers([ONNXRuntime])
     with pytest.raises(
-        ConfigError, match=r"with its weights it has [\d,]+ bytes, and ONNXStaticQuantizer works on one"
+        ConfigError,
+        match=r"with its weights it has [\d,]+ bytes, and ONNXStaticQuantizer works on one",
     ):
         model.check_takers([ONNXStaticQuantizer, ONNXRuntime])
     with pytest.raises(ConfigError, match=r"more than the one file of .* that is sent to a target"):
@@ -85,13 +96,17 @@ def test_a_smaller_one_becomes_one_file_piece_by_piece_and_is_taken_by_all(
 ) -> None:
     expected = outputs(outside)
     whole = onnx.load_model(str(outside))
-    monkeypatch.setattr(ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together"))
+    monkeypatch.setattr(
+        ONNXSource, "serialised", lambda self: pytest.fail("the whole model is put together")
+    )
     model = ONNXModel(model_path=outside).open()
     model.wrapper.check_takers([ONNXStaticQuantizer, ONNXRuntime], remote=True)
     made = model.export(tmp_path / "made" / "m.onnx", "onnx")
     assert read_onnx(made.path).external == ()
     onnx.checker.check_model(str(made.path))
-    for mine, its in zip(onnx.load_model(str(made.path)).graph.initializer, whole.graph.initializer, strict=True):
+    for mine, its in zip(
+        onnx.load_model(str(made.path)).graph.initializer, whole.graph.initializer, strict=True
+    ):
         assert mine == its or mine.raw_data == its.raw_data
     for name, array in outputs(made.path).items():
         np.testing.assert_array_equal(array, expected[name])
@@ -110,10 +125,17 @@ def test_weights_within_nodes_become_part_of_the_file_too(tmp_path: Path) -> Non
     add = onnx.helper.make_node("Add", ["x", "w"], ["y"])
     info = [onnx.helper.make_tensor_value_info(name, 1, [None, 4]) for name in "xy"]
     graph = onnx.helper.make_graph([node, add], "g", info[:1], info[1:])
-    model = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 13)])
+    model = onnx.helper.make_model(
+        graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 13)]
+    )
     path = tmp_path / "m.onnx"
     onnx.save_model(
-        model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0, convert_attribute=True
+        model,
+        str(path),
+        save_as_external_data=True,
+        location="w.bin",
+        size_threshold=0,
+        convert_attribute=True,
     )
     assert read_onnx(path).external == ("w.bin",)
     made = ONNXModel(model_path=path).open().export(tmp_path / "made" / "m.onnx", "onnx")
@@ -133,7 +155,9 @@ def test_a_file_is_counted_without_its_weights(
     assert found.operations == {kind: kinds.count(kind) for kind in kinds}
     assert found.tensors == len(weights)
     assert found.numbers.total() == sum(array.size for array in weights.values())
-    monkeypatch.setattr(ONNXSource, "model", property(lambda self: pytest.fail("the weights are read")))
+    monkeypatch.setattr(
+        ONNXSource, "model", property(lambda self: pytest.fail("the weights are read"))
+    )
     (outside.parent / "all.bin").unlink()
     assert info([str(outside)]) == 0
     assert f"{len(weights)} tensors" in capsys.readouterr().out
@@ -153,7 +177,9 @@ def spoilt(path: Path, change: Any) -> bytes:
         lambda model: setattr(model.graph.node[0], "name", "NAME"),
         lambda model: setattr(model.graph.node[0], "domain", "NAME"),
         lambda model: model.graph.node[0].attribute.append(onnx.helper.make_attribute("NAME", 1)),
-        lambda model: model.graph.value_info.append(onnx.helper.make_tensor_value_info("NAME", 1, [1])),
+        lambda model: model.graph.value_info.append(
+            onnx.helper.make_tensor_value_info("NAME", 1, [1])
+        ),
         lambda model: onnx.helper.set_model_props(model, {"key": "NAME"}),
     ],
     ids=["node", "domain", "attribute", "value", "property"],

@@ -34,7 +34,9 @@ NAMES = ("a", "b", "c")
 def model(taken: TensorSpec, *given: TensorSpec, **options: Any) -> ONNXModel:
     """A model of which only inputs and outputs are known; there is no file."""
     outputs = given or (TensorSpec("y", (None, 3), "float32"),)
-    return ONNXModel.from_json({"model_path": "none.onnx", **options}).with_io(IOSpec((taken,), outputs))
+    return ONNXModel.from_json({"model_path": "none.onnx", **options}).with_io(
+        IOSpec((taken,), outputs)
+    )
 
 
 def images(*shape: int) -> np.ndarray:
@@ -52,13 +54,18 @@ def prepared(taken: TensorSpec, pixels: np.ndarray, **options: Any) -> np.ndarra
     return array
 
 
-# -- numbers ----------------------------------------------------------------------------------------
+# -- numbers
+# ----------------------------------------------------------------------------------------
 
 
 def test_scale_mean_and_deviation_come_in_this_order() -> None:
     pixels = images(2, 4, 4, 3)
     found = prepared(
-        TensorSpec("x", (None, 3, 4, 4), "float32"), pixels, scale=255, mean=[0.5, 0.25, 0.125], deviation=[2, 4, 8]
+        TensorSpec("x", (None, 3, 4, 4), "float32"),
+        pixels,
+        scale=255,
+        mean=[0.5, 0.25, 0.125],
+        deviation=[2, 4, 8],
     )
     expected = (pixels / 255 - [0.5, 0.25, 0.125]) / [2, 4, 8]
     np.testing.assert_allclose(found, expected.transpose(0, 3, 1, 2), rtol=1e-6, atol=1e-7)
@@ -80,7 +87,13 @@ def test_colours_are_turned_before_means_are_subtracted() -> None:
         ("int8", 0.01, 3, {"quantised_input": "raw"}, lambda p: p.astype(int) - 128),
         ("uint8", 1 / 128, 128, {"scale": 128, "mean": [1]}, lambda p: p),
         ("uint8", None, None, {}, lambda p: p),
-        ("int32", None, None, {"scale": 10}, lambda p: np.rint(p.astype(np.float32) / np.float32(10))),
+        (
+            "int32",
+            None,
+            None,
+            {"scale": 10},
+            lambda p: np.rint(p.astype(np.float32) / np.float32(10)),
+        ),
     ],
 )
 def test_quantised_inputs_are_stored_as_the_file_or_the_user_says(
@@ -116,7 +129,8 @@ def test_options_that_cannot_work_are_named(options: dict[str, Any], message: st
     assert "\n" not in str(caught.value)
 
 
-# -- shapes -----------------------------------------------------------------------------------------
+# -- shapes
+# -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,14 +156,24 @@ def test_ways_from_sample_to_model_are_found(have: Any, want: Any, order: str, s
 
 
 def test_images_of_another_size_are_resized_only_where_that_is_asked_for() -> None:
-    with pytest.raises(ConfigError, match=r"takes images of 28 x 28, the data set gives 8 x 8: --resize 28 28"):
+    with pytest.raises(
+        ConfigError, match=r"takes images of 28 x 28, the data set gives 8 x 8: --resize 28 28"
+    ):
         prepared(TensorSpec("x", (None, 1, 28, 28), "float32"), images(1, 8, 8, 1))
-    assert prepared(TensorSpec("x", (None, 1, 28, 28), "float32"), images(1, 8, 8, 1), resize=[28, 28]).any()
+    assert prepared(
+        TensorSpec("x", (None, 1, 28, 28), "float32"), images(1, 8, 8, 1), resize=[28, 28]
+    ).any()
 
 
 @pytest.mark.parametrize(
     ("have", "want"),
-    [((28, 28, 1), (32, 32, 3)), ((28, 28, 3), (784,)), ((8,), (9,)), ((4, 6), (6, 4, 2)), ((8, 8, 1), (1, 1, 8, 8))],
+    [
+        ((28, 28, 1), (32, 32, 3)),
+        ((28, 28, 3), (784,)),
+        ((8,), (9,)),
+        ((4, 6), (6, 4, 2)),
+        ((8, 8, 1), (1, 1, 8, 8)),
+    ],
 )
 def test_shapes_that_do_not_fit_are_both_named(have: Any, want: Any) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -173,7 +197,9 @@ def test_flattening_follows_the_layout() -> None:
     pixels = images(2, 2, 2, 3)
     taken = TensorSpec("x", (None, 12), "float32")
     np.testing.assert_array_equal(prepared(taken, pixels, layout="nhwc"), pixels.reshape(2, 12))
-    np.testing.assert_array_equal(prepared(taken, pixels, layout="nchw"), pixels.transpose(0, 3, 1, 2).reshape(2, 12))
+    np.testing.assert_array_equal(
+        prepared(taken, pixels, layout="nchw"), pixels.transpose(0, 3, 1, 2).reshape(2, 12)
+    )
 
 
 def test_how_colours_are_flattened_is_asked_for_and_how_greys_are_is_not() -> None:
@@ -182,14 +208,17 @@ def test_how_colours_are_flattened_is_asked_for_and_how_greys_are_is_not() -> No
     assert fit("M", (2, 2, 1), (4,), "auto", None).order == "flat"
 
 
-# -- colours ----------------------------------------------------------------------------------------
+# -- colours
+# ----------------------------------------------------------------------------------------
 
 
 def test_grey_images_are_repeated_for_a_model_that_takes_colours() -> None:
     pixels = images(2, 8, 8, 1)
     taken = TensorSpec("x", (None, 3, 8, 8), "float32")
     found = prepared(taken, pixels, colours="convert", mean=[1.0, 2.0, 3.0])
-    expected = pixels.transpose(0, 3, 1, 2).astype(np.float32) - np.array([1, 2, 3]).reshape(3, 1, 1)
+    expected = pixels.transpose(0, 3, 1, 2).astype(np.float32) - np.array([1, 2, 3]).reshape(
+        3, 1, 1
+    )
     np.testing.assert_array_equal(found, expected)
 
 
@@ -197,8 +226,17 @@ def test_colours_become_luma_as_pillow_computes_it_for_a_model_that_takes_greys(
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     pixels = images(1, 8, 8, 3)
     found = prepared(TensorSpec("x", (None, 8, 8, 1), "uint8"), pixels, colours="convert")
-    assert np.abs(found[0, ..., 0].astype(int) - np.asarray(image.fromarray(pixels[0]).convert("L"))).max() <= 1
-    assert prepared(TensorSpec("x", (None, 8, 8), "uint8"), pixels, colours="convert").shape == (1, 8, 8)
+    assert (
+        np.abs(
+            found[0, ..., 0].astype(int) - np.asarray(image.fromarray(pixels[0]).convert("L"))
+        ).max()
+        <= 1
+    )
+    assert prepared(TensorSpec("x", (None, 8, 8), "uint8"), pixels, colours="convert").shape == (
+        1,
+        8,
+        8,
+    )
     np.testing.assert_array_equal(recoloured(np.full((1, 1, 1, 3), 7.5), 1), [[[[7.5]]]])
 
 
@@ -213,12 +251,17 @@ def test_colours_that_fit_are_left_alone_and_others_are_answered_with_the_option
         fit("M", (28, 28, 2), (3, 32, 32), "auto", None, convert=True)
 
 
-# -- sizes ------------------------------------------------------------------------------------------
+# -- sizes
+# ------------------------------------------------------------------------------------------
 
 
 @given(
-    st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), st.integers(1, 20), st.sampled_from([1, 3])
-)  # fmt: skip
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.sampled_from([1, 3]),
+)
 def test_resizing_keeps_constants_ranges_and_its_own_size(
     height: int, width: int, rows: int, columns: int, channels: int
 ) -> None:
@@ -235,10 +278,15 @@ def test_resizing_keeps_constants_ranges_and_its_own_size(
 @pytest.mark.parametrize("size", [(5, 31), (64, 9), (17, 40)])
 def test_resizing_is_pillows(size: tuple[int, int], interpolation: Any) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
-    pixels = images(1, 23, 37, 3) // 2 + 64  # bicubic curves stay within uint8: Pillow also clips between directions
-    expected = image.fromarray(pixels[0]).resize(size[::-1], image.Resampling[interpolation.upper()])
+    # bicubic curves stay within uint8: Pillow also clips between directions
+    pixels = images(1, 23, 37, 3) // 2 + 64
+    expected = image.fromarray(pixels[0]).resize(
+        size[::-1], image.Resampling[interpolation.upper()]
+    )
     # Pillow rounds after each of the two directions.
-    np.testing.assert_allclose(resized(pixels, *size, interpolation)[0], np.asarray(expected), atol=1.7)
+    np.testing.assert_allclose(
+        resized(pixels, *size, interpolation)[0], np.asarray(expected), atol=1.7
+    )
 
 
 def test_the_centre_is_cut_out_of_images_whose_shorter_side_is_resized() -> None:
@@ -247,21 +295,26 @@ def test_the_centre_is_cut_out_of_images_whose_shorter_side_is_resized() -> None
     taken = TensorSpec("x", (None, 3, 14, 14), "float32")
     meanings = {"x": InputMeaning("x", "image", resize="bicubic", shortest_edge=16, layout="nchw")}
     found = preprocessing.prepared("m", {"x": pixels}, [taken], meanings)["x"]
-    # torchvision: Resize(16) gives 16 x int(16 * 41 / 30) pixels, CenterCrop(14) starts at 1 and 3.5 rounded to even.
+    # torchvision: Resize(16) gives 16 x int(16 * 41 / 30) pixels, CenterCrop(14) starts at 1 and
+    # 3.5 rounded to even.
     whole = np.asarray(image.fromarray(pixels[0]).resize((21, 16), image.Resampling.BICUBIC))
     np.testing.assert_allclose(found[0].transpose(1, 2, 0), whole[1:15, 4:18], atol=1.7)
     fitting = preprocessing.prepared("m", {"x": pixels[:, :14, :14]}, [taken], meanings)["x"]
-    np.testing.assert_array_equal(fitting[0].transpose(1, 2, 0), pixels[0, :14, :14])  # of the model's size already
+    # of the model's size already
+    np.testing.assert_array_equal(fitting[0].transpose(1, 2, 0), pixels[0, :14, :14])
 
 
-# -- outputs ----------------------------------------------------------------------------------------
+# -- outputs
+# ----------------------------------------------------------------------------------------
 
 IMAGE = TensorSpec("x", (None, 4, 4, 3), "float32")
 SPEC = image_classification(4, 4, 3, NAMES)
 
 
 def test_a_background_class_is_left_out() -> None:
-    wrapper = model(IMAGE, TensorSpec("y", (None, 1, 1, 4), "uint8", 0.5, 2), class_offset=1).for_dataset(SPEC)
+    wrapper = model(
+        IMAGE, TensorSpec("y", (None, 1, 1, 4), "uint8", 0.5, 2), class_offset=1
+    ).for_dataset(SPEC)
     scores = wrapper.postprocess({"y": np.array([[[[9, 2, 4, 6]]]], np.uint8)})["scores"]
     np.testing.assert_array_equal(scores, np.array([[0.0, 1.0, 2.0]], np.float32))
 
@@ -272,9 +325,14 @@ def test_one_class_too_many_is_answered_with_the_option() -> None:
 
 
 def test_of_several_outputs_none_is_judged_before_it_is_named() -> None:
-    outputs = [TensorSpec(name, (None, n), "float32") for name, n in (("boxes", 4), ("first", 3), ("second", None))]
+    outputs = [
+        TensorSpec(name, (None, n), "float32")
+        for name, n in (("boxes", 4), ("first", 3), ("second", None))
+    ]
     arrays = {"boxes": np.zeros((1, 4)), "first": np.ones((1, 3)), "second": np.full((1, 3), 2.0)}
-    with pytest.raises(ConfigError, match=r"boxes float32 \(\?, 4\), first .*, second .*: say with --result-output"):
+    with pytest.raises(
+        ConfigError, match=r"boxes float32 \(\?, 4\), first .*, second .*: say with --result-output"
+    ):
         model(IMAGE, *outputs).for_dataset(SPEC)
     named = model(IMAGE, *outputs, result_output="second").for_dataset(SPEC)
     assert named.postprocess(arrays)["scores"][0, 0] == 2
@@ -283,12 +341,17 @@ def test_of_several_outputs_none_is_judged_before_it_is_named() -> None:
 def test_boxes_of_as_many_numbers_as_there_are_classes_are_no_scores() -> None:
     folder = image_classification(4, 4, 3, ("cat", "dog"))
     boxes = TensorSpec("boxes", (1, 10, 4), "float32")
-    detector = (boxes, TensorSpec("classes", (1, 10), "float32"), TensorSpec("scores", (1, 10), "float32"))
+    detector = (
+        boxes,
+        TensorSpec("classes", (1, 10), "float32"),
+        TensorSpec("scores", (1, 10), "float32"),
+    )
     with pytest.raises(ConfigError, match="say with --result-output"):
         model(IMAGE, *detector).for_dataset(folder)
     with pytest.raises(ConfigError, match=r"no score for each class \('boxes' is \(1, 10, 4\)\)"):
         model(IMAGE, *detector, result_output="boxes").for_dataset(folder)
-    forty = image_classification(4, 4, 3, tuple(map(str, range(40))))  # as many as there are numbers in all boxes
+    # as many as there are numbers in all boxes
+    forty = image_classification(4, 4, 3, tuple(map(str, range(40))))
     with pytest.raises(ConfigError, match="no score for each class"):
         model(IMAGE, boxes).for_dataset(forty)
 
@@ -303,7 +366,9 @@ def test_one_number_that_is_no_probability_is_asked_about() -> None:
     two = image_classification(4, 4, 3, NAMES[:2])
     logit = TensorSpec("y", (None, 1), "float32")
     given = {"y": np.array([[-2.0], [0.25], [3.0]])}
-    with pytest.raises(ConfigError, match="no probabilities of the second class: give --result-kind logits"):
+    with pytest.raises(
+        ConfigError, match="no probabilities of the second class: give --result-kind logits"
+    ):
         model(IMAGE, logit).for_dataset(two).postprocess(given)
     found = model(IMAGE, logit, result_kind="logits").for_dataset(two).postprocess(given)["scores"]
     np.testing.assert_array_equal(found.argmax(1), [0, 1, 1])
@@ -320,31 +385,42 @@ def test_a_folder_of_one_class_is_not_told_of_a_background_class() -> None:
 
 def test_one_probability_is_that_of_the_second_of_two_classes() -> None:
     wrapper = model(IMAGE, TensorSpec("y", (None, 1), "float32"))
-    scores = wrapper.for_dataset(image_classification(4, 4, 3, NAMES[:2])).postprocess({"y": np.array([[0.8], [0.1]])})
+    scores = wrapper.for_dataset(image_classification(4, 4, 3, NAMES[:2])).postprocess(
+        {"y": np.array([[0.8], [0.1]])}
+    )
     np.testing.assert_array_equal(scores["scores"].argmax(1), [1, 0])
 
 
 def test_the_number_of_a_class_is_as_good_as_scores() -> None:
     wrapper = model(IMAGE, TensorSpec("label", (None,), "int64")).for_dataset(SPEC)
-    np.testing.assert_array_equal(wrapper.postprocess({"label": np.array([2, 0])})["scores"].argmax(1), [2, 0])
+    np.testing.assert_array_equal(
+        wrapper.postprocess({"label": np.array([2, 0])})["scores"].argmax(1), [2, 0]
+    )
 
 
 def test_without_classes_outputs_keep_their_names() -> None:
     regression = DatasetSpec(
-        "regression", (TensorSpec("features", (None, 2), "float32"),), (TensorSpec("value", (None,), "float32"),)
+        "regression",
+        (TensorSpec("features", (None, 2), "float32"),),
+        (TensorSpec("value", (None,), "float32"),),
     )
-    wrapper = model(TensorSpec("x", (None, 2), "float32"), TensorSpec("y", (None, 1), "int8", 0.5, -4))
+    wrapper = model(
+        TensorSpec("x", (None, 2), "float32"), TensorSpec("y", (None, 1), "int8", 0.5, -4)
+    )
     found = wrapper.for_dataset(regression).postprocess({"y": np.array([[0]], np.int8)})
     np.testing.assert_array_equal(found["y"], [[2.0]])
 
 
-# -- with_io ----------------------------------------------------------------------------------------
+# -- with_io
+# ----------------------------------------------------------------------------------------
 
 
 def test_a_process_that_runs_the_compiled_model_needs_neither_file_nor_framework(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nnpipe.modelwrappers.files.keras.opened_keras", lambda *given: pytest.fail("opened"))
+    monkeypatch.setattr(
+        "nnpipe.modelwrappers.files.keras.opened_keras", lambda *given: pytest.fail("opened")
+    )
     io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
     wrapper = KerasModel(model_path=Path("nowhere.h5"), scale=255.0).with_io(io).for_dataset(SPEC)
     assert wrapper.io == io
@@ -354,17 +430,30 @@ def test_a_process_that_runs_the_compiled_model_needs_neither_file_nor_framework
 def test_samples_that_are_quantised_already_are_stored_as_they_are() -> None:
     taken = TensorSpec("x", (None, 3), "int8", 0.5847, 83)
     spec = DatasetSpec(
-        "classification", (TensorSpec("features", (None, 3), "int8"),), (TensorSpec("label", (None,), "int64"),), NAMES
+        "classification",
+        (TensorSpec("features", (None, 3), "int8"),),
+        (TensorSpec("label", (None,), "int64"),),
+        NAMES,
     )
     samples = np.array([[-128, 0, 127]], np.int8)
-    with pytest.raises(ConfigError, match="--quantised-input already that its samples are quantised"):
+    with pytest.raises(
+        ConfigError, match="--quantised-input already that its samples are quantised"
+    ):
         model(taken).for_dataset(spec)
-    found = model(taken, quantised_input="already").for_dataset(spec).preprocess({"features": samples})
+    found = (
+        model(taken, quantised_input="already").for_dataset(spec).preprocess({"features": samples})
+    )
     np.testing.assert_array_equal(found["x"], samples)
     twice = model(taken, quantised_input="auto").for_dataset(spec).preprocess({"features": samples})
     assert not np.array_equal(twice["x"], samples)
-    with pytest.raises(ConfigError, match="already is for samples that are stored as a quantised input stores them"):
-        prepared(TensorSpec("x", (None, 4, 4, 3), "float32"), images(1, 4, 4, 3), quantised_input="already")
+    with pytest.raises(
+        ConfigError, match="already is for samples that are stored as a quantised input stores them"
+    ):
+        prepared(
+            TensorSpec("x", (None, 4, 4, 3), "float32"),
+            images(1, 4, 4, 3),
+            quantised_input="already",
+        )
 
 
 def test_verifying_asks_for_no_classes() -> None:
@@ -372,14 +461,18 @@ def test_verifying_asks_for_no_classes() -> None:
     assert model(IMAGE, *outputs).for_samples(SPEC).preprocess({"image": images(1, 4, 4, 3)})
 
 
-# -- what is known ----------------------------------------------------------------------------------
+# -- what is known
+# ----------------------------------------------------------------------------------
 
 
 def described(folder: Path, **said: Any) -> ONNXModel:
     """A model with a description beside it."""
     path = folder / "model.onnx"
     path.write_bytes(b"anything")
-    io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"), TensorSpec("features", (None, 3), "float32")))
+    io = IOSpec(
+        (IMAGE,),
+        (TensorSpec("y", (None, 3), "float32"), TensorSpec("features", (None, 3), "float32")),
+    )
     meaning = Meaning((InputMeaning("x", "image", **said),), (OutputMeaning("y", "logits", NAMES),))
     Artifact.of(path, "onnx", io, meaning=meaning)
     return ONNXModel(model_path=path).with_io(io)
@@ -388,7 +481,9 @@ def described(folder: Path, **said: Any) -> ONNXModel:
 def test_what_stands_beside_the_file_is_the_default_of_the_options(tmp_path: Path) -> None:
     wrapper = described(tmp_path, scale=16, mean=(0.5,)).for_dataset(SPEC)
     pixels = images(1, 4, 4, 3)
-    np.testing.assert_allclose(wrapper.preprocess({"image": pixels})["x"], pixels / 16 - 0.5, rtol=1e-6)
+    np.testing.assert_allclose(
+        wrapper.preprocess({"image": pixels})["x"], pixels / 16 - 0.5, rtol=1e-6
+    )
     assert wrapper.preparation().source == "description"
     assert wrapper.preparation().by == f"{wrapper.model_path}.json"
     given = {"y": np.eye(3, dtype=np.float32), "features": np.zeros((3, 3), np.float32)}
@@ -397,9 +492,13 @@ def test_what_stands_beside_the_file_is_the_default_of_the_options(tmp_path: Pat
 
 def test_an_option_overrides_one_step_and_that_is_told(tmp_path: Path) -> None:
     wrapper = replace(described(tmp_path, scale=16, mean=(0.5,)), scale=255.0)
-    wrapper = wrapper.with_io(IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))).for_dataset(SPEC)
+    wrapper = wrapper.with_io(
+        IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
+    ).for_dataset(SPEC)
     pixels = images(1, 4, 4, 3)
-    np.testing.assert_allclose(wrapper.preprocess({"image": pixels})["x"], pixels / 255 - 0.5, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        wrapper.preprocess({"image": pixels})["x"], pixels / 255 - 0.5, rtol=1e-5, atol=1e-6
+    )
     assert wrapper.preparation().overridden == {"scale": (16.0, 255.0)}
     assert wrapper.meaning is not None
     assert wrapper.meaning.inputs[0].scale == 255
@@ -412,7 +511,9 @@ def test_of_a_file_alone_nothing_is_known_until_options_say_it() -> None:
     assert model(IMAGE).meaning is None
 
 
-def test_a_description_without_a_meaning_still_names_the_class_that_made_the_model(tmp_path: Path) -> None:
+def test_a_description_without_a_meaning_still_names_the_class_that_made_the_model(
+    tmp_path: Path,
+) -> None:
     source = PyTorchDigitsCNN()
     path = tmp_path / "old.onnx"
     path.write_bytes(b"anything")
@@ -428,7 +529,9 @@ class Halving(ModelWrapper):
 
     step: int = argument(2, help="what to divide by")
 
-    io = IOSpec((TensorSpec("x", (None, 4, 4, 3), "float32"),), (TensorSpec("y", (None, 3), "float32"),))
+    io = IOSpec(
+        (TensorSpec("x", (None, 4, 4, 3), "float32"),), (TensorSpec("y", (None, 3), "float32"),)
+    )
 
     def preprocess(self, inputs: Batch) -> Batch:
         """Divide and turn around."""
@@ -464,27 +567,38 @@ def test_where_only_code_says_what_to_do_the_class_that_has_it_is_found_again(
     assert "which is not installed here" in wrapper.preparation().by
     components = registry.components
     monkeypatch.setattr(
-        registry, "components", lambda base: [Halving] if issubclass(Halving, base) else components(base)
+        registry,
+        "components",
+        lambda base: [Halving] if issubclass(Halving, base) else components(base),
     )
     found = ONNXModel(model_path=made.path).with_io(Halving.io).for_dataset(SPEC)
     pixels = images(1, 4, 4, 3)
-    np.testing.assert_array_equal(found.preprocess({"image": pixels})["x"], (pixels[:, ::-1] / 4).astype(np.float32))
-    np.testing.assert_array_equal(found.postprocess({"y": np.array([[1.0, 2, 3]])})["scores"], [[3, 2, 1]])
+    np.testing.assert_array_equal(
+        found.preprocess({"image": pixels})["x"], (pixels[:, ::-1] / 4).astype(np.float32)
+    )
+    np.testing.assert_array_equal(
+        found.postprocess({"y": np.array([[1.0, 2, 3]])})["scores"], [[3, 2, 1]]
+    )
     assert found.preparation().source == "description"
     assert found.meaning is not None
-    assert found.meaning.code == made.meaning.code  # so that it goes along, whoever exports the file again
+    # so that it goes along, whoever exports the file again
+    assert found.meaning.code == made.meaning.code
     changed = ONNXModel(model_path=made.path, scale=1).with_io(Halving.io).for_dataset(SPEC)
     np.testing.assert_array_equal(changed.preprocess({"image": pixels})["x"], pixels)
     assert changed.preparation().overridden == {"preprocess": (Halving.dotted_path(), "options")}
 
 
-@pytest.mark.parametrize("stranger", ["os.path", "evil_module.Wrapper", "nnpipe.modelwrappers.files.onnx.ONNXModel", 7])
+@pytest.mark.parametrize(
+    "stranger", ["os.path", "evil_module.Wrapper", "nnpipe.modelwrappers.files.onnx.ONNXModel", 7]
+)
 def test_no_class_is_imported_because_a_description_names_it(tmp_path: Path, stranger: Any) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"anything")
     (tmp_path / "evil_module.py").write_text("raise SystemExit('imported')")
     io = IOSpec((IMAGE,), (TensorSpec("y", (None, 3), "float32"),))
-    Artifact.of(path, "onnx", io, producer={"class": stranger, "arguments": {"model_path": "/etc/passwd"}})
+    Artifact.of(
+        path, "onnx", io, producer={"class": stranger, "arguments": {"model_path": "/etc/passwd"}}
+    )
     wrapper = ONNXModel(model_path=path).with_io(io)
     assert wrapper.preparation().source == "unknown"
 
@@ -496,15 +610,25 @@ def test_tensors_that_are_several_are_bound_by_name() -> None:
     )
     wrapper = ONNXModel(model_path=Path("none.onnx")).with_io(io)
     found = wrapper.preprocess({"second": np.ones((1, 3)), "first": np.zeros((1, 2))})
-    assert {name: array.shape for name, array in found.items()} == {"first": (1, 2), "second": (1, 3)}
+    assert {name: array.shape for name, array in found.items()} == {
+        "first": (1, 2),
+        "second": (1, 3),
+    }
     with pytest.raises(ConfigError, match="takes first, second, the data set gives first"):
         wrapper.preprocess({"first": np.zeros((1, 2))})
 
 
-# -- channels first ---------------------------------------------------------------------------------
+# -- channels first
+# ---------------------------------------------------------------------------------
 
 
-@given(st.sampled_from([1, 3, 4]), st.integers(5, 9), st.integers(5, 9), st.booleans(), st.sampled_from(["u1", "f4"]))
+@given(
+    st.sampled_from([1, 3, 4]),
+    st.integers(5, 9),
+    st.integers(5, 9),
+    st.booleans(),
+    st.sampled_from(["u1", "f4"]),
+)
 def test_samples_with_channels_first_are_images_all_the_same(
     channels: int, rows: int, columns: int, last: bool, kind: str
 ) -> None:
@@ -516,16 +640,20 @@ def test_samples_with_channels_first_are_images_all_the_same(
     found = []
     for samples in (pixels, pixels.transpose(0, 3, 1, 2)):
         spec = DatasetSpec(
-            "classification", (TensorSpec("image", (None, *samples.shape[1:]), samples.dtype.name),),
-            (TensorSpec("label", (None,), "int64"),), NAMES,
-        )  # fmt: skip
+            "classification",
+            (TensorSpec("image", (None, *samples.shape[1:]), samples.dtype.name),),
+            (TensorSpec("label", (None,), "int64"),),
+            NAMES,
+        )
         fitted = wrapper.for_dataset(spec)
         found.append(fitted.preprocess({"image": samples})["x"])
         told = fitted.fitting_notes(spec)
         assert ("channels, rows, columns" in "".join(told)) == (samples is not pixels)
     np.testing.assert_array_equal(found[0], found[1])
     wanted = (pixels.astype(np.float32) - np.array(means, np.float32)) / 2
-    np.testing.assert_allclose(found[0], wanted if last else wanted.transpose(0, 3, 1, 2), rtol=1e-6)
+    np.testing.assert_allclose(
+        found[0], wanted if last else wanted.transpose(0, 3, 1, 2), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -535,19 +663,28 @@ def test_samples_with_channels_first_are_images_all_the_same(
         ((2, 40, 50), (40, 50, 2), "the same axes in another order; transpose the arrays"),
         ((8, 20, 20, 3), (3, 8, 20, 20), "the same axes in another order; transpose the arrays"),
         ((6, 8), (4, 12), r"takes samples of \(4, 12\), the data set gives \(6, 8\)"),
-        ((3, 20, 20), (3, 32, 32), "takes images of 32 x 32, the data set gives 20 x 20: --resize 32 32 brings"),
+        (
+            (3, 20, 20),
+            (3, 32, 32),
+            "takes images of 32 x 32, the data set gives 20 x 20: --resize 32 32 brings",
+        ),
     ],
 )
-def test_other_axes_are_never_reshaped_nor_resized_into_place(have: Any, want: Any, said: str) -> None:
+def test_other_axes_are_never_reshaped_nor_resized_into_place(
+    have: Any, want: Any, said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         fit("model", have, want, "auto", None)
 
 
-# -- classes with names -----------------------------------------------------------------------------
+# -- classes with names
+# -----------------------------------------------------------------------------
 
 
 def named_model(names: tuple[str, ...], output: TensorSpec, **options: Any) -> ONNXModel:
-    meaning = Meaning((InputMeaning("x"),), (OutputMeaning(output.name, options.pop("kind", "scores"), names),))
+    meaning = Meaning(
+        (InputMeaning("x"),), (OutputMeaning(output.name, options.pop("kind", "scores"), names),)
+    )
     wrapper = model(TensorSpec("x", (None, 4), "float32"), output, **options)
     return wrapper._with(known=Known(meaning, by="model.onnx.json"))
 
@@ -561,7 +698,9 @@ def spec_of(names: tuple[str, ...]) -> DatasetSpec:
 def test_classes_are_matched_by_name(names: list[str], is_label: bool) -> None:
     own = ("Horse", "cat", "guinea pig, cavy", "dog")
     order = [("horse", "cat", "guinea_pig", "dog").index(name) for name in names]
-    output = TensorSpec("y", (None,), "int64") if is_label else TensorSpec("y", (None, 4), "float32")
+    output = (
+        TensorSpec("y", (None,), "int64") if is_label else TensorSpec("y", (None, 4), "float32")
+    )
     spec = spec_of(tuple(names))
     wrapper = named_model(own, output, kind="label" if is_label else "scores").for_dataset(spec)
     scores = np.eye(4, dtype=np.float32)
@@ -571,18 +710,27 @@ def test_classes_are_matched_by_name(names: list[str], is_label: bool) -> None:
 
 
 def test_two_classes_with_one_number_are_matched_too() -> None:
-    wrapper = named_model(("yes", "no"), TensorSpec("y", (None, 1), "float32")).for_dataset(spec_of(("no", "yes")))
-    np.testing.assert_allclose(wrapper.postprocess({"y": np.array([[0.9]])})["scores"], [[0.9, 0.1]])
+    wrapper = named_model(("yes", "no"), TensorSpec("y", (None, 1), "float32")).for_dataset(
+        spec_of(("no", "yes"))
+    )
+    np.testing.assert_allclose(
+        wrapper.postprocess({"y": np.array([[0.9]])})["scores"], [[0.9, 0.1]]
+    )
 
 
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("cat", "cow", "dog"), "the data set has 'cow', which it lacks, and the data set lacks 'horse'"),
+        (
+            ("cat", "cow", "dog"),
+            "the data set has 'cow', which it lacks, and the data set lacks 'horse'",
+        ),
         (("Katze", "Hund", "Pferd"), "the data set has 'Katze', which it lacks"),
     ],
 )
-def test_classes_with_other_names_are_refused_unless_numbers_are_to_tell(names: tuple[str, ...], said: str) -> None:
+def test_classes_with_other_names_are_refused_unless_numbers_are_to_tell(
+    names: tuple[str, ...], said: str
+) -> None:
     own, output = ("cat", "dog", "horse"), TensorSpec("y", (None, 3), "float32")
     with pytest.raises(ConfigError, match=said):
         named_model(own, output).for_dataset(spec_of(names))
@@ -592,12 +740,16 @@ def test_classes_with_other_names_are_refused_unless_numbers_are_to_tell(names: 
 
 @pytest.mark.parametrize("names", [("0", "1", "2"), ("cat", "dog", "horse")])
 def test_numbers_are_no_names(names: tuple[str, ...]) -> None:
-    wrapper = named_model(("cat", "dog", "horse"), TensorSpec("y", (None, 3), "float32")).for_dataset(spec_of(names))
+    wrapper = named_model(
+        ("cat", "dog", "horse"), TensorSpec("y", (None, 3), "float32")
+    ).for_dataset(spec_of(names))
     np.testing.assert_array_equal(wrapper.postprocess({"y": np.eye(3)})["scores"], np.eye(3))
 
 
 def test_a_class_that_the_data_set_lacks_is_no_prediction_of_the_first() -> None:
     wrapper = model(TensorSpec("x", (None, 4), "float32"), TensorSpec("y", (None,), "int64"))
     fitted = wrapper.for_dataset(spec_of(("0", "1", "2")))
-    with pytest.raises(ConfigError, match="gives the class 7 in 'y', and the data set has 3 classes"):
+    with pytest.raises(
+        ConfigError, match="gives the class 7 in 'y', and the data set has 3 classes"
+    ):
         fitted.postprocess({"y": np.array([0, 7])})

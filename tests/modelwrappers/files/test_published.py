@@ -19,8 +19,12 @@ CIFAR = "mlperf_tiny_ic/pretrainedResnet"
 LITERT = "ai_edge_litert"
 
 
-def measured(shared_data: Path, out: Path, classes: list[str], model: str, *options: str) -> tuple[int, float]:
-    """Run a command line; give how many samples there were, and what part of them was classified rightly."""
+def measured(
+    shared_data: Path, out: Path, classes: list[str], model: str, *options: str
+) -> tuple[int, float]:
+    """Run a command line; give how many samples there were, and what part of them was classified
+    rightly.
+    """
     scenario = "inference_tester" if "none" in classes else "inference_performance"
     folder = {"MNISTDataset": "mnist", "CIFAR10Dataset": "cifar10"}[classes[-1]]
     status = main(
@@ -43,17 +47,42 @@ def measured(shared_data: Path, out: Path, classes: list[str], model: str, *opti
 @pytest.mark.parametrize(
     ("needs", "classes", "model", "options", "samples", "accuracy"),
     [
-        ("onnxruntime", ["ONNXModel", "MNISTDataset"], "mnist-8.onnx", ["--scale=255"], 10_000, 0.9890),
+        (
+            "onnxruntime",
+            ["ONNXModel", "MNISTDataset"],
+            "mnist-8.onnx",
+            ["--scale=255"],
+            10_000,
+            0.9890,
+        ),
         pytest.param(
-            *(LITERT, ["TFLiteModel", "MNISTDataset"], "tflm/trained_lstm.tflite", ["--scale=255"], 10_000, 0.9853),
+            *(
+                LITERT,
+                ["TFLiteModel", "MNISTDataset"],
+                "tflm/trained_lstm.tflite",
+                ["--scale=255"],
+                10_000,
+                0.9853,
+            ),
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            *(LITERT, ["TFLiteModel", "none", "LiteRTRuntime", "CIFAR10Dataset"], f"{CIFAR}.tflite", [], 500, 0.89),
+            *(
+                LITERT,
+                ["TFLiteModel", "none", "LiteRTRuntime", "CIFAR10Dataset"],
+                f"{CIFAR}.tflite",
+                [],
+                500,
+                0.89,
+            ),
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            *(LITERT, ["TFLiteModel", "none", "LiteRTRuntime", "CIFAR10Dataset"], f"{CIFAR}_quant.tflite"),
+            *(
+                LITERT,
+                ["TFLiteModel", "none", "LiteRTRuntime", "CIFAR10Dataset"],
+                f"{CIFAR}_quant.tflite",
+            ),
             *([], 500, 0.884),
             marks=pytest.mark.slow,
         ),
@@ -62,24 +91,48 @@ def measured(shared_data: Path, out: Path, classes: list[str], model: str, *opti
             *(["--quantised-input=raw"], 500, 0.884),
         ),
         pytest.param(
-            *("tensorflow", ["KerasModel", "CIFAR10Dataset"], f"{CIFAR}.h5", ["--inference-batch-size=50"], 500, 0.89),
+            *(
+                "tensorflow",
+                ["KerasModel", "CIFAR10Dataset"],
+                f"{CIFAR}.h5",
+                ["--inference-batch-size=50"],
+                500,
+                0.89,
+            ),
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            *("tensorflow", ["KerasModel", "none", "ONNXRuntime", "CIFAR10Dataset"], f"{CIFAR}.h5", [], 500, 0.89),
+            *(
+                "tensorflow",
+                ["KerasModel", "none", "ONNXRuntime", "CIFAR10Dataset"],
+                f"{CIFAR}.h5",
+                [],
+                500,
+                0.89,
+            ),
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            *("torch", ["PyTorchCIFARResNet", "CIFAR10Dataset"], "torch_resnet/resnet20-12fca82f.th"),
+            *(
+                "torch",
+                ["PyTorchCIFARResNet", "CIFAR10Dataset"],
+                "torch_resnet/resnet20-12fca82f.th",
+            ),
             *(["--depth=20", "--inference-batch-size=50"], 500, 0.91),
             marks=pytest.mark.slow,
         ),
     ],
-)  # fmt: skip
+)
 def test_a_published_model_is_as_good_as_published(
-    shared_data: Path, tmp_path: Path, needs: str, classes: list[str], model: str, options: list[str], samples: int,
+    shared_data: Path,
+    tmp_path: Path,
+    needs: str,
+    classes: list[str],
+    model: str,
+    options: list[str],
+    samples: int,
     accuracy: float,
-) -> None:  # fmt: skip
+) -> None:
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     found = measured(shared_data, tmp_path / "out.json", classes, model, *options)
     assert found == (samples, pytest.approx(accuracy, abs=0.002))
@@ -108,7 +161,8 @@ def two_pictures(shared_data: Path, tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options", [["--quantised-input=raw"], pytest.param(["--scale=128", "--mean=1"], marks=pytest.mark.slow)]
+    "options",
+    [["--quantised-input=raw"], pytest.param(["--scale=128", "--mean=1"], marks=pytest.mark.slow)],
 )
 def test_a_quantised_mobilenet_sees_a_cat_and_a_daisy(
     two_pictures: list[str], tmp_path: Path, options: list[str]
@@ -118,7 +172,9 @@ def test_a_quantised_mobilenet_sees_a_cat_and_a_daisy(
     run = Run.read(tmp_path / "out.json")
     assert sorted(run.evaluation.arrays["predicted"].tolist()) == [286, 986]
     assert run.evaluation.class_names[286] == "Egyptian cat"
-    np.testing.assert_array_equal(run.evaluation.arrays["predicted"], run.evaluation.arrays["truth"])
+    np.testing.assert_array_equal(
+        run.evaluation.arrays["predicted"], run.evaluation.arrays["truth"]
+    )
 
 
 def test_pixels_that_an_input_cannot_hold_are_answered_with_the_options_to_give(
@@ -147,7 +203,11 @@ candidates: [{{title: itself}}, {{title: deployed, runtime: ONNXRuntime}}]
 """
     )
     assert main(["run", str(pipeline)]) == 0
-    found = [Run.read(path) for path in sorted((tmp_path / "build").glob("0*.json")) if ".onnx" not in path.name]
+    found = [
+        Run.read(path)
+        for path in sorted((tmp_path / "build").glob("0*.json"))
+        if ".onnx" not in path.name
+    ]
     assert len(found) == 2
     for run in found:
         assert (run.evaluation.arrays["truth"] == run.evaluation.arrays["predicted"]).mean() > 0.97
@@ -160,13 +220,16 @@ def test_a_data_set_that_does_not_fit_is_answered_with_both_shapes(
     pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
     path = shared_data / "models" / f"{CIFAR}.tflite"
     arguments = ["TFLiteModel", "MNISTDataset", str(tmp_path / "out.json"), f"--model-path={path}"]
-    assert main(["inference_performance", *arguments, f"--dataset-root={shared_data / 'mnist'}"]) == 2
+    assert (
+        main(["inference_performance", *arguments, f"--dataset-root={shared_data / 'mnist'}"]) == 2
+    )
     last = capsys.readouterr().err.splitlines()[-1]
     assert str(path) in last
     assert "takes samples of (32, 32, 3), the data set gives (28, 28, 1)" in last
 
 
-# -- looking into them --------------------------------------------------------------------------------
+# -- looking into them
+# --------------------------------------------------------------------------------
 
 
 def kinds_of(model: Any) -> set[str]:
@@ -180,9 +243,10 @@ def test_a_published_onnx_file_can_be_looked_into(shared_data: Path) -> None:
     graph = model.get_inference_graph()
     assert kinds_of(model) == {"Reshape", "Conv", "Add", "Relu", "MaxPool", "MatMul"}
     assert graph.tensors["Convolution28_Output_0"].shape == (1, 8, 28, 28)
-    assert sum(array.size for array in model.get_weights(["Parameter5", "Parameter87", "Parameter193"]).values()) == (
-        8 * 25 + 16 * 8 * 25 + 2560
-    )
+    assert sum(
+        array.size
+        for array in model.get_weights(["Parameter5", "Parameter87", "Parameter193"]).values()
+    ) == (8 * 25 + 16 * 8 * 25 + 2560)
     values = model.get_intermediates(Selector(operation="Relu"))
     assert {name: value.shape for name, value in values.items()} == {
         "ReLU32_Output_0": (1, 8, 28, 28),
@@ -194,8 +258,15 @@ def test_a_published_onnx_file_can_be_looked_into(shared_data: Path) -> None:
     assert {timing.kind for timing in profile.timings} & kinds_of(model)
 
 
-@pytest.mark.parametrize("model", [f"{CIFAR}_quant.tflite", f"{CIFAR}.tflite", "tflm/trained_lstm.tflite",
-                                   "coral/mobilenet_v1_0.25_128_quant.tflite"])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        f"{CIFAR}_quant.tflite",
+        f"{CIFAR}.tflite",
+        "tflm/trained_lstm.tflite",
+        "coral/mobilenet_v1_0.25_128_quant.tflite",
+    ],
+)
 def test_published_tensorflow_lite_files_can_be_looked_into(shared_data: Path, model: str) -> None:
     pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
     live = TFLiteModel(model_path=shared_data / "models" / model).open()
@@ -203,6 +274,8 @@ def test_published_tensorflow_lite_files_can_be_looked_into(shared_data: Path, m
     assert kinds_of(live) & {"CONV_2D", "UNIDIRECTIONAL_SEQUENCE_LSTM", "WHILE"}
     assert sum(array.size for array in live.get_weights().values()) > 9_000
     found = live.get_intermediates(Selector(tensor="*"))
-    assert {tensor for operation in graph.operations for tensor in operation.outputs} == found.keys()
+    assert {
+        tensor for operation in graph.operations for tensor in operation.outputs
+    } == found.keys()
     for name, array in found.items():
         graph.tensors[name].check(array)

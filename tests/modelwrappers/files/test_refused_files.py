@@ -25,9 +25,19 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
     """Try to measure a file; give the one line that comes of it."""
 
     def run(wrapper: str, path: Path, runtime: str = "") -> str:
-        named = [wrapper, "none", runtime, "DigitsDataset"] if runtime else [wrapper, "DigitsDataset"]
+        named = (
+            [wrapper, "none", runtime, "DigitsDataset"] if runtime else [wrapper, "DigitsDataset"]
+        )
         scenario = "inference_tester" if runtime else "inference_performance"
-        status = main([scenario, *named, str(tmp_path / "out.json"), f"--model-path={path}", "--verbosity=error"])
+        status = main(
+            [
+                scenario,
+                *named,
+                str(tmp_path / "out.json"),
+                f"--model-path={path}",
+                "--verbosity=error",
+            ]
+        )
         lines = capsys.readouterr().err.splitlines()
         assert status == 2, lines
         assert len(lines) == 1, lines
@@ -59,20 +69,29 @@ WRAPPERS = {
 # Starting TensorFlow or PyTorch in a process of its own takes seconds.
 QUICK = ("ONNXModel", "TFLiteModel", "SklearnModel")
 EACH = [
-    pytest.param(name, *values, marks=[] if name in QUICK else [pytest.mark.slow]) for name, values in WRAPPERS.items()
+    pytest.param(name, *values, marks=[] if name in QUICK else [pytest.mark.slow])
+    for name, values in WRAPPERS.items()
 ]
 
 
 @pytest.mark.parametrize(("wrapper", "needs", "name"), EACH)
 @pytest.mark.parametrize("content", ["empty", "missing", "text", "pickle"])
-def test_what_is_no_model_is_refused(tmp_path: Path, wrapper: str, needs: str, name: str, content: str) -> None:
+def test_what_is_no_model_is_refused(
+    tmp_path: Path, wrapper: str, needs: str, name: str, content: str
+) -> None:
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     path, owned = tmp_path / name, tmp_path / "owned"
     if content != "missing":
-        written = {"empty": b"", "text": b"<html>404 Not Found</html>\n", "pickle": pickle.dumps(Payload(owned))}
+        written = {
+            "empty": b"",
+            "text": b"<html>404 Not Found</html>\n",
+            "pickle": pickle.dumps(Payload(owned)),
+        }
         path.write_bytes(written[content])
     cls = find(wrapper, ModelWrapper)
-    made = cls.from_json({} if wrapper == "PyTorchCIFARResNet" else {"model_path": str(path)}).open()
+    made = cls.from_json(
+        {} if wrapper == "PyTorchCIFARResNet" else {"model_path": str(path)}
+    ).open()
     with pytest.raises(ArtifactError) as caught:
         made.load(path)
     assert str(path) in str(caught.value)
@@ -81,7 +100,9 @@ def test_what_is_no_model_is_refused(tmp_path: Path, wrapper: str, needs: str, n
 
 
 @pytest.mark.parametrize(("wrapper", "needs", "name"), EACH)
-def test_a_truncated_file_is_refused(shared_data: Path, tmp_path: Path, wrapper: str, needs: str, name: str) -> None:
+def test_a_truncated_file_is_refused(
+    shared_data: Path, tmp_path: Path, wrapper: str, needs: str, name: str
+) -> None:
     pytest.importorskip(needs, reason=f"{needs} is not installed")
     published = {
         "ONNXModel": "mnist-8.onnx",
@@ -90,7 +111,9 @@ def test_a_truncated_file_is_refused(shared_data: Path, tmp_path: Path, wrapper:
         "PyTorchCIFARResNet": "torch_resnet/resnet20-12fca82f.th",
     }
     if wrapper not in published:
-        pytest.skip(f"no file for {wrapper} was published; its contract suite truncates one of its own")
+        pytest.skip(
+            f"no file for {wrapper} was published; its contract suite truncates one of its own"
+        )
     data = (shared_data / "models" / published[wrapper]).read_bytes()
     for part in (100, len(data) // 2, len(data) - 100):
         path = tmp_path / f"{part}{name}"
@@ -108,7 +131,8 @@ def opened(wrapper: ModelWrapper, path: Path) -> Any:
     return wrapper.open(path).session()
 
 
-# -- ONNX -------------------------------------------------------------------------------------------
+# -- ONNX
+# -------------------------------------------------------------------------------------------
 
 
 def write_onnx(path: Path, kind: str, domain: str = "", **attributes: Any) -> Path:
@@ -121,7 +145,9 @@ def write_onnx(path: Path, kind: str, domain: str = "", **attributes: Any) -> Pa
         [helper.make_tensor_value_info("y", float32, [None, 10])],
     )
     opsets = [helper.make_opsetid("", 18), *([helper.make_opsetid(domain, 1)] if domain else [])]
-    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    )
     return path
 
 
@@ -154,19 +180,24 @@ def test_weights_that_lie_elsewhere_are_refused(tmp_path: Path, refused: Refused
     )
     path = tmp_path / "outside.onnx"
     path.write_bytes(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+        helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+        ).SerializeToString()
     )
     assert "outside its own folder" in refused("ONNXModel", path)
     assert "outside its own folder" in refused("ONNXModel", path, "ONNXRuntime")
 
 
-# -- TensorFlow Lite ----------------------------------------------------------------------------------
+# -- TensorFlow Lite
+# ----------------------------------------------------------------------------------
 
 
 def changed_tflite(path: Path, change: Callable[[Any, Any], None]) -> Path:
     """Write a small TensorFlow Lite file of one input and change it."""
     flatbuffers = pytest.importorskip("flatbuffers", reason="flatbuffers is not installed")
-    schema = pytest.importorskip("ai_edge_litert.schema_py_generated", reason="LiteRT is not installed")
+    schema = pytest.importorskip(
+        "ai_edge_litert.schema_py_generated", reason="LiteRT is not installed"
+    )
     write_tflite_difference(path, dtype="int8", named=False)
     model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes()))
     graph = model.subgraphs[0]
@@ -212,7 +243,9 @@ def test_a_quantised_dimension_that_is_not_there_is_refused(
         assert "'t_first'" in line
 
 
-def test_a_weight_whose_quantised_dimension_is_not_there_is_refused(tmp_path: Path, refused: Refused) -> None:
+def test_a_weight_whose_quantised_dimension_is_not_there_is_refused(
+    tmp_path: Path, refused: Refused
+) -> None:
     def change(schema: Any, model: Any) -> None:
         graph, weight, buffer = model.subgraphs[0], model.subgraphs[0].tensors[1], schema.BufferT()
         buffer.data = np.ones(64, np.uint8)
@@ -227,7 +260,8 @@ def test_a_weight_whose_quantised_dimension_is_not_there_is_refused(tmp_path: Pa
         assert "quantized_dimension" in refused("TFLiteModel", path, runtime)
 
 
-# -- Keras ----------------------------------------------------------------------------------------------
+# -- Keras
+# ----------------------------------------------------------------------------------------------
 
 
 def write_h5(path: Path, config: dict[str, Any] | None) -> Path:
@@ -241,7 +275,10 @@ def write_h5(path: Path, config: dict[str, Any] | None) -> Path:
 
 
 def sequential(*layers: dict[str, Any]) -> dict[str, Any]:
-    first = {"class_name": "InputLayer", "config": {"batch_input_shape": [None, 8, 8, 1], "name": "image"}}
+    first = {
+        "class_name": "InputLayer",
+        "config": {"batch_input_shape": [None, 8, 8, 1], "name": "image"},
+    }
     return {"class_name": "Sequential", "config": {"name": "s", "layers": [first, *layers]}}
 
 
@@ -250,16 +287,31 @@ def sequential(*layers: dict[str, Any]) -> dict[str, Any]:
     ("config", "cause"),
     [
         (
-            sequential({"class_name": "DepthwiseConv2D", "config": {"kernel_size": [3, 3], "groups": 1, "name": "d"}}),
+            sequential(
+                {
+                    "class_name": "DepthwiseConv2D",
+                    "config": {"kernel_size": [3, 3], "groups": 1, "name": "d"},
+                }
+            ),
             "DepthwiseConv2D.*groups",
         ),
         (
-            sequential({"class_name": "Dense", "config": {"units": 10, "init": "uniform", "name": "d"}}),
+            sequential(
+                {"class_name": "Dense", "config": {"units": 10, "init": "uniform", "name": "d"}}
+            ),
             "Dense.*init",
         ),
-        (sequential({"class_name": "AcmeLayer", "config": {"name": "a"}}), "'AcmeLayer' is no layer of Keras.*ONNX"),
         (
-            sequential({"class_name": "Lambda", "config": {"name": "l", "function": ["4wEAAAAA", None, None]}}),
+            sequential({"class_name": "AcmeLayer", "config": {"name": "a"}}),
+            "'AcmeLayer' is no layer of Keras.*ONNX",
+        ),
+        (
+            sequential(
+                {
+                    "class_name": "Lambda",
+                    "config": {"name": "l", "function": ["4wEAAAAA", None, None]},
+                }
+            ),
             "a Lambda layer .*would run code",
         ),
         (None, "holds weights and no structure"),
@@ -280,7 +332,9 @@ def test_keras_files_of_old_or_of_strangers_are_answered_with_the_layer(
 
 
 @pytest.mark.slow
-def test_what_keras_cannot_read_of_its_own_past_runs_with_a_remark_that_names_its_version(shared_data: Path) -> None:
+def test_what_keras_cannot_read_of_its_own_past_runs_with_a_remark_that_names_its_version(
+    shared_data: Path,
+) -> None:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     from nnpipe.modelwrappers.files.keras import KerasModel
 
@@ -298,7 +352,8 @@ def test_what_keras_cannot_read_of_its_own_past_runs_with_a_remark_that_names_it
         _ = KerasModel(model_path=alone).io
 
 
-# -- PyTorch ----------------------------------------------------------------------------------------------
+# -- PyTorch
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -57,9 +57,13 @@ class TestSklearnModel(ModelWrapperContract):
         return SklearnModel(model_path=path, scale=2.0, class_count=3)
 
 
-@pytest.mark.parametrize("kind", ["forest", "pipeline", "network", "margins", "line", "regressing forest"])
+@pytest.mark.parametrize(
+    "kind", ["forest", "pipeline", "network", "margins", "line", "regressing forest"]
+)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_estimators_give_in_onnx_what_they_give_themselves(tmp_path: Path, kind: str, classes: int) -> None:
+def test_estimators_give_in_onnx_what_they_give_themselves(
+    tmp_path: Path, kind: str, classes: int
+) -> None:
     pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     path = tmp_path / "model.skops"
@@ -77,7 +81,9 @@ def test_estimators_give_in_onnx_what_they_give_themselves(tmp_path: Path, kind:
 def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "model.pkl"
     path.write_bytes(pickle.dumps(fitted("line")))
-    with pytest.raises(ArtifactError, match=r"model\.pkl: a pickle, which could run code .* skops\.io\.dump") as caught:
+    with pytest.raises(
+        ArtifactError, match=r"model\.pkl: a pickle, which could run code .* skops\.io\.dump"
+    ) as caught:
         SklearnModel(model_path=path).open().load(path)
     assert "\n" not in str(caught.value)
 
@@ -94,7 +100,9 @@ class Stranger:
 def test_types_that_skops_does_not_trust_are_named(tmp_path: Path) -> None:
     path = tmp_path / "model.skops"
     skops.dump(Stranger(), path)
-    with pytest.raises(ArtifactError, match=r"model\.skops: holds .*Stranger, which .* add --trusted-types"):
+    with pytest.raises(
+        ArtifactError, match=r"model\.skops: holds .*Stranger, which .* add --trusted-types"
+    ):
         SklearnModel(model_path=path).open().load(path)
 
 
@@ -115,7 +123,9 @@ def test_a_forest_of_digits_is_measured_by_command_line_alone(tmp_path: Path) ->
     inputs, truth = dataset.read(dataset.split("train"))
     from sklearn.ensemble import RandomForestClassifier
 
-    forest = RandomForestClassifier(30, random_state=0).fit(inputs["image"].reshape(-1, 64), truth["label"])
+    forest = RandomForestClassifier(30, random_state=0).fit(
+        inputs["image"].reshape(-1, 64), truth["label"]
+    )
     path = tmp_path / "forest.skops"
     skops.dump(forest, path)
     out = tmp_path / "out.json"
@@ -129,7 +139,9 @@ def test_a_forest_of_digits_is_measured_by_command_line_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("labels", [range(3), ["ash", "oak", "yew"]])
-def test_an_onnx_file_that_gives_dictionaries_of_scores_is_taken_with_tensors(tmp_path: Path, labels: Any) -> None:
+def test_an_onnx_file_that_gives_dictionaries_of_scores_is_taken_with_tensors(
+    tmp_path: Path, labels: Any
+) -> None:
     skl2onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
     pytest.importorskip("onnx_ir", reason="onnx_ir is not installed")
     pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -149,6 +161,10 @@ def test_an_onnx_file_that_gives_dictionaries_of_scores_is_taken_with_tensors(tm
         with session:
             found = session.infer({"X": rows})
         assert found.keys() == {"output_label", "probabilities"}
-        np.testing.assert_allclose(found["probabilities"], estimator.predict_proba(rows), rtol=1e-4, atol=1e-6)
-    with pytest.raises(ArtifactError, match=r"'output_probability' is a dictionary.*'zipmap': False"):
+        np.testing.assert_allclose(
+            found["probabilities"], estimator.predict_proba(rows), rtol=1e-4, atol=1e-6
+        )
+    with pytest.raises(
+        ArtifactError, match=r"'output_probability' is a dictionary.*'zipmap': False"
+    ):
         read_onnx(path).io()

@@ -16,12 +16,24 @@ from repeated import RULES_OF_SESSIONS, SAME_IN_A_FRAMEWORK
 from tiny_generators import write_prompts, write_tiny_generator
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT, REFERENCE, REQUEST_NS, TOKEN_NS, TOKENS, GenerationSession
+from nnpipe.core.generation import (
+    LOG_LIKELIHOOD,
+    PROMPT,
+    REFERENCE,
+    REQUEST_NS,
+    TOKEN_NS,
+    TOKENS,
+    GenerationSession,
+)
 from nnpipe.core.model import ModelWrapper
 from nnpipe.datasets.texts import PromptsDataset
 from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.modelwrappers.files.text_generator import ONNXRuntimeGenAIModel, TextGenerator, TransformersGenerator
+from nnpipe.modelwrappers.files.text_generator import (
+    ONNXRuntimeGenAIModel,
+    TextGenerator,
+    TransformersGenerator,
+)
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
 needs("torch", "transformers", "tokenizers", "safetensors")
@@ -37,7 +49,11 @@ def built(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     needs("onnxruntime_genai")
     folder = tmp_path_factory.mktemp("built")
     builder = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-p", "fp32", "-e", "cpu"]
-    subprocess.run([*builder, "-i", str(tiny), "-o", str(folder), "-c", str(folder)], check=True, capture_output=True)
+    subprocess.run(
+        [*builder, "-i", str(tiny), "-o", str(folder), "-c", str(folder)],
+        check=True,
+        capture_output=True,
+    )
     return folder
 
 
@@ -88,7 +104,9 @@ def test_it_generates_what_transformers_generates(tiny: Path, tmp_path: Path) ->
     source = transformers.LlamaForCausalLM.from_pretrained(tiny).eval()
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tiny)
     ids = tokenizer("How many", return_tensors="pt")["input_ids"]
-    answer = source.generate(ids, max_new_tokens=12, min_new_tokens=12, do_sample=False, eos_token_id=None)
+    answer = source.generate(
+        ids, max_new_tokens=12, min_new_tokens=12, do_sample=False, eos_token_id=None
+    )
     assert found[TOKENS][0].tolist() == answer[0, ids.shape[1] :].tolist()
     reference = tokenizer(" letters are in", return_tensors="pt")["input_ids"]
     with torch.no_grad():
@@ -101,12 +119,18 @@ def test_it_generates_what_transformers_generates(tiny: Path, tmp_path: Path) ->
 
 
 def test_a_run_keeps_the_time_of_every_token(tiny: Path, tmp_path: Path) -> None:
-    wrapper, dataset = TransformersGenerator(model_folder=tiny, max_new_tokens=8, ignore_end=True), prompts(tmp_path)
+    wrapper, dataset = (
+        TransformersGenerator(model_folder=tiny, max_new_tokens=8, ignore_end=True),
+        prompts(tmp_path),
+    )
     with wrapper.open() as model:
         run = benchmark(
-            model.session, dataset=dataset, indices=dataset.split("test"), wrapper=wrapper,
+            model.session,
+            dataset=dataset,
+            indices=dataset.split("test"),
+            wrapper=wrapper,
             options=MeasureOptions(measure_seconds=0.0, warmup_runs=1),
-        )  # fmt: skip
+        )
     found = run.evaluation
     assert found is not None
     assert found.ragged["token_ns"].counts.tolist() == [8, 8, 8]
@@ -136,7 +160,9 @@ def test_genai_generates_what_pytorch_generates(tiny: Path, built: Path, tmp_pat
         ({"pipeline": [{"filename": "other.onnx"}]}, "networks beside the decoder"),
     ],
 )
-def test_hostile_folders_of_genai_are_refused(built: Path, tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_hostile_folders_of_genai_are_refused(
+    built: Path, tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
     shutil.copytree(built, tmp_path / "copy")
     path = tmp_path / "copy" / "genai_config.json"
     config = json.loads(path.read_text())
@@ -159,7 +185,9 @@ def test_hostile_folders_of_genai_are_refused(built: Path, tmp_path: Path, chang
         ("[" * 100_000, "no tokenizer"),
     ],
 )
-def test_damaged_tokenizers_are_refused(tiny: Path, tmp_path: Path, content: str, told: str) -> None:
+def test_damaged_tokenizers_are_refused(
+    tiny: Path, tmp_path: Path, content: str, told: str
+) -> None:
     folder = shutil.copytree(tiny, tmp_path / "copy")
     (folder / "tokenizer.json").write_text(content)
     with pytest.raises(ArtifactError, match=told) as caught:
@@ -167,15 +195,26 @@ def test_damaged_tokenizers_are_refused(tiny: Path, tmp_path: Path, content: str
     assert "\n" not in str(caught.value)
 
 
-def test_tokenizers_that_would_fill_the_memory_are_refused_or_disarmed(tiny: Path, tmp_path: Path) -> None:
+def test_tokenizers_that_would_fill_the_memory_are_refused_or_disarmed(
+    tiny: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(tiny, tmp_path / "copy")
     path = folder / "tokenizer.json"
     config = json.loads(path.read_text())
-    strategy = {"strategy": {"Fixed": 1 << 40}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 1}
-    path.write_text(json.dumps(config | {"padding": strategy | {"pad_type_id": 0, "pad_token": "</s>"}}))
+    strategy = {
+        "strategy": {"Fixed": 1 << 40},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 1,
+    }
+    path.write_text(
+        json.dumps(config | {"padding": strategy | {"pad_type_id": 0, "pad_token": "</s>"}})
+    )
     assert len(TransformersGenerator(model_folder=folder).tokenizer.encode("dog")) < 4
     double = {"type": "Replace", "pattern": {"String": "d"}, "content": "dd"}
-    path.write_text(json.dumps(config | {"normalizer": {"type": "Sequence", "normalizers": [double] * 40}}))
+    path.write_text(
+        json.dumps(config | {"normalizer": {"type": "Sequence", "normalizers": [double] * 40}})
+    )
     with pytest.raises(ArtifactError, match="normalizer makes texts more than"):
         _ = TransformersGenerator(model_folder=folder).tokenizer
     with open(path, "wb") as file:
@@ -186,7 +225,10 @@ def test_tokenizers_that_would_fill_the_memory_are_refused_or_disarmed(tiny: Pat
 
 def test_prompts_that_do_not_fit_are_refused(tiny: Path) -> None:
     wrapper = TransformersGenerator(model_folder=tiny, max_new_tokens=500)
-    given = {"prompt": np.array(["The quick brown fox " * 9], object), "reference": np.array([""], object)}
+    given = {
+        "prompt": np.array(["The quick brown fox " * 9], object),
+        "reference": np.array([""], object),
+    }
     with pytest.raises(ConfigError, match=r"more than the 512 of .*--max-new-tokens"):
         wrapper.preprocess(given)
     with pytest.raises(ConfigError, match="longer than"):
@@ -212,11 +254,15 @@ def test_folders_of_pickles_and_changed_files_are_refused(tiny: Path, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", ["8", "4"])
-def test_weights_of_fewer_bits_give_nearly_the_same_probabilities(tiny: Path, tmp_path: Path, bits: str) -> None:
+def test_weights_of_fewer_bits_give_nearly_the_same_probabilities(
+    tiny: Path, tmp_path: Path, bits: str
+) -> None:
     needs("torchao")
     dataset, options = prompts(tmp_path), {"max_new_tokens": 4, "ignore_end": True}
     whole = answered(TransformersGenerator(model_folder=tiny, **options), dataset)[1]
-    fewer = answered(TransformersGenerator(model_folder=tiny, weight_bits=bits, **options), dataset)[1]
+    fewer = answered(
+        TransformersGenerator(model_folder=tiny, weight_bits=bits, **options), dataset
+    )[1]
     assert fewer[LOG_LIKELIHOOD][0] != whole[LOG_LIKELIHOOD][0]
     np.testing.assert_allclose(fewer[LOG_LIKELIHOOD], whole[LOG_LIKELIHOOD], rtol=0.05)
 

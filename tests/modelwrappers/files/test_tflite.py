@@ -50,7 +50,12 @@ def write_dense(path: Path) -> None:
     model, graph = schema.ModelT(), schema.SubGraphT()
     model.buffers = [schema.BufferT()]
     graph.tensors = []
-    for name, array in (("features", None), *arrays.items(), ("dense/Dense", None), ("probabilities", None)):
+    for name, array in (
+        ("features", None),
+        *arrays.items(),
+        ("dense/Dense", None),
+        ("probabilities", None),
+    ):
         tensor = schema.TensorT()
         tensor.name, tensor.type = name, schema.TensorType.FLOAT32
         if array is None:
@@ -69,7 +74,10 @@ def write_dense(path: Path) -> None:
         schema.FullyConnectedOptionsT(),
     )
     softmax.opcodeIndex, softmax.inputs, softmax.outputs = 1, [3], [4]
-    softmax.builtinOptionsType, softmax.builtinOptions = schema.BuiltinOptions.SoftmaxOptions, schema.SoftmaxOptionsT()
+    softmax.builtinOptionsType, softmax.builtinOptions = (
+        schema.BuiltinOptions.SoftmaxOptions,
+        schema.SoftmaxOptionsT(),
+    )
     softmax.builtinOptions.beta = 1.0
     graph.inputs, graph.outputs, graph.operators = [0], [4], [dense, softmax]
     codes = []

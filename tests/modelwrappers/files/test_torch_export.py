@@ -45,7 +45,9 @@ class TestTorchExportModel(ModelWrapperContract):
 
     @pytest.fixture
     def wrapper(self, digits: Path) -> ModelWrapper:
-        return TorchExportModel(model_path=digits, scale=16.0, layout="nchw", class_count=10, num_threads=2)
+        return TorchExportModel(
+            model_path=digits, scale=16.0, layout="nchw", class_count=10, num_threads=2
+        )
 
 
 def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: Path) -> None:
@@ -56,12 +58,16 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
     path = tmp_path / "difference.pt2"
     example = (torch.zeros(2, 3), torch.zeros(2, 3))
     batch_axis = torch.export.Dim("batch")
-    program = torch.export.export(Difference(), example, dynamic_shapes=({0: batch_axis}, {0: batch_axis}))
+    program = torch.export.export(
+        Difference(), example, dynamic_shapes=({0: batch_axis}, {0: batch_axis})
+    )
     torch.export.save(program, path)
     model = TorchExportModel(model_path=path).open()
     assert [spec.name for spec in model.io.inputs] == ["first", "second"]
     generator = np.random.default_rng(0)
-    batch: Batch = {name: generator.standard_normal((5, 3)).astype(np.float32) for name in ("second", "first")}
+    batch: Batch = {
+        name: generator.standard_normal((5, 3)).astype(np.float32) for name in ("second", "first")
+    }
     with model.session() as session:
         (result,) = session.infer(batch).values()
     np.testing.assert_array_equal(result, np.maximum(batch["first"], 0) - batch["second"])
@@ -72,7 +78,9 @@ def test_a_file_that_a_stranger_saved_runs_by_the_names_in_its_graph(tmp_path: P
 def test_a_large_program_is_written_as_onnx_weight_by_weight(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
-    """A program that fits into one ONNX file becomes one; a larger one gets its weights beside it."""
+    """A program that fits into one ONNX file becomes one; a larger one gets its weights beside
+    it.
+    """
     from nnpipe.formats.onnx import read_onnx
 
     needs("onnx_ir", "onnxscript", "onnxruntime")
@@ -83,7 +91,11 @@ def test_a_large_program_is_written_as_onnx_weight_by_weight(
     made = wrapper.open().export(tmp_path / "large.onnx", "onnx")
     beside = [] if whole else ["large.onnx.0.weights"]
     assert list(read_onnx(made.path).external) == beside
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["large.onnx", *beside, "large.onnx.json"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "large.onnx",
+        *beside,
+        "large.onnx.json",
+    ]
     batch = random_batch(wrapper.io, 2)
     with wrapper.open().session() as source, ONNXRuntime().load(made) as session:
         for name, expected in source.infer(batch).items():
@@ -91,8 +103,12 @@ def test_a_large_program_is_written_as_onnx_weight_by_weight(
 
 
 @pytest.mark.slow
-def test_attention_with_a_learnt_mask_whose_result_is_viewed_is_written_as_onnx(tmp_path: Path) -> None:
-    """With gradients, PyTorch computes attention with such a mask in another way, and its result cannot be viewed."""
+def test_attention_with_a_learnt_mask_whose_result_is_viewed_is_written_as_onnx(
+    tmp_path: Path,
+) -> None:
+    """With gradients, PyTorch computes attention with such a mask in another way, and its result
+    cannot be viewed.
+    """
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     needs("onnx_ir", "onnxscript", "onnxruntime")
@@ -104,8 +120,12 @@ def test_attention_with_a_learnt_mask_whose_result_is_viewed_is_written_as_onnx(
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             heads = x.view(x.shape[0], -1, 2, 4).transpose(1, 2)
-            mask = self.bias(torch.arange(3)[:, None] - torch.arange(3).clamp(max=0)).permute(2, 0, 1)[None]
-            joined = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, mask).transpose(1, 2)
+            mask = self.bias(torch.arange(3)[:, None] - torch.arange(3).clamp(max=0)).permute(
+                2, 0, 1
+            )[None]
+            joined = torch.nn.functional.scaled_dot_product_attention(
+                heads, heads, heads, mask
+            ).transpose(1, 2)
             return joined.contiguous().view(x.shape[0], -1, 8)
 
     path = tmp_path / "heads.pt2"
@@ -122,7 +142,9 @@ def test_attention_with_a_learnt_mask_whose_result_is_viewed_is_written_as_onnx(
 
 
 @pytest.mark.slow
-def test_a_failed_export_to_onnx_says_the_operator_not_what_to_report_to_pytorch(tmp_path: Path) -> None:
+def test_a_failed_export_to_onnx_says_the_operator_not_what_to_report_to_pytorch(
+    tmp_path: Path,
+) -> None:
     needs("onnx_ir", "onnxscript")
 
     class Unknown(torch.nn.Module):  # type: ignore[misc]
@@ -149,7 +171,9 @@ def test_operations_and_weights_are_counted_as_the_loaded_program_has_them(tmp_p
 
     path = tmp_path / "halves.pt2"
     batch = torch.export.Dim("batch")
-    torch.export.save(torch.export.export(Halves(), (torch.ones(2, 4),), dynamic_shapes=({0: batch},)), path)
+    torch.export.save(
+        torch.export.export(Halves(), (torch.ones(2, 4),), dynamic_shapes=({0: batch},)), path
+    )
     wrapper = TorchExportModel(model_path=path)
     found, live = wrapper.contents(), wrapper.open()
     assert found.operations == Counter(each.kind for each in live.get_inference_graph().operations)
@@ -168,7 +192,9 @@ def test_a_large_program_is_refused_by_compilers_of_one_onnx_file(
         wrapper.check_takers([ONNXStaticQuantizer])
 
 
-def test_weights_in_bfloat16_are_shown_as_floats_that_hold_them(digits: Path, tmp_path: Path) -> None:
+def test_weights_in_bfloat16_are_shown_as_floats_that_hold_them(
+    digits: Path, tmp_path: Path
+) -> None:
     from nnpipe.compilers.torch_float16 import TorchFloat16
 
     source = TorchExportModel(model_path=digits).open()
@@ -187,7 +213,9 @@ def test_weights_in_bfloat16_are_shown_as_floats_that_hold_them(digits: Path, tm
 
 
 class Small(torch.nn.Module):  # type: ignore[misc]
-    """A convolution, a normalisation, a mask and a tensor made on the way, all of one element type."""
+    """A convolution, a normalisation, a mask and a tensor made on the way, all of one element
+    type.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,26 +236,45 @@ def small() -> Any:
     return Small().eval().bfloat16()
 
 
-@pytest.fixture(scope="module", params=[pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
-def bfloat16_file(request: pytest.FixtureRequest, small: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(
+    scope="module", params=[pytest.param("float32", marks=pytest.mark.slow), "bfloat16"]
+)
+def bfloat16_file(
+    request: pytest.FixtureRequest, small: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A file with bfloat16 weights, whose input and output are of the one type or the other."""
-    return saved(small, torch.zeros(2, 1, 8, 8, dtype=getattr(torch, request.param)), tmp_path_factory.mktemp("small"))
+    return saved(
+        small,
+        torch.zeros(2, 1, 8, 8, dtype=getattr(torch, request.param)),
+        tmp_path_factory.mktemp("small"),
+    )
 
 
 def saved(network: Any, example: Any, folder: Path) -> Path:
     batch = torch.export.Dim("batch", min=1)
-    torch.export.save(torch.export.export(network, (example,), dynamic_shapes=({0: batch},)), folder / "small.pt2")
+    torch.export.save(
+        torch.export.export(network, (example,), dynamic_shapes=({0: batch},)), folder / "small.pt2"
+    )
     return folder / "small.pt2"
 
 
 def test_bfloat16_is_refused_before_the_export_with_a_remedy(bfloat16_file: Path) -> None:
     wrapper = TorchExportModel(model_path=bfloat16_file)
     wrapper.check_takers([PyTorchRuntime])
-    for takers in ([ONNXRuntime], [ExecuTorchCompiler, ExecuTorchRuntime], [ONNXStaticQuantizer, ONNXRuntime]):
-        with pytest.raises(ConfigError, match=f"bfloat16 .* with which {takers[0].__name__} .* --dtype float32"):
+    for takers in (
+        [ONNXRuntime],
+        [ExecuTorchCompiler, ExecuTorchRuntime],
+        [ONNXStaticQuantizer, ONNXRuntime],
+    ):
+        with pytest.raises(
+            ConfigError, match=f"bfloat16 .* with which {takers[0].__name__} .* --dtype float32"
+        ):
             wrapper.check_takers(takers)
     if wrapper.io.inputs[0].dtype == "bfloat16":
-        with pytest.raises(ConfigError, match="'image' is bfloat16, which OpenVINORuntime can neither take nor give"):
+        with pytest.raises(
+            ConfigError,
+            match="'image' is bfloat16, which OpenVINORuntime can neither take nor give",
+        ):
             wrapper.check_takers([OpenVINORuntime])
     else:
         wrapper.check_takers([OpenVINORuntime])
@@ -246,7 +293,10 @@ def test_bfloat16_is_converted_to_a_network_of_float32_with_equal_weights(
     assert {spec.dtype for spec in wrapper.io} == {"float32"}
     batch = random_batch(wrapper.io, 3)
     with torch.no_grad():
-        (expected,) = ((copy.deepcopy(small).float()(torch.from_numpy(array)).numpy()) for array in batch.values())
+        (expected,) = (
+            (copy.deepcopy(small).float()(torch.from_numpy(array)).numpy())
+            for array in batch.values()
+        )
     with wrapper.open() as model:
         with model.session() as session:
             (found,) = session.infer(batch).values()
@@ -286,7 +336,9 @@ def test_damaged_weights_are_not_converted(small: Any, tmp_path: Path) -> None:
         TorchExportModel(model_path=path, dtype="float32").open().session()
 
 
-def test_an_onnx_file_with_bfloat16_weights_is_refused_by_runtimes_that_cannot_run_it(tmp_path: Path) -> None:
+def test_an_onnx_file_with_bfloat16_weights_is_refused_by_runtimes_that_cannot_run_it(
+    tmp_path: Path,
+) -> None:
     needs("onnx")
     from onnx import TensorProto, helper
 
@@ -299,8 +351,13 @@ def test_an_onnx_file_with_bfloat16_weights_is_refused_by_runtimes_that_cannot_r
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "xy"]
     graph = helper.make_graph(nodes, "half", ends[:1], ends[1:], [weight])
     path = tmp_path / "half.onnx"
-    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString())
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString()
+    )
     wrapper = ONNXModel(model_path=path)
     wrapper.check_takers([OpenVINORuntime])
-    with pytest.raises(ConfigError, match="bfloat16 weights or values, with which ONNXRuntime does not work; export"):
+    with pytest.raises(
+        ConfigError,
+        match="bfloat16 weights or values, with which ONNXRuntime does not work; export",
+    ):
         wrapper.check_takers([ONNXRuntime])

@@ -1,4 +1,6 @@
-"""Image classifiers of torchvision and timm by name; most tests use small packages of the same form."""
+"""Image classifiers of torchvision and timm by name; most tests use small packages of the same
+form.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, **sources: str) -> 
 
 
 @pytest.fixture
-def small(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchHubModel]:
+def small(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TorchHubModel]:
     installed(tmp_path_factory.mktemp("packages"), monkeypatch, timm=TIMM, torchvision="")
     yield TorchHubModel(architecture="timm:small")
     for name in ("timm", "torchvision"):
@@ -85,7 +89,9 @@ class TestTorchHubModel(ModelWrapperContract):
 
     @pytest.fixture
     def wrapper(self, small: TorchHubModel) -> ModelWrapper:
-        return TorchHubModel(architecture=small.architecture, colours="convert", class_count=10, num_threads=2)
+        return TorchHubModel(
+            architecture=small.architecture, colours="convert", class_count=10, num_threads=2
+        )
 
     @pytest.fixture
     def dataset(self) -> Dataset:
@@ -103,7 +109,9 @@ def test_preprocessing_is_that_of_the_published_weights(small: TorchHubModel) ->
     assert (pixels.resize, pixels.shortest_edge, pixels.layout) == ("bicubic", 17, "nchw")
     image = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3), np.uint8)
     expected = ((image / 255 - pixels.mean) / pixels.deviation).transpose(0, 3, 1, 2)
-    np.testing.assert_allclose(small.preprocess({"image": image})["image"], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        small.preprocess({"image": image})["image"], expected, rtol=1e-5, atol=1e-5
+    )
     larger = TorchHubModel(architecture="timm:small", input_size=(32, 32), num_classes=7)
     assert [spec.shape for spec in larger.io] == [(None, 3, 32, 32), (None, 7)]
     assert larger.known().meaning.inputs[0].shortest_edge == 34  # type: ignore[union-attr]
@@ -147,25 +155,34 @@ def test_it_is_exported_and_classifies(small: TorchHubModel, tmp_path: Path) -> 
         onnx = model.export(tmp_path / "m.onnx", "onnx")
     assert wrapper.postprocess(expected)["scores"].shape == (3, 10)
     with TorchExportModel(model_path=program.path).open().session() as session:
-        np.testing.assert_allclose(session.infer(batch)["logits"], expected["logits"], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            session.infer(batch)["logits"], expected["logits"], rtol=1e-5, atol=1e-6
+        )
     assert program.meaning == onnx.meaning
     assert onnx.meaning is not None
     assert onnx.meaning.inputs[0].shortest_edge == 17
     with ONNXRuntime().load(onnx) as session:
-        np.testing.assert_allclose(session.infer(batch)["logits"], expected["logits"], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            session.infer(batch)["logits"], expected["logits"], rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize(
     ("architecture", "told"),
     [
-        ("timm:smal", r"timm .* has no image classifier 'smal'; did you mean small\? \(2 are known\)"),
+        (
+            "timm:smal",
+            r"timm .* has no image classifier 'smal'; did you mean small\? \(2 are known\)",
+        ),
         ("timm:small.in20", r"has no image classifier 'small\.in20'; did you mean small"),
         ("resnet50", r"--architecture takes torchvision:NAME or timm:NAME, not 'resnet50'"),
         ("timm:hf-hub:own/model", "--architecture takes"),
         ("timm:local-dir:/tmp/own", "--architecture takes"),
     ],
 )
-def test_unknown_names_are_answered_with_near_ones(small: TorchHubModel, architecture: str, told: str) -> None:
+def test_unknown_names_are_answered_with_near_ones(
+    small: TorchHubModel, architecture: str, told: str
+) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
         _ = TorchHubModel(architecture=architecture).io
     assert "\n" not in str(caught.value)
@@ -178,7 +195,8 @@ def test_weights_that_do_not_fit_are_named(small: TorchHubModel, tmp_path: Path)
     path = tmp_path / "other.safetensors"
     save_file({"0.weight": torch.zeros(4, 3, 5, 5), "head.weight": torch.zeros(2)}, path)
     with pytest.raises(
-        ArtifactError, match=r"it lacks 0\.bias, .*; the model has no head\.weight; 0\.weight has shape"
+        ArtifactError,
+        match=r"it lacks 0\.bias, .*; the model has no head\.weight; 0\.weight has shape",
     ):
         TorchHubModel(architecture="timm:small", pretrained_weights=path).open().session()
     torch.save(SimpleNamespace(a=1), tmp_path / "pickled.pth")
@@ -186,16 +204,22 @@ def test_weights_that_do_not_fit_are_named(small: TorchHubModel, tmp_path: Path)
         small.open(tmp_path / "pickled.pth")
 
 
-def test_what_contradicts_itself_or_cannot_be_fetched_is_said(small: TorchHubModel, tmp_path: Path) -> None:
+def test_what_contradicts_itself_or_cannot_be_fetched_is_said(
+    small: TorchHubModel, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="--pretrained-weights and --pretrained contradict"):
         TorchHubModel(architecture="timm:small", pretrained_weights=tmp_path, pretrained=True)
     with pytest.raises(ConfigError, match="published weights classify 10, not 7"):
         TorchHubModel(architecture="timm:small", pretrained=True, num_classes=7).open().session()
-    with pytest.raises(Exception, match="timm:small: cannot fetch its published weights: no route to host"):
+    with pytest.raises(
+        Exception, match="timm:small: cannot fetch its published weights: no route to host"
+    ):
         TorchHubModel(architecture="timm:small", pretrained=True).open().session()
 
 
-def test_packages_that_do_not_fit_pytorch_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_do_not_fit_pytorch_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     installed(tmp_path, monkeypatch, timm="import torchvision\n", torchvision=BROKEN)
     for architecture in ("torchvision:resnet18", "timm:resnet18"):
         with pytest.raises(
@@ -207,17 +231,25 @@ def test_packages_that_do_not_fit_pytorch_are_named(tmp_path: Path, monkeypatch:
 
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, monkeypatch, torchvision="", timm="import gone_with_the_wind\n")
-    with pytest.raises(MissingDependency, match=r"timm models need gone_with_the_wind, .* pip install gone_with"):
+    with pytest.raises(
+        MissingDependency, match=r"timm models need gone_with_the_wind, .* pip install gone_with"
+    ):
         _ = TorchHubModel(architecture="timm:resnet18").io
     monkeypatch.setattr(TorchHubModel, "missing", classmethod(lambda cls: ("torchvision",)))
-    with pytest.raises(MissingDependency, match="from the same index as PyTorch: pip install torchvision"):
+    with pytest.raises(
+        MissingDependency, match="from the same index as PyTorch: pip install torchvision"
+    ):
         TorchHubModel.check_installed()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "size"),
-    [("torchvision:resnet18", (64, 64)), ("timm:vit_tiny_patch16_224", None), ("timm:efficientnet_b0", (64, 64))],
+    [
+        ("torchvision:resnet18", (64, 64)),
+        ("timm:vit_tiny_patch16_224", None),
+        ("timm:efficientnet_b0", (64, 64)),
+    ],
 )
 def test_networks_of_the_real_packages_compute_the_same_as_programs(
     architecture: str, size: Any, tmp_path: Path

@@ -45,7 +45,9 @@ class TestYOLOv3(ModelWrapperContract):
         return SyntheticDetectionDataset(image_size=(32, 64))
 
 
-def assert_same(wrapper: YOLOv3, weights: Path, sections: list, parameters: list, count: int = 2) -> None:
+def assert_same(
+    wrapper: YOLOv3, weights: Path, sections: list, parameters: list, count: int = 2
+) -> None:
     import torch
 
     batch = random_batch(wrapper.io, count)
@@ -62,18 +64,25 @@ def assert_same(wrapper: YOLOv3, weights: Path, sections: list, parameters: list
 def test_a_network_with_every_layer_of_tiny_yolov3(tmp_path: Path) -> None:
     wrapper, weights = tiny(tmp_path)
     assert [(spec.name, spec.shape) for spec in wrapper.io.outputs] == [
-        ("yolo_7", (None, 14, 8, 16)), ("yolo_12", (None, 14, 16, 32)),
-    ]  # fmt: skip
+        ("yolo_7", (None, 14, 8, 16)),
+        ("yolo_12", (None, 14, 16, 32)),
+    ]
     assert_same(wrapper, weights, TINY, drawn_parameters(TINY))
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(seed=st.integers(0, 1 << 32))
 def test_random_networks(tmp_path: Path, seed: int) -> None:
     sections = drawn_sections(seed)
     parameters = drawn_parameters(sections, seed)
     wrapper = YOLOv3(network=write_cfg(tmp_path / "drawn.cfg", sections))
-    assert_same(wrapper, write_weights(tmp_path / "drawn.weights", parameters), sections, parameters)
+    assert_same(
+        wrapper, write_weights(tmp_path / "drawn.weights", parameters), sections, parameters
+    )
 
 
 def test_pictures_and_boxes_are_those_of_darknet(tmp_path: Path) -> None:

@@ -31,13 +31,17 @@ except ImportError:
 
 
 def tangled() -> Any:
-    """Two inputs and outputs; works in place, calls a layer twice, takes results apart, has a constant of its own."""
+    """Two inputs and outputs; works in place, calls a layer twice, takes results apart, has a
+    constant of its own.
+    """
 
     class Tangled(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             norm = torch.nn.BatchNorm2d(6)
-            self.first = torch.nn.Sequential(torch.nn.Conv2d(3, 6, 3), norm, torch.nn.ReLU(inplace=True))
+            self.first = torch.nn.Sequential(
+                torch.nn.Conv2d(3, 6, 3), norm, torch.nn.ReLU(inplace=True)
+            )
             self.twice = torch.nn.Linear(6, 6)
             self.embedding = torch.nn.Embedding(2, 6)
             self.drop = torch.nn.Dropout(0.1)
@@ -60,7 +64,10 @@ class TangledWrapper(PyTorchWrapper):
     @property
     def io(self) -> IOSpec:
         return IOSpec(
-            (TensorSpec("image", (None, 3, 6, 7), "float32"), TensorSpec("number", (None,), "int64")),
+            (
+                TensorSpec("image", (None, 3, 6, 7), "float32"),
+                TensorSpec("number", (None,), "int64"),
+            ),
             (TensorSpec("scores", (None, 4), "float32"), TensorSpec("where", (None, 6), "int64")),
         )
 
@@ -99,10 +106,15 @@ class PlainWrapper(TangledWrapper):
 
     @property
     def io(self) -> IOSpec:
-        return IOSpec((TensorSpec("image", (None, 3, 6, 7), "float32"),), (TensorSpec("scores", (None, 4), "float32"),))
+        return IOSpec(
+            (TensorSpec("image", (None, 3, 6, 7), "float32"),),
+            (TensorSpec("scores", (None, 4), "float32"),),
+        )
 
     def build(self) -> Any:
-        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(126, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+        return torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(126, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)
+        )
 
     def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (outputs[0].softmax(-1),)
@@ -134,30 +146,47 @@ def export_once(tmp_path_factory: pytest.TempPathFactory) -> ExportOnce:
 
     @functools.cache
     def exported(format: str, opset: int) -> Artifact:
-        return TangledWrapper(onnx_opset=opset).open().export(tmp_path_factory.mktemp("exported") / "model", format)
+        return (
+            TangledWrapper(onnx_opset=opset)
+            .open()
+            .export(tmp_path_factory.mktemp("exported") / "model", format)
+        )
 
     return exported
 
 
-@pytest.mark.parametrize("opset", [13, *(pytest.param(opset, marks=pytest.mark.slow) for opset in (17, 18, 21))])
+@pytest.mark.parametrize(
+    "opset", [13, *(pytest.param(opset, marks=pytest.mark.slow) for opset in (17, 18, 21))]
+)
 @pytest.mark.parametrize("size", [1, 5])
-def test_onnx_computes_the_same_for_any_batch(export_once: ExportOnce, opset: int, size: int) -> None:
+def test_onnx_computes_the_same_for_any_batch(
+    export_once: ExportOnce, opset: int, size: int
+) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     wrapper = TangledWrapper(onnx_opset=opset)
     artifact = export_once("onnx", opset)
     model = onnx.load(artifact.path)
-    assert [(entry.domain, entry.version) for entry in model.opset_import if not entry.domain] == [("", opset)]
+    assert [(entry.domain, entry.version) for entry in model.opset_import if not entry.domain] == [
+        ("", opset)
+    ]
     session = onnxruntime.InferenceSession(str(artifact.path), providers=["CPUExecutionProvider"])
     names = [spec.name for spec in wrapper.io.outputs]
     batch = random_batch(wrapper.io, size, seed=size)
-    same(dict(zip(names, session.run(names, batch), strict=True)), outputs_of(wrapper.open(), batch), atol=1e-5)
+    same(
+        dict(zip(names, session.run(names, batch), strict=True)),
+        outputs_of(wrapper.open(), batch),
+        atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize(
-    ("format", "opset"), [("onnx", 17), pytest.param("onnx", 18, marks=pytest.mark.slow), ("torch-export", 18)]
+    ("format", "opset"),
+    [("onnx", 17), pytest.param("onnx", 18, marks=pytest.mark.slow), ("torch-export", 18)],
 )
-def test_exports_tell_nothing_of_this_machine(export_once: ExportOnce, format: str, opset: int) -> None:
+def test_exports_tell_nothing_of_this_machine(
+    export_once: ExportOnce, format: str, opset: int
+) -> None:
     data = export_once(format, opset).path.read_bytes()
     for secret in (str(Path(torch.__file__).parent), str(Path(__file__).parent), "site-packages"):
         assert secret.encode() not in data
@@ -189,7 +218,10 @@ class ScribblingWrapper(PlainWrapper):
     @property
     def io(self) -> IOSpec:
         image = TensorSpec("image", (None, 4), "float32")
-        return IOSpec((image,), (TensorSpec("scores", (None, 4), "float32"), TensorSpec("sum", (None, 4), "float32")))
+        return IOSpec(
+            (image,),
+            (TensorSpec("scores", (None, 4), "float32"), TensorSpec("sum", (None, 4), "float32")),
+        )
 
     def build(self) -> Any:
         class Scribbling(torch.nn.Module):
@@ -218,14 +250,18 @@ class FreeWrapper(PlainWrapper):
         return IOSpec((image,), (TensorSpec("scores", (None, 4), "float32"),))
 
     def build(self) -> Any:
-        return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, 2), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3, 2), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+        )
 
 
 class FixedWrapper(FreeWrapper):
     """A model that says it takes images of any size, but does not."""
 
     def build(self) -> Any:
-        return torch.nn.Sequential(torch.nn.Linear(32, 4), torch.nn.AdaptiveAvgPool2d((1, 4)), torch.nn.Flatten())
+        return torch.nn.Sequential(
+            torch.nn.Linear(32, 4), torch.nn.AdaptiveAvgPool2d((1, 4)), torch.nn.Flatten()
+        )
 
 
 class TiedWrapper(PlainWrapper):
@@ -239,7 +275,9 @@ class TiedWrapper(PlainWrapper):
 
 
 @pytest.mark.parametrize(("format", "opset"), [("onnx", 17), ("onnx", 18), ("torch-export", 18)])
-def test_a_model_that_is_no_graph_is_refused_in_one_line(tmp_path: Path, format: str, opset: int) -> None:
+def test_a_model_that_is_no_graph_is_refused_in_one_line(
+    tmp_path: Path, format: str, opset: int
+) -> None:
     model = BranchingWrapper(onnx_opset=opset).open()
     with pytest.raises(ConversionError, match="BranchingWrapper") as caught:
         model.export(tmp_path / "model", format)
@@ -255,8 +293,14 @@ def test_images_of_any_size_stay_so_in_exports(tmp_path: Path) -> None:
 
     live = FreeWrapper().open()
     exported = live.export(tmp_path / "model.pt2", "torch-export")
-    paths = [FreeWrapper(onnx_opset=opset).open().export(tmp_path / f"{opset}.onnx", "onnx").path for opset in (17, 18)]
-    models = [onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]) for path in paths]
+    paths = [
+        FreeWrapper(onnx_opset=opset).open().export(tmp_path / f"{opset}.onnx", "onnx").path
+        for opset in (17, 18)
+    ]
+    models = [
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        for path in paths
+    ]
     with PyTorchRuntime().load(exported) as session:
         for shape in ((1, 3, 9, 17), (3, 3, 40, 21)):
             batch = {"image": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
@@ -277,8 +321,13 @@ class ConstantWrapper(PlainWrapper):
                 self.register_buffer("plane", torch.ones(1, 1, 2, 2))
 
             def forward(self, image: Any) -> Any:
-                read = torch.nn.functional.grid_sample(self.plane, torch.zeros(1, 2, 2, 2), align_corners=False)
-                return self.linear(torch.nn.functional.adaptive_avg_pool2d(image, 2).flatten(1)) + read.flatten()
+                read = torch.nn.functional.grid_sample(
+                    self.plane, torch.zeros(1, 2, 2, 2), align_corners=False
+                )
+                return (
+                    self.linear(torch.nn.functional.adaptive_avg_pool2d(image, 2).flatten(1))
+                    + read.flatten()
+                )
 
         return Constant()
 
@@ -289,13 +338,17 @@ def test_what_the_exporter_logs_is_not_shown(
 ) -> None:
     pytest.importorskip("onnx", reason="onnx is not installed")
     ConstantWrapper(onnx_opset=18).open().export(tmp_path / "m.onnx", "onnx")
-    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not [
+        record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING
+    ]
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("format", ["onnx", "torch-export"])
 def test_a_free_axis_that_is_not_free_is_found_out(tmp_path: Path, format: str) -> None:
-    with pytest.raises(ConversionError, match=r"FixedWrapper cannot do with any length of axis 3 of 'image'"):
+    with pytest.raises(
+        ConversionError, match=r"FixedWrapper cannot do with any length of axis 3 of 'image'"
+    ):
         FixedWrapper().open().export(tmp_path / "model", format)
 
 
@@ -312,10 +365,14 @@ def test_the_inference_graph_names_layers_and_weights_as_the_module_does() -> No
     convolution = by_kind["aten.conv2d.default"]
     assert convolution.layer == "first.0"
     assert convolution.inputs == ("image", "first.0.weight", "first.0.bias")
-    assert set(model.get_weights()) - {"first.1.num_batches_tracked", "tied.weight", "head.weight"} <= set(
-        graph.tensors
-    )
-    linears = [operation.layer for operation in graph.operations if operation.kind == "aten.linear.default"]
+    assert set(model.get_weights()) - {
+        "first.1.num_batches_tracked",
+        "tied.weight",
+        "head.weight",
+    } <= set(graph.tensors)
+    linears = [
+        operation.layer for operation in graph.operations if operation.kind == "aten.linear.default"
+    ]
     assert linears == ["twice", "twice", "head"]
     assert len(by_kind["aten.max.dim"].outputs) == 2
     assert graph.tensors[by_kind["aten.max.dim"].outputs[1]].dtype == "int64"
@@ -349,7 +406,9 @@ def test_the_training_graph_computes_the_gradients() -> None:
     targets = {name: torch.from_numpy(array) for name, array in truth.items()}
     module.drop.p = 0.0  # random numbers drawn in another order are others
     traced = model.get_training_graph().native
-    loss, gradients, _ = traced({name: p.detach() for name, p in parameters.items()}, buffers, given, targets)
+    loss, gradients, _ = traced(
+        {name: p.detach() for name, p in parameters.items()}, buffers, given, targets
+    )
     module.train()
     expected = model.wrapper.loss(tuple(module(*given.values())), targets)
     torch.testing.assert_close(loss, expected)
@@ -392,7 +451,11 @@ def test_the_operations_of_an_inference_take_no_longer_than_the_inference() -> N
 def test_the_profile_of_a_training_shows_forward_backward_and_optimiser() -> None:
     profile = TangledWrapper().open().profile_training(3)
     operations = {timing.operation for timing in profile.timings}
-    assert {"aten::convolution_backward", "aten::embedding", "aten::native_batch_norm"} <= operations
+    assert {
+        "aten::convolution_backward",
+        "aten::embedding",
+        "aten::native_batch_norm",
+    } <= operations
     assert sum(timing.total_ns for timing in profile.timings) <= profile.wall_ns
 
 
@@ -445,7 +508,9 @@ def test_the_saved_file_is_safetensors(tmp_path: Path) -> None:
 
 def test_a_model_of_the_base_trains_nothing_but_a_classifier() -> None:
     assert math.isclose(
-        float(PlainWrapper().loss((torch.zeros(3, 4),), {"label": torch.tensor([0, 1, 2])})), math.log(4), rel_tol=1e-6
+        float(PlainWrapper().loss((torch.zeros(3, 4),), {"label": torch.tensor([0, 1, 2])})),
+        math.log(4),
+        rel_tol=1e-6,
     )
     score = PlainWrapper().score((torch.eye(4),), {"label": torch.tensor([0, 1, 2, 0])})
     assert float(score) == 0.75

@@ -1,4 +1,6 @@
-"""Training in PyTorch: the mistakes that others made, and what happens when something goes wrong."""
+"""Training in PyTorch: the mistakes that others made, and what happens when something goes
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ class Plain(PyTorchWrapper):
 
     @property
     def io(self) -> IOSpec:
-        return IOSpec((TensorSpec("image", (None, 48), "float32"),), (TensorSpec("scores", (None, 4), "float32"),))
+        return IOSpec(
+            (TensorSpec("image", (None, 48), "float32"),),
+            (TensorSpec("scores", (None, 4), "float32"),),
+        )
 
     def build(self) -> Any:
         return torch.nn.Sequential(torch.nn.Linear(48, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
@@ -58,7 +63,9 @@ def images(count: int = 100, **more: Any) -> SyntheticImagesDataset:
 
 
 def options(**more: Any) -> TrainingOptions:
-    return TrainingOptions.from_json({"num_epochs": 1, "batch_size": 16, "learning_rate": 0.01} | more)
+    return TrainingOptions.from_json(
+        {"num_epochs": 1, "batch_size": 16, "learning_rate": 0.01} | more
+    )
 
 
 def whole_loss(model: LiveModel, dataset: Dataset, split: str) -> float:
@@ -75,7 +82,9 @@ def test_every_sample_weighs_the_same_whatever_the_batches(size: int) -> None:
     history = model.train(dataset, options(batch_size=size, learning_rate=0.0))
     (epoch,) = history.epochs
     assert epoch["loss"] == pytest.approx(whole_loss(model, dataset, "train"), rel=1e-5)
-    assert epoch["validation_loss"] == pytest.approx(whole_loss(model, dataset, "validation"), rel=1e-5)
+    assert epoch["validation_loss"] == pytest.approx(
+        whole_loss(model, dataset, "validation"), rel=1e-5
+    )
     assert epoch["accuracy"] * len(dataset.split("train")) == pytest.approx(
         round(epoch["accuracy"] * len(dataset.split("train")))
     )
@@ -89,7 +98,9 @@ def test_the_step_size_asked_for_is_the_one_used() -> None:
     trained = Plain().open()
     trained.native  # noqa: B018  # starts from the same weights
     trained.train(dataset, options(batch_size=count, learning_rate=0.01))
-    moved = np.concatenate([(trained.get_weights()[name] - before[name]).ravel() for name in before])
+    moved = np.concatenate(
+        [(trained.get_weights()[name] - before[name]).ravel() for name in before]
+    )
     assert np.median(np.abs(moved)) == pytest.approx(0.01, rel=0.05)
 
 
@@ -121,7 +132,9 @@ def test_equal_seeds_give_equal_weights_to_the_last_bit(cls: type[Plain]) -> Non
     third.train(images(), options(seed=4, num_epochs=2))
     for name, array in first.get_weights().items():
         np.testing.assert_array_equal(array, second.get_weights([name])[name])
-    assert any(not np.array_equal(a, third.get_weights([n])[n]) for n, a in first.get_weights().items())
+    assert any(
+        not np.array_equal(a, third.get_weights([n])[n]) for n, a in first.get_weights().items()
+    )
 
 
 def test_training_leaves_the_random_numbers_of_others_alone() -> None:
@@ -186,13 +199,16 @@ class Stop:
             yield item
 
 
-def test_an_interrupted_training_leaves_whole_event_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_training_leaves_whole_event_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
     from nnpipe.testing._training import curves
 
     model = Plain().open()
     with pytest.raises(KeyboardInterrupt):
-        model.train(images(), options(num_epochs=9, logdir=str(tmp_path)), Stop(12))  # 5 and 1 batches an epoch
+        # 5 and 1 batches an epoch
+        model.train(images(), options(num_epochs=9, logdir=str(tmp_path)), Stop(12))
     found = curves(tmp_path)
     assert {name: len(points) for name, points in found.items()} == dict.fromkeys(found, 2)
     assert found
@@ -208,7 +224,12 @@ def test_progress_is_told_what_and_how_much() -> None:
         return done
 
     Plain().open().train(images(), options(num_epochs=2), progress)
-    assert seen == [("epoch 1/2", 5, 5), ("data/validation", 1, 1), ("epoch 2/2", 5, 5), ("data/validation", 1, 1)]
+    assert seen == [
+        ("epoch 1/2", 5, 5),
+        ("data/validation", 1, 1),
+        ("epoch 2/2", 5, 5),
+        ("data/validation", 1, 1),
+    ]
 
 
 def test_a_log_folder_that_is_a_file_is_refused_before_the_training(tmp_path: Path) -> None:
@@ -219,7 +240,9 @@ def test_a_log_folder_that_is_a_file_is_refused_before_the_training(tmp_path: Pa
     assert path.read_text() == "mine"
 
 
-def test_missing_tensorboardx_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboardx_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(MissingDependency, match=r"tensorboardX.*pip install"):
         Plain().open().train(images(), options(logdir=str(tmp_path / "logs")), Stop(0))
@@ -261,7 +284,9 @@ def test_a_small_model_is_trained_on_one_thread_whatever_the_machine_has() -> No
         torch.set_num_threads(before)
 
 
-def test_a_large_model_is_given_the_threads_it_has_work_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_model_is_given_the_threads_it_has_work_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from nnpipe.modelwrappers.frameworks import pytorch_training
 
     before = torch.get_num_threads()
@@ -281,7 +306,8 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figure = pytest.importorskip("matplotlib.figure", reason="Matplotlib is not installed").Figure
-    monkeypatch.setattr(figure, "savefig", lambda _, path, **more: path.touch())  # nobody looks at the pictures
+    # nobody looks at the pictures
+    monkeypatch.setattr(figure, "savefig", lambda _, path, **more: path.touch())
     asked = options(num_epochs=4, run_folder=str(tmp_path))
     undisturbed, resumed = Dropping().open(), Dropping().open()
     history = undisturbed.train(images(), options(num_epochs=4))
@@ -299,9 +325,14 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
         np.testing.assert_array_equal(array, resumed.get_weights([name])[name])
     with pytest.raises(
         ConfigError,
-        match=r"this run was started with different settings: .*training\.batch_size was .*use another folder",
+        match=(
+            r"this run was started with different settings: .*training\.batch_size was .*use "
+            r"another folder"
+        ),
     ):
-        Dropping().open().train(images(), options(num_epochs=4, run_folder=str(tmp_path), batch_size=8))
+        Dropping().open().train(
+            images(), options(num_epochs=4, run_folder=str(tmp_path), batch_size=8)
+        )
 
 
 def test_the_loss_of_each_sample_can_be_had_from_a_wrapper() -> None:

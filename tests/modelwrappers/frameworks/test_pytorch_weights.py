@@ -1,4 +1,6 @@
-"""Files of weights: honest ones are read whatever they look like, others are named and change nothing."""
+"""Files of weights: honest ones are read whatever they look like, others are named and change
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Small(PyTorchWrapper):
 
     @property
     def io(self) -> IOSpec:
-        return IOSpec((TensorSpec("x", (None, 3), "float32"),), (TensorSpec("scores", (None, 2), "float32"),))
+        return IOSpec(
+            (TensorSpec("x", (None, 3), "float32"),), (TensorSpec("scores", (None, 2), "float32"),)
+        )
 
     def build(self) -> Any:
         return torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
@@ -65,7 +69,11 @@ def prefixed(state: dict[str, Any]) -> dict[str, Any]:
     ids=["plain", "parallel", "checkpoint", "both"],
 )
 def test_what_torch_saves_is_read_by_content(
-    state: dict[str, Any], tmp_path: Path, name: str, legacy: bool, wrap: Callable[[dict[str, Any]], Any]
+    state: dict[str, Any],
+    tmp_path: Path,
+    name: str,
+    legacy: bool,
+    wrap: Callable[[dict[str, Any]], Any],
 ) -> None:
     path = tmp_path / name
     torch.save(wrap(state), path, _use_new_zipfile_serialization=not legacy)
@@ -80,9 +88,14 @@ def test_safetensors_are_read_under_any_name(state: dict[str, Any], tmp_path: Pa
     check(loaded(path), state)
 
 
-def test_counters_that_old_files_lack_stay_as_they_are(state: dict[str, Any], tmp_path: Path) -> None:
+def test_counters_that_old_files_lack_stay_as_they_are(
+    state: dict[str, Any], tmp_path: Path
+) -> None:
     path = tmp_path / "old.pth"
-    torch.save({name: value for name, value in state.items() if not name.endswith("num_batches_tracked")}, path)
+    torch.save(
+        {name: value for name, value in state.items() if not name.endswith("num_batches_tracked")},
+        path,
+    )
     assert loaded(path)["1.num_batches_tracked"] == 0
 
 
@@ -104,9 +117,18 @@ def without(state: dict[str, Any], name: str) -> dict[str, Any]:
 MISFITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "missing": (lambda s: without(s, "0.weight"), r"another model: it lacks 0\.weight$"),
     "left over": (lambda s: s | {"2.weight": s["0.bias"]}, r"the model has no 2\.weight$"),
-    "many": (lambda s: s | {f"x{i}": s["0.bias"] for i in range(5)}, r"has no x0, x1, x2 and 2 more$"),
-    "shape": (lambda s: s | {"0.weight": torch.ones(3, 2)}, r"0\.weight has shape \(3, 2\) instead of \(2, 3\)"),
-    "kind": (lambda s: s | {"0.bias": torch.ones(2, dtype=torch.int64)}, r"0\.bias holds int64 instead of float32"),
+    "many": (
+        lambda s: s | {f"x{i}": s["0.bias"] for i in range(5)},
+        r"has no x0, x1, x2 and 2 more$",
+    ),
+    "shape": (
+        lambda s: s | {"0.weight": torch.ones(3, 2)},
+        r"0\.weight has shape \(3, 2\) instead of \(2, 3\)",
+    ),
+    "kind": (
+        lambda s: s | {"0.bias": torch.ones(2, dtype=torch.int64)},
+        r"0\.bias holds int64 instead of float32",
+    ),
     "no tensor": (lambda s: s | {"0.bias": 3}, "'0.bias' is a int, not a weight"),
     "no names": (lambda s: list(s.values()), "holds a list, not weights by name"),
     "nothing": (lambda s: {}, "holds a dict, not weights by name"),
@@ -115,7 +137,9 @@ MISFITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 
 
 @pytest.mark.parametrize("misfit", MISFITS)
-def test_weights_that_do_not_fit_say_how(state: dict[str, Any], tmp_path: Path, misfit: str) -> None:
+def test_weights_that_do_not_fit_say_how(
+    state: dict[str, Any], tmp_path: Path, misfit: str
+) -> None:
     change, match = MISFITS[misfit]
     path = tmp_path / "weights.pt"
     torch.save(change(state), path)
@@ -140,11 +164,16 @@ def test_code_in_a_file_is_not_run(state: dict[str, Any], tmp_path: Path, legacy
     assert trap.exists(), "the file was harmless, the test shows nothing"
 
 
-def test_compressed_archives_are_refused_before_they_are_unpacked(state: dict[str, Any], tmp_path: Path) -> None:
+def test_compressed_archives_are_refused_before_they_are_unpacked(
+    state: dict[str, Any], tmp_path: Path
+) -> None:
     buffer = io.BytesIO()
     torch.save({"0.weight": torch.zeros(1 << 20)}, buffer)
     path = tmp_path / "weights.pt"
-    with zipfile.ZipFile(buffer) as archive, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb:
+    with (
+        zipfile.ZipFile(buffer) as archive,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bomb,
+    ):
         for info in archive.infolist():
             bomb.writestr(info.filename, archive.read(info))
     assert path.stat().st_size < 100_000
@@ -153,7 +182,9 @@ def test_compressed_archives_are_refused_before_they_are_unpacked(state: dict[st
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("keep", [0.0, 0.1, 0.5, 0.9, 0.99])
-def test_truncated_files_are_named(state: dict[str, Any], tmp_path: Path, keep: float, legacy: bool) -> None:
+def test_truncated_files_are_named(
+    state: dict[str, Any], tmp_path: Path, keep: float, legacy: bool
+) -> None:
     path = tmp_path / "weights.pt"
     torch.save(state, path, _use_new_zipfile_serialization=not legacy)
     data = path.read_bytes()
@@ -176,18 +207,24 @@ def test_numbers_of_another_kind_are_refused(state: dict[str, Any]) -> None:
     model = Small().open()
     with pytest.raises(SpecMismatch, match=r"'1\.num_batches_tracked' holds int64, not float32"):
         model.set_weights({"1.num_batches_tracked": np.float32(3)})
-    model.set_weights({"0.bias": np.array([1, 2], np.float64), "1.num_batches_tracked": np.int32(3)})
+    model.set_weights(
+        {"0.bias": np.array([1, 2], np.float64), "1.num_batches_tracked": np.int32(3)}
+    )
     assert model.get_weights()["0.bias"].dtype == np.float32
     assert model.get_weights()["1.num_batches_tracked"] == 3
 
 
 class ResNet20(PyTorchWrapper):
-    """The residual network of 20 layers for CIFAR-10 (He et al. 2016), with shortcuts that need no weights."""
+    """The residual network of 20 layers for CIFAR-10 (He et al.
+
+    2016), with shortcuts that need no weights.
+    """
 
     @property
     def io(self) -> IOSpec:
         return IOSpec(
-            (TensorSpec("image", (None, 3, 32, 32), "float32"),), (TensorSpec("scores", (None, 10), "float32"),)
+            (TensorSpec("image", (None, 3, 32, 32), "float32"),),
+            (TensorSpec("scores", (None, 10), "float32"),),
         )
 
     def build(self) -> Any:
@@ -205,7 +242,9 @@ class ResNet20(PyTorchWrapper):
 
             def forward(self, x: Any) -> Any:
                 y = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
-                shortcut = functional.pad(x[:, :, :: self.step, :: self.step], (0, 0, 0, 0, self.pad, self.pad))
+                shortcut = functional.pad(
+                    x[:, :, :: self.step, :: self.step], (0, 0, 0, 0, self.pad, self.pad)
+                )
                 return functional.relu(y + shortcut)
 
         class Net(nn.Module):
@@ -230,7 +269,10 @@ def test_a_published_file_gives_the_published_accuracy(shared_data: Path) -> Non
     model.load(shared_data / "models" / "torch_resnet" / "resnet20-12fca82f.th")
     with gzip.open(shared_data / "cifar10" / "test_000-499.bin.gz") as stream:
         records = np.frombuffer(stream.read(), np.uint8).reshape(-1, 3073)
-    mean, deviation = np.array([[[0.485]], [[0.456]], [[0.406]]]), np.array([[[0.229]], [[0.224]], [[0.225]]])
+    mean, deviation = (
+        np.array([[[0.485]], [[0.456]], [[0.406]]]),
+        np.array([[[0.229]], [[0.224]], [[0.225]]]),
+    )
     images = (records[:, 1:].reshape(-1, 3, 32, 32) / 255 - mean) / deviation
     with model.session() as session:
         scores = session.infer({"image": images.astype(np.float32)})["scores"]

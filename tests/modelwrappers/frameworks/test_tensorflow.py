@@ -23,7 +23,9 @@ from nnpipe.testing._analysis import assert_well_formed
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 from nnpipe.testing.session import assert_one_line
 
-pytestmark = pytest.mark.skipif(bool(TensorFlowWrapper.missing()), reason="TensorFlow is not installed")
+pytestmark = pytest.mark.skipif(
+    bool(TensorFlowWrapper.missing()), reason="TensorFlow is not installed"
+)
 
 
 def vector(name: str, length: int) -> TensorSpec:
@@ -31,27 +33,39 @@ def vector(name: str, length: int) -> TensorSpec:
 
 
 class TwinTower(TensorFlowWrapper):
-    """Two inputs through one tower, two outputs: nested and shared layers, dropout, a frozen part."""
+    """Two inputs through one tower, two outputs: nested and shared layers, dropout, a frozen
+    part.
+    """
 
     penalty: float = argument(1e-3, help="weight of the squares of the last kernel")
 
     @property
     def io(self) -> IOSpec:
-        return IOSpec((vector("right", 6), vector("left", 6)), (vector("class", 3), vector("distance", 1)))
+        return IOSpec(
+            (vector("right", 6), vector("left", 6)), (vector("class", 3), vector("distance", 1))
+        )
 
     def build(self) -> Any:
         import keras
 
         layers = keras.layers
         inner = keras.Input((6,))
-        tower = keras.Model(inner, layers.BatchNormalization()(layers.Dense(8, activation="relu")(inner)), name="tower")
-        frozen = keras.Sequential([keras.Input((8,)), layers.Dense(4), layers.Dropout(0.5)], name="frozen")
+        tower = keras.Model(
+            inner,
+            layers.BatchNormalization()(layers.Dense(8, activation="relu")(inner)),
+            name="tower",
+        )
+        frozen = keras.Sequential(
+            [keras.Input((8,)), layers.Dense(4), layers.Dropout(0.5)], name="frozen"
+        )
         frozen.trainable = False
         left, right = keras.Input((6,), name="left"), keras.Input((6,), name="right")
         a, b = tower(left), tower(right)
         joined = layers.Concatenate()([a, frozen(a, training=False), layers.Dropout(0.1)(b)])
         distance = layers.Dense(1)(keras.ops.abs(a - b))
-        classes = layers.Dense(3, activation="softmax", kernel_regularizer=keras.regularizers.L2(self.penalty))(joined)
+        classes = layers.Dense(
+            3, activation="softmax", kernel_regularizer=keras.regularizers.L2(self.penalty)
+        )(joined)
         return keras.Model([left, right], {"distance": distance, "class": classes})
 
     def loss(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
@@ -84,10 +98,15 @@ class Pairs(InMemoryDataset):
         rng = np.random.default_rng(0)
         left, right = rng.standard_normal((2, self.count, 6)).astype("float32")
         order = np.sign(left[:, 0] - right[:, 0]).astype("int64") + 1
-        return Samples({"left": left, "right": right}, {"class": order, "distance": np.abs(left - right)[:, :1]})
+        return Samples(
+            {"left": left, "right": right},
+            {"class": order, "distance": np.abs(left - right)[:, :1]},
+        )
 
     def evaluate(self, predictions: Batch, truth: Batch) -> Evaluation:
-        return Evaluation("comparison", {"error": np.abs(predictions["distance"] - truth["distance"])})
+        return Evaluation(
+            "comparison", {"error": np.abs(predictions["distance"] - truth["distance"])}
+        )
 
 
 class TestTwinTower(ModelWrapperContract):
@@ -116,7 +135,10 @@ class Dot(TensorFlowWrapper):
     def build(self) -> Any:
         import keras
 
-        layers = [keras.Input((4,), name="x"), keras.layers.Dense(self.units, activation=self.activation)]
+        layers = [
+            keras.Input((4,), name="x"),
+            keras.layers.Dense(self.units, activation=self.activation),
+        ]
         return keras.Sequential([*layers, *([keras.layers.Dense(3)] if self.twice else [])])
 
 
@@ -128,20 +150,26 @@ class Clouds(InMemoryDataset):
     @property
     def spec(self) -> DatasetSpec:
         names = ("a", "b", "c")
-        return DatasetSpec("classification", (vector("x", 4),), (TensorSpec("label", (None,), "int64"),), names)
+        return DatasetSpec(
+            "classification", (vector("x", 4),), (TensorSpec("label", (None,), "int64"),), names
+        )
 
     def load(self) -> Samples:
         rng = np.random.default_rng(0)
         labels = np.arange(70) % 3
         points = np.eye(3, 4)[labels] + 0.2 * rng.standard_normal((70, 4))
-        return Samples({"x": (points * self.scale).astype("float32")}, {"label": labels}, ("a", "b", "c"))
+        return Samples(
+            {"x": (points * self.scale).astype("float32")}, {"label": labels}, ("a", "b", "c")
+        )
 
 
 # -- the model ------------------------------------------------------------------------------------
 
 
 def test_a_model_that_is_not_what_io_says_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Dot: tensor 'scores' of the model is float32 \(\?, 5\); io says") as caught:
+    with pytest.raises(
+        ConfigError, match=r"Dot: tensor 'scores' of the model is float32 \(\?, 5\); io says"
+    ) as caught:
         _ = Dot(units=5).open().native
     assert_one_line(caught.value)
 
@@ -153,7 +181,9 @@ def test_a_model_with_names_of_its_own_is_held_to_io() -> None:
         """Calls its output otherwise."""
 
         def build(self) -> Any:
-            return keras.Sequential([keras.Input((4,), name="x"), keras.layers.Dense(3, name="logits")])
+            return keras.Sequential(
+                [keras.Input((4,), name="x"), keras.layers.Dense(3, name="logits")]
+            )
 
     with pytest.raises(ConfigError, match="the model has the outputs logits; io says scores"):
         _ = Renamed().open().native
@@ -202,7 +232,12 @@ def test_names_of_weights_do_not_count_what_others_built() -> None:
     for _ in range(3):
         keras.layers.Dense(2), keras.layers.LSTM(2), keras.layers.BatchNormalization()
     assert list(TwinTower().open().get_weights()) == first
-    assert {"tower/dense/kernel", "tower/batch_normalization/gamma", "frozen/dense/bias", "dense_1/kernel"} <= {*first}
+    assert {
+        "tower/dense/kernel",
+        "tower/batch_normalization/gamma",
+        "frozen/dense/bias",
+        "dense_1/kernel",
+    } <= {*first}
 
 
 def test_weights_take_numbers_of_other_types() -> None:
@@ -232,15 +267,24 @@ def test_the_training_graph_goes_forwards_and_backwards_and_knows_its_layers() -
     graph = TwinTower().open().get_training_graph()
     product = next(operation for operation in graph.operations if operation.kind == "MatMul")
     assert product.layer == "tower/dense"
-    read = next(operation for operation in graph.operations if product.inputs[1] in operation.outputs)
+    read = next(
+        operation for operation in graph.operations if product.inputs[1] in operation.outputs
+    )
     assert read.kind == "ReadVariableOp"
     assert read.inputs == ("tower/dense/kernel",)
-    backwards = [operation for operation in graph.operations if operation.name.startswith("gradient_tape/")]
+    backwards = [
+        operation for operation in graph.operations if operation.name.startswith("gradient_tape/")
+    ]
     assert {"tower/dense", "tower/batch_normalization", "dense_1"} <= {o.layer for o in backwards}
     assert "frozen/dense" in {operation.layer for operation in graph.operations}
     assert set(graph.inputs) == {"left", "right", "class", "distance"}
     assert [graph.tensors[name].shape for name in graph.outputs] == [(), ()]
-    updated = {name for operation in graph.operations for name in operation.inputs if name.startswith("optimizer/")}
+    updated = {
+        name
+        for operation in graph.operations
+        for name in operation.inputs
+        if name.startswith("optimizer/")
+    }
     assert {"optimizer/tower/dense/kernel/momentum", "optimizer/iteration"} <= updated
     assert not any("frozen" in name for name in updated)
 
@@ -248,7 +292,10 @@ def test_the_training_graph_goes_forwards_and_backwards_and_knows_its_layers() -
 def test_values_on_the_way_are_those_of_keras() -> None:
 
     live = TwinTower().open()
-    batch = {"left": np.ones((4, 6), "float32"), "right": np.arange(24, dtype="float32").reshape(4, 6)}
+    batch = {
+        "left": np.ones((4, 6), "float32"),
+        "right": np.arange(24, dtype="float32").reshape(4, 6),
+    }
     model = live.native
     both = live.get_intermediates(Selector(layer="tower/batch_normalization"), batch)
     for side in ("left", "right"):
@@ -343,8 +390,12 @@ def test_every_kind_of_keras_file_can_be_read(name: str, trained: Any, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["model.h5", "model.weights.h5", "model.keras"])
-@pytest.mark.parametrize("other", [{"units": 4}, {"twice": True}], ids=["another width", "one layer more"])
-def test_weights_of_another_model_are_refused(name: str, other: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other", [{"units": 4}, {"twice": True}], ids=["another width", "one layer more"]
+)
+def test_weights_of_another_model_are_refused(
+    name: str, other: dict[str, Any], tmp_path: Path
+) -> None:
     class Other(Dot):
         """Has weights of another structure."""
 
@@ -357,7 +408,9 @@ def test_weights_of_another_model_are_refused(name: str, other: dict[str, Any], 
         (model.save_weights if name.endswith("weights.h5") else model.save)(tmp_path / name)
     live = Dot().open()
     before = live.get_weights()
-    with pytest.raises(ArtifactError, match="holds the weights of another model than Dot") as caught:
+    with pytest.raises(
+        ArtifactError, match="holds the weights of another model than Dot"
+    ) as caught:
         live.load(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
     assert_one_line(caught.value)
@@ -403,26 +456,34 @@ def test_a_model_that_cannot_be_saved_leaves_the_old_file_whole(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("wrapper", [TwinTower(), Dot()], ids=["twin tower", "dot"])
-def test_onnx_computes_the_same_for_any_number_of_samples(wrapper: TensorFlowWrapper, tmp_path: Path) -> None:
+def test_onnx_computes_the_same_for_any_number_of_samples(
+    wrapper: TensorFlowWrapper, tmp_path: Path
+) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     model = wrapper.open()
     model.run_training(3)
     artifact = model.export(tmp_path / "model.onnx", "onnx")
     native = onnxruntime.InferenceSession(str(artifact.path), providers=["CPUExecutionProvider"])
-    for side, specs in ((native.get_inputs(), wrapper.io.inputs), (native.get_outputs(), wrapper.io.outputs)):
+    for side, specs in (
+        (native.get_inputs(), wrapper.io.inputs),
+        (native.get_outputs(), wrapper.io.outputs),
+    ):
         assert [value.name for value in side] == [spec.name for spec in specs]
         assert all(value.shape[0] == "batch" for value in side)
     rng = np.random.default_rng(0)
     with model.session() as session:
         for count in (1, 5):
-            batch = {s.name: rng.random((count, s.shape[1] or 1), np.float32) for s in wrapper.io.inputs}
+            batch = {
+                s.name: rng.random((count, s.shape[1] or 1), np.float32) for s in wrapper.io.inputs
+            }
             expected = session.infer(batch)
             found = native.run(list(expected), batch)
             for name, array in zip(expected, found, strict=True):
                 np.testing.assert_allclose(array, expected[name], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("features", [4, 200], ids=["few", "many"])  # TensorFlow holds few and many numbers differently
+# TensorFlow holds few and many numbers differently
+@pytest.mark.parametrize("features", [4, 200], ids=["few", "many"])
 def test_onnx_holds_the_mean_of_a_normalisation(features: int, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     mean, variance = np.linspace(1, 2, features), np.linspace(0.5, 3, features)
@@ -438,7 +499,10 @@ def test_onnx_holds_the_mean_of_a_normalisation(features: int, tmp_path: Path) -
             import keras
 
             x = keras.Input((features,), name="x")
-            return keras.Model(x, keras.layers.Dense(3)(keras.layers.Normalization(mean=mean, variance=variance)(x)))
+            return keras.Model(
+                x,
+                keras.layers.Dense(3)(keras.layers.Normalization(mean=mean, variance=variance)(x)),
+            )
 
     model = Normal().open()
     artifact = model.export(tmp_path / "model.onnx", "onnx")
@@ -527,7 +591,9 @@ def test_a_loss_that_is_no_number_ends_the_training_and_says_what_to_do() -> Non
 
         def load(self) -> Samples:
             found = super().load()
-            return Samples({"x": np.full_like(found.inputs["x"], np.inf)}, found.targets, found.class_names)
+            return Samples(
+                {"x": np.full_like(found.inputs["x"], np.inf)}, found.targets, found.class_names
+            )
 
     with pytest.raises(
         ConfigError, match=r"epoch 1/2: the loss became (nan|inf) in step 1; lower --learning-rate"
@@ -552,7 +618,9 @@ def test_a_model_of_frozen_layers_has_nothing_to_train() -> None:
 @pytest.mark.slow
 def test_a_penalty_on_weights_is_part_of_the_loss() -> None:
     model = TwinTower().open()
-    weight = next(layer.kernel.numpy() for layer in model.native.layers if getattr(layer, "units", 0) == 3)
+    weight = next(
+        layer.kernel.numpy() for layer in model.native.layers if getattr(layer, "units", 0) == 3
+    )
     free, plain = TwinTower(penalty=0.0).open().run_training(1)[0][0], model.run_training(1)[0][0]
     assert plain - free == pytest.approx(1e-3 * float((weight**2).sum()), rel=1e-3)
 
@@ -583,10 +651,13 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figure = pytest.importorskip("matplotlib.figure", reason="Matplotlib is not installed").Figure
-    monkeypatch.setattr(figure, "savefig", lambda _, path, **more: path.touch())  # nobody looks at the pictures
+    # nobody looks at the pictures
+    monkeypatch.setattr(figure, "savefig", lambda _, path, **more: path.touch())
 
     def options(**more: Any) -> TrainingOptions:
-        return TrainingOptions.from_json({"num_epochs": 3, "batch_size": 16, "learning_rate": 0.01, **more})
+        return TrainingOptions.from_json(
+            {"num_epochs": 3, "batch_size": 16, "learning_rate": 0.01, **more}
+        )
 
     seen: list[str] = []
 
@@ -606,6 +677,10 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
     for name, array in undisturbed.get_weights().items():
         np.testing.assert_array_equal(array, resumed.get_weights([name])[name])
     with pytest.raises(
-        ConfigError, match=r"last\.state: this run was started with different settings: .*training\.seed was 0 and is 5"
+        ConfigError,
+        match=(
+            r"last\.state: this run was started with different settings: .*training\.seed was 0 "
+            r"and is 5"
+        ),
     ):
         Forgetful().open().train(Clouds(), options(run_folder=str(tmp_path), seed=5))

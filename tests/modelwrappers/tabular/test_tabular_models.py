@@ -1,4 +1,6 @@
-"""Models of tables: the encoding travels with their files, and trees in ONNX give what XGBoost gives."""
+"""Models of tables: the encoding travels with their files, and trees in ONNX give what XGBoost
+gives.
+"""
 
 from __future__ import annotations
 
@@ -83,15 +85,23 @@ def test_trees_learn_the_table_and_run_in_onnx_runtime_with_their_encoding(tmp_p
         assert history.epochs[-1]["loss"] < history.epochs[0]["loss"]
         artifact = model.export(tmp_path / "trees.onnx", "onnx")
         with model.session() as own, ONNXRuntime().load(artifact) as other:
-            rows = np.random.default_rng(0).normal(0, 2, (64, *wrapper.io.inputs[0].shape[1:])).astype(np.float32)
+            rows = (
+                np.random.default_rng(0)
+                .normal(0, 2, (64, *wrapper.io.inputs[0].shape[1:]))
+                .astype(np.float32)
+            )
             np.testing.assert_allclose(
-                other.infer({"features": rows})["scores"], own.infer({"features": rows})["scores"], atol=2e-6
+                other.infer({"features": rows})["scores"],
+                own.infer({"features": rows})["scores"],
+                atol=2e-6,
             )
             assert accuracy(wrapper, own) >= 0.7
             meaning = artifact.meaning
             assert meaning is not None
             inputs = DATA.read(np.arange(9))[0]
-            given = prepared("a file", inputs, artifact.io.inputs, {each.name: each for each in meaning.inputs})
+            given = prepared(
+                "a file", inputs, artifact.io.inputs, {each.name: each for each in meaning.inputs}
+            )
             np.testing.assert_array_equal(given["features"], wrapper.preprocess(inputs)["features"])
 
 

@@ -24,7 +24,12 @@ def test_a_board_that_sends_without_end_is_not_kept_in_memory() -> None:
             port.read()
             for number in range(80):
                 board.sendto(
-                    begin[:3] + bytes([BYTES]) + begin[4:6] + struct.pack("<HH", number, 0) + bytes(1400), host
+                    begin[:3]
+                    + bytes([BYTES])
+                    + begin[4:6]
+                    + struct.pack("<HH", number, 0)
+                    + bytes(1400),
+                    host,
                 )
             with pytest.raises(OSError, match="timeout of a write"):
                 port.write(bytes(4 * 1462))

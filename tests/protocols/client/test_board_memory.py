@@ -17,14 +17,20 @@ def stats(*used: int, inferences: int = 3) -> Stats:
 
 def test_the_stack_is_what_was_used_beside_arena_and_data() -> None:
     assert board_memory(ABOUT, stats(1208)) == {
-        "flash_bytes": 3000, "arena_bytes": 1000, "data_bytes": 8, "stack_bytes": 200, "ram_bytes": 1208,
-    }  # fmt: skip
+        "flash_bytes": 3000,
+        "arena_bytes": 1000,
+        "data_bytes": 8,
+        "stack_bytes": 200,
+        "ram_bytes": 1208,
+    }
 
 
 def test_nothing_is_told_before_something_has_run() -> None:
     assert board_memory(ABOUT, stats()) == board_memory(ABOUT, stats(1008, inferences=0)) == {}
 
 
-@pytest.mark.parametrize("about", [{}, {"flash_bytes": 1}, ABOUT | {"data_bytes": "8"}, ABOUT | {"data_bytes": True}])
+@pytest.mark.parametrize(
+    "about", [{}, {"flash_bytes": 1}, ABOUT | {"data_bytes": "8"}, ABOUT | {"data_bytes": True}]
+)
 def test_other_targets_state_no_memory(about: dict[str, object]) -> None:
     assert not states_memory(about)

@@ -44,14 +44,21 @@ def test_times_are_related_within_the_stated_bound(
     relation = ClockRelation(first, last)
     host = start + when * span
     shown = host + offset + host * ppm / 1e6
-    # The exchanges lie at both ends; a line through two points, each right within the bound, is so in between.
+    # The exchanges lie at both ends; a line through two points, each right within the bound, is so
+    # in between.
     slack = abs(ppm) * 1e-6 * max(d[0] + d[1] for d in delays) + 1000
     assert abs(relation.to_host(shown) - host) <= relation.error_ns * 1.01 + slack
     assert abs(relation.drift * 1e6 - ppm) <= (relation.drift_error * 1e6) * 1.01 + 1
 
 
 def test_the_shortest_round_trip_is_the_best() -> None:
-    found = best([exchange(0, 5000, 10, 5000, 42, 0), exchange(0, 10, 10, 30, 42, 0), exchange(0, 100, 10, 100, 42, 0)])
+    found = best(
+        [
+            exchange(0, 5000, 10, 5000, 42, 0),
+            exchange(0, 10, 10, 30, 42, 0),
+            exchange(0, 100, 10, 100, 42, 0),
+        ]
+    )
     assert found.round_trip_ns == 40
     assert abs(found.offset_ns - 42) <= 21
 

@@ -80,17 +80,24 @@ class TestRemoteOptions(ComponentContract):
 class TestServerOptions(ComponentContract):
     @pytest.fixture
     def component(self, tmp_path: Path) -> ServerOptions:
-        return ServerOptions(save_model_path=tmp_path, insecure=True, isolate=False, max_model_bytes=99)
+        return ServerOptions(
+            save_model_path=tmp_path, insecure=True, isolate=False, max_model_bytes=99
+        )
 
 
-# -- results ----------------------------------------------------------------------------------------
+# -- results
+# ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("check", ["crc32", "xxh3"])
 @pytest.mark.parametrize("extensions", [0, 1, 3, 4, 7])
-def test_results_are_right_whatever_was_agreed_on(server: Server, tmp_path: Path, check: str, extensions: int) -> None:
+def test_results_are_right_whatever_was_agreed_on(
+    server: Server, tmp_path: Path, check: str, extensions: int
+) -> None:
     limits = Limits(checks=available([check]), extensions=extensions)
-    with open_session(server.protocol, fake_model(tmp_path, IO, padding=3_000_000), limits=limits) as session:
+    with open_session(
+        server.protocol, fake_model(tmp_path, IO, padding=3_000_000), limits=limits
+    ) as session:
         for seed in range(4):
             batch = a_batch(500 if seed % 2 else 1, seed)
             same(session.infer(batch), expected(IO, batch))
@@ -134,7 +141,9 @@ def test_a_pipeline_left_early_ends_the_session(server: Server, tmp_path: Path) 
             session.infer(a_batch())
 
 
-def test_a_wrong_batch_in_a_pipeline_is_named_and_nothing_is_sent(server: Server, tmp_path: Path) -> None:
+def test_a_wrong_batch_in_a_pipeline_is_named_and_nothing_is_sent(
+    server: Server, tmp_path: Path
+) -> None:
     with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
         with pytest.raises(SpecMismatch, match="image"):
             next(session.pipelined([{"mask": np.zeros(7, np.float32)}]))
@@ -165,13 +174,19 @@ def test_outputs_larger_than_the_host_takes_are_refused(server: Server, tmp_path
     serves(server.protocol, tmp_path)
 
 
-def test_a_model_of_another_format_is_refused_with_both_named(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(TargetError, match="runs fake or fake-native, the model is 'onnx'") as caught:
+def test_a_model_of_another_format_is_refused_with_both_named(
+    server: Server, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        TargetError, match="runs fake or fake-native, the model is 'onnx'"
+    ) as caught:
         open_session(server.protocol, fake_model(tmp_path, IO, format="onnx"))
     assert caught.value.code == ErrorCode.MODEL
 
 
-def test_a_model_that_changed_since_it_was_described_is_refused(server: Server, tmp_path: Path) -> None:
+def test_a_model_that_changed_since_it_was_described_is_refused(
+    server: Server, tmp_path: Path
+) -> None:
     model = fake_model(tmp_path, IO)
     model.path.write_bytes(b'{"spin_us": 1}\n')
     with pytest.raises(TargetError) as caught:
@@ -189,10 +204,13 @@ def test_strings_do_not_travel(server: Server, tmp_path: Path) -> None:
         open_session(server.protocol, fake_model(tmp_path, io))
 
 
-# -- what is known of the target --------------------------------------------------------------------
+# -- what is known of the target
+# --------------------------------------------------------------------
 
 
-def test_statistics_can_be_written_as_json_and_say_what_was_counted(server: Server, tmp_path: Path) -> None:
+def test_statistics_can_be_written_as_json_and_say_what_was_counted(
+    server: Server, tmp_path: Path
+) -> None:
     with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
         for _ in range(5):
             session.infer(a_batch())
@@ -227,7 +245,9 @@ def test_each_run_is_split_into_host_wire_and_target(server: Server, tmp_path: P
         assert (split["serve_ns"] <= split["wire_ns"]).all()
         assert all((column >= 0).all() for column in split.values())
         with pytest.raises(NNPipeError, match="not run"):
-            session.split(np.array([starts[0] - 5_000_000_000]), np.array([starts[0] - 4_999_999_999]))
+            session.split(
+                np.array([starts[0] - 5_000_000_000]), np.array([starts[0] - 4_999_999_999])
+            )
 
 
 def test_the_targets_resources_are_told(server: Server, tmp_path: Path) -> None:
@@ -247,7 +267,9 @@ def test_the_targets_resources_are_told(server: Server, tmp_path: Path) -> None:
         )
 
 
-def test_the_targets_log_is_heard(server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_targets_log_is_heard(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "nnpipe")
     with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
         session.infer(a_batch())
@@ -255,12 +277,15 @@ def test_the_targets_log_is_heard(server: Server, tmp_path: Path, caplog: pytest
     assert any("loading the model: fake" in line for line in heard)
 
 
-# -- other lines ------------------------------------------------------------------------------------
+# -- other lines
+# ------------------------------------------------------------------------------------
 
 
 def test_a_server_at_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    with Server(protocol=("nnpipe.protocols.network.UnixProtocol", "--socket-path", str(path))) as server:
+    with Server(
+        protocol=("nnpipe.protocols.network.UnixProtocol", "--socket-path", str(path))
+    ) as server:
         protocol = UnixProtocol(socket_path=path)
         for _ in range(2):
             serves(protocol, tmp_path)
@@ -273,11 +298,16 @@ def test_a_server_at_a_unix_socket(tmp_path: Path) -> None:
 
 def test_a_server_with_tls(tmp_path: Path) -> None:
     certificate = ["--certificate", str(KEYS / "target.pem"), "--key", str(KEYS / "target.key")]
-    with Server(protocol=("nnpipe.protocols.tls.TLSProtocol", "--port", "0", *certificate), timeout=3.0) as server:
+    with Server(
+        protocol=("nnpipe.protocols.tls.TLSProtocol", "--port", "0", *certificate), timeout=3.0
+    ) as server:
         protocol = TLSProtocol(port=server.port, ca=KEYS / "ca.pem", timeout=3.0)
         for _ in range(2):
             serves(protocol, tmp_path)
-        with open_session(protocol, fake_model(tmp_path, IO)), pytest.raises(TargetError, match="another client"):
+        with (
+            open_session(protocol, fake_model(tmp_path, IO)),
+            pytest.raises(TargetError, match="another client"),
+        ):
             open_session(protocol, fake_model(tmp_path, IO))
         # Nobody can speak in the name of a worker that died, but that it died is noticed.
         with pytest.raises(TransportError):
@@ -297,12 +327,18 @@ def test_a_tls_server_that_wants_certificates_of_its_clients(tmp_path: Path) -> 
         "--ca",
         str(KEYS / "ca.pem"),
     ]
-    with Server(protocol=("nnpipe.protocols.tls.TLSProtocol", "--port", "0", *options), timeout=3.0) as server:
+    with Server(
+        protocol=("nnpipe.protocols.tls.TLSProtocol", "--port", "0", *options), timeout=3.0
+    ) as server:
         anonymous = TLSProtocol(port=server.port, ca=KEYS / "ca.pem", timeout=3.0)
         with pytest.raises(TransportError):
             open_session(anonymous, fake_model(tmp_path, IO))
         known = TLSProtocol(
-            port=server.port, ca=KEYS / "ca.pem", certificate=KEYS / "target.pem", key=KEYS / "target.key", timeout=3.0
+            port=server.port,
+            ca=KEYS / "ca.pem",
+            certificate=KEYS / "target.pem",
+            key=KEYS / "target.key",
+            timeout=3.0,
         )
         serves(known, tmp_path)
 
@@ -314,7 +350,8 @@ def test_a_server_without_isolation(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-# -- who may do what --------------------------------------------------------------------------------
+# -- who may do what
+# --------------------------------------------------------------------------------
 
 
 def test_only_those_who_know_the_token_are_served(tmp_path: Path) -> None:
@@ -350,7 +387,9 @@ def test_other_machines_are_not_served_without_a_token_or_a_clear_word(tmp_path:
         ServerOptions(insecure=True, token_file=tmp_path / "token")
 
 
-def test_machine_code_is_refused_unless_the_server_was_started_to_run_it(server: Server, tmp_path: Path) -> None:
+def test_machine_code_is_refused_unless_the_server_was_started_to_run_it(
+    server: Server, tmp_path: Path
+) -> None:
     model = fake_model(tmp_path, IO, format="fake-native")
     with pytest.raises(TargetError, match="--allow-native-code-from-clients") as caught:
         open_session(server.protocol, model)
@@ -366,29 +405,42 @@ def test_a_client_cannot_write_where_it_likes(tmp_path: Path, name: str) -> None
     kept.mkdir()
     with Server("--save-model-path", str(kept)) as server:
         with pytest.raises(TargetError, match="no path"):
-            open_session(server.protocol, fake_model(tmp_path, IO), RemoteOptions(save_model_path=name))
+            open_session(
+                server.protocol, fake_model(tmp_path, IO), RemoteOptions(save_model_path=name)
+            )
     assert [*kept.iterdir()] == []
 
 
-# -- a small target ---------------------------------------------------------------------------------
+# -- a small target
+# ---------------------------------------------------------------------------------
 
 
-def test_the_server_imports_no_dataset_report_or_training_and_stays_small(server: Server, tmp_path: Path) -> None:
+def test_the_server_imports_no_dataset_report_or_training_and_stays_small(
+    server: Server, tmp_path: Path
+) -> None:
     import psutil
 
     with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
         check_session(session)
-        sizes = [process.memory_info().rss for process in (psutil.Process(server.process.pid), server.worker())]
+        sizes = [
+            process.memory_info().rss
+            for process in (psutil.Process(server.process.pid), server.worker())
+        ]
     assert max(sizes) < 60e6, sizes
     import subprocess
 
     script = (
-        "import sys, nnpipe.scenarios.inference_server, nnpipe.protocols.network, nnpipe.testing.fakes\n"
+        "import sys, nnpipe.scenarios.inference_server, nnpipe.protocols.network, "
+        "nnpipe.testing.fakes\n"
         "print(*(name for name in sys.modules if name.startswith('nnpipe.')))\n"
-        "print(*({*sys.modules} & {'torch', 'tensorflow', 'onnx', 'matplotlib', 'sklearn', 'yaml', 'tqdm', 'pytest'}))"
+        "print(*({*sys.modules} & {'torch', 'tensorflow', 'onnx', 'matplotlib', 'sklearn', "
+        "'yaml', 'tqdm', 'pytest'}))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
     )
     ours, heavy = done.stdout.split("\n")[:2]
     unwanted = "datasets report modelwrappers compilers analysis onnxconverters".split()

@@ -22,7 +22,9 @@ from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.testing.fakes import fake_model
 from nnpipe.testing.protocol import IO, a_batch
 
-LOADS = [Load(scenario=name, rate=2000.0 if name == "server" else None) for name in get_args(Scenario)]
+LOADS = [
+    Load(scenario=name, rate=2000.0 if name == "server" else None) for name in get_args(Scenario)
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,9 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("load", LOADS, ids=lambda load: load.scenario)
 @pytest.mark.parametrize("extensions", [0, 3, 7], ids=["one by one", "pipelined", "in one request"])
-def test_each_scenario_runs_on_a_target(server: Server, tmp_path: Path, load: Load, extensions: int) -> None:
+def test_each_scenario_runs_on_a_target(
+    server: Server, tmp_path: Path, load: Load, extensions: int
+) -> None:
     limits = Limits(checks=available(), extensions=extensions)
     queries = [[a_batch(1, seed)] for seed in range(20)]
     with open_session(server.protocol, fake_model(tmp_path, IO), limits=limits) as session:
@@ -42,7 +46,11 @@ def test_each_scenario_runs_on_a_target(server: Server, tmp_path: Path, load: Lo
         columns = found.series.columns
         if load.scenario != "offline":  # there a query's own time has no meaning
             begin = columns["start_ns"] + found.origin_ns
-            end = columns.get("scheduled_ns", columns["start_ns"]) + columns["latency_ns"] + found.origin_ns
+            end = (
+                columns.get("scheduled_ns", columns["start_ns"])
+                + columns["latency_ns"]
+                + found.origin_ns
+            )
             parts = session.split(begin, end)
             total = parts["host_ns"] + parts["wire_ns"] + parts["target_ns"]
             np.testing.assert_array_equal(total, end - begin)
@@ -54,4 +62,7 @@ def test_queries_of_several_calls_run_on_a_target(server: Server, tmp_path: Path
     with open_session(server.protocol, fake_model(tmp_path, IO)) as session:
         load = Load(scenario="multi-stream")
         assert audit_outputs(session, queries, load, Until(queries=50)).verdict == "passed"
-        assert run_load(session, queries, load, Until(queries=20)).series["samples"].tolist() == [3] * 20
+        assert (
+            run_load(session, queries, load, Until(queries=20)).series["samples"].tolist()
+            == [3] * 20
+        )

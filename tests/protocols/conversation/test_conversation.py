@@ -12,7 +12,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from talk import NONCES, PIPELINED, Talk, feed
 
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
-from nnpipe.protocols.conversation.frame import CRC32, HEADER_SIZE, ErrorCode, FrameFlag, FrameKind, header
+from nnpipe.protocols.conversation.frame import (
+    CRC32,
+    HEADER_SIZE,
+    ErrorCode,
+    FrameFlag,
+    FrameKind,
+    header,
+)
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ErrorPayload, pack_log
@@ -49,7 +56,8 @@ SETTLED = (
     ConversationState.DONE,
 )
 ASKED = [(FrameKind.MODEL, step) for step in (0, 1, 2)] + [
-    (k, 0) for k in (FrameKind.DATA, FrameKind.PROCESS, FrameKind.OUTPUT, FrameKind.INFER, FrameKind.STATS)
+    (k, 0)
+    for k in (FrameKind.DATA, FrameKind.PROCESS, FrameKind.OUTPUT, FrameKind.INFER, FrameKind.STATS)
 ]
 
 
@@ -165,7 +173,8 @@ def test_a_target_answers_before_it_listens_on() -> None:
         talk.target.error(ErrorPayload(ErrorCode.RUNTIME, ""))
 
 
-# -- pipelining -------------------------------------------------------------------------------------
+# -- pipelining
+# -------------------------------------------------------------------------------------
 
 
 def pipeline(talk: Talk, count: int) -> None:
@@ -197,7 +206,11 @@ def serve_pipelined(talk: Talk, count: int, failing: tuple[int, FrameKind] | Non
 def hear(talk: Talk) -> list[tuple[FrameKind, FrameKind, bytes]]:
     heard = []
     while (message := talk.host.next_message()) is not None:
-        said = bytes(message.payload) if message.kind is FrameKind.OK and message.rule.kind is FrameKind.OUTPUT else b""
+        said = (
+            bytes(message.payload)
+            if message.kind is FrameKind.OK and message.rule.kind is FrameKind.OUTPUT
+            else b""
+        )
         heard.append((message.rule.kind, message.kind, said))
     return heard
 
@@ -214,7 +227,9 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 @pytest.mark.parametrize("failing", [FrameKind.DATA, FrameKind.PROCESS, FrameKind.OUTPUT])
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_a_failure_voids_what_depends_on_it_and_nothing_else(failing: FrameKind, which: int) -> None:
+def test_a_failure_voids_what_depends_on_it_and_nothing_else(
+    failing: FrameKind, which: int
+) -> None:
     talk = talk_in(ConversationState.READY, PIPELINED)
     pipeline(talk, 3)
     serve_pipelined(talk, 3, (which, failing))
@@ -229,7 +244,8 @@ def test_a_failure_voids_what_depends_on_it_and_nothing_else(failing: FrameKind,
     assert hear(talk)[-1][:2] == (FrameKind.OUTPUT, FrameKind.OK)
 
 
-# -- inferences in one request ----------------------------------------------------------------------
+# -- inferences in one request
+# ----------------------------------------------------------------------
 
 
 def infer_ahead(talk: Talk, failing: int | None = None) -> list[tuple[FrameKind, bytes]]:
@@ -238,14 +254,25 @@ def infer_ahead(talk: Talk, failing: int | None = None) -> list[tuple[FrameKind,
         feed(talk.target, talk.host.ask(FrameKind.INFER, (bytes([number]),)))
     for number in range(3):
         message = talk.target.next_message()
-        assert (message.kind, bytes(message.payload), message.skipped) == (FrameKind.INFER, bytes([number]), False)
+        assert (message.kind, bytes(message.payload), message.skipped) == (
+            FrameKind.INFER,
+            bytes([number]),
+            False,
+        )
         failed = number == failing
-        feed(talk.host, talk.target.error(NO_LUCK) if failed else talk.target.answer((bytes(32), bytes([number]))))
+        feed(
+            talk.host,
+            talk.target.error(NO_LUCK)
+            if failed
+            else talk.target.answer((bytes(32), bytes([number]))),
+        )
     assert talk.target.next_message() is None
     heard = []
     while (message := talk.host.next_message()) is not None:
         assert message.rule.kind is FrameKind.INFER
-        heard.append((message.kind, bytes(message.payload[32:]) if message.kind is FrameKind.OK else b""))
+        heard.append(
+            (message.kind, bytes(message.payload[32:]) if message.kind is FrameKind.OK else b"")
+        )
     assert talk.host.waiting == 0
     assert talk.host.state is talk.target.state
     return heard
@@ -272,9 +299,14 @@ def test_what_was_sent_behind_an_inference_that_failed_is_void() -> None:
         feed(talk.target, talk.host.ask(kind))
     talk.target.next_message()
     feed(talk.host, talk.target.error(NO_LUCK))
-    assert talk.target.next_message().skipped, "an old output must not be taken for that of the inference"
+    assert talk.target.next_message().skipped, (
+        "an old output must not be taken for that of the inference"
+    )
     feed(talk.host, talk.target.error(ErrorPayload(ErrorCode.SKIPPED, "")))
-    assert [talk.host.next_message().failure.code for _ in range(2)] == [ErrorCode.RUNTIME, ErrorCode.SKIPPED]
+    assert [talk.host.next_message().failure.code for _ in range(2)] == [
+        ErrorCode.RUNTIME,
+        ErrorCode.SKIPPED,
+    ]
     assert talk.host.state is talk.target.state is ConversationState.READY
 
 
@@ -295,7 +327,8 @@ def test_inferences_wait_for_each_other_without_pipelining() -> None:
         talk.host.ask(FrameKind.INFER, (b"y",))
 
 
-# -- bounds and violations --------------------------------------------------------------------------
+# -- bounds and violations
+# --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", [33, 1 << 20, 0xFFFF_FFFF])
@@ -319,7 +352,9 @@ def test_a_stranger_cannot_claim_a_length(length: int) -> None:
         (ConversationState.RECEIVING, FrameKind.MODEL, 2, 0),
     ],
 )
-def test_lengths_are_bounded_by_kind(state: ConversationState, kind: FrameKind, step: int, most: int) -> None:
+def test_lengths_are_bounded_by_kind(
+    state: ConversationState, kind: FrameKind, step: int, most: int
+) -> None:
     limits = Limits(largest=1000, part=64)
     for length, allowed in ((most, True), (most + 1, False), (0xFFFF_FFFF, False)):
         talk = talk_in(state, limits)
@@ -412,7 +447,10 @@ def test_a_target_refuses_what_a_host_must_not_say(frame: bytes) -> None:
 def test_an_error_without_a_code_ends_the_conversation(flags: int) -> None:
     talk = talk_in(ConversationState.READY)
     talk.asks(FrameKind.STATS)
-    feed(talk.host, [header(FrameKind.ERROR, flags, talk.target.number, 3, CRC32.of([b"abc"])), b"abc"])
+    feed(
+        talk.host,
+        [header(FrameKind.ERROR, flags, talk.target.number, 3, CRC32.of([b"abc"])), b"abc"],
+    )
     with pytest.raises(RemoteProtocolError, match="without a code"):
         talk.host.next_message()
     assert talk.host.state is ConversationState.CLOSED
@@ -451,7 +489,8 @@ def test_a_frame_left_over_from_another_conversation_is_not_taken() -> None:
     assert len(numbers) > 40
 
 
-# -- log lines --------------------------------------------------------------------------------------
+# -- log lines
+# --------------------------------------------------------------------------------------
 
 
 def test_log_lines_come_between_answers_where_agreed_on() -> None:
@@ -462,7 +501,12 @@ def test_log_lines_come_between_answers_where_agreed_on() -> None:
     feed(talk.host, talk.target.log(pack_log(30, "two")))
     feed(talk.host, talk.target.answer((bytes(32),)))
     heard = [talk.host.next_message() for _ in range(4)]
-    assert [message.kind for message in heard] == [FrameKind.LOG, FrameKind.OK, FrameKind.LOG, FrameKind.OK]
+    assert [message.kind for message in heard] == [
+        FrameKind.LOG,
+        FrameKind.OK,
+        FrameKind.LOG,
+        FrameKind.OK,
+    ]
     assert talk.host.next_message() is None
 
 
@@ -474,7 +518,8 @@ def test_no_log_lines_where_not_agreed_on() -> None:
         talk.host.next_message()
 
 
-# -- handshake --------------------------------------------------------------------------------------
+# -- handshake
+# --------------------------------------------------------------------------------------
 
 
 def test_both_sides_agree_on_what_both_can_do() -> None:
@@ -485,7 +530,11 @@ def test_both_sides_agree_on_what_both_can_do() -> None:
     host.next_message()
     for side, sendable in ((host, 7000), (target, 5000)):
         assert side.agreement.check.name == "xxh3"
-        assert (side.agreement.extensions, side.agreement.part, side.agreement.sendable) == (1, 4096, sendable)
+        assert (side.agreement.extensions, side.agreement.part, side.agreement.sendable) == (
+            1,
+            4096,
+            sendable,
+        )
     assert host.state is target.state is ConversationState.EMPTY
 
 
@@ -495,7 +544,10 @@ def test_who_knows_the_token_is_let_in_and_can_be_sure_of_the_target() -> None:
 
 
 def test_who_does_not_know_the_token_is_not_let_in() -> None:
-    host, target = HostConversation(token=b"another token entirely"), TargetConversation(token=TOKEN)
+    host, target = (
+        HostConversation(token=b"another token entirely"),
+        TargetConversation(token=TOKEN),
+    )
     feed(target, host.hello())
     feed(host, target.greet(target.next_message()))
     host.next_message()
@@ -506,7 +558,9 @@ def test_who_does_not_know_the_token_is_not_let_in() -> None:
     assert target.state is ConversationState.CLOSED
 
 
-@pytest.mark.parametrize("kind", [FrameKind.MODEL, FrameKind.DATA, FrameKind.STATS, FrameKind.HELLO])
+@pytest.mark.parametrize(
+    "kind", [FrameKind.MODEL, FrameKind.DATA, FrameKind.STATS, FrameKind.HELLO]
+)
 def test_nothing_else_is_heard_before_the_proof(kind: FrameKind) -> None:
     host, target = HostConversation(token=TOKEN, number=1), TargetConversation(token=TOKEN)
     feed(target, host.hello())
@@ -529,7 +583,10 @@ def test_a_target_that_does_not_know_the_token_is_found_out() -> None:
 
 
 def test_a_proof_cannot_be_sent_back_as_ones_own() -> None:
-    host, target = HostConversation(token=TOKEN), TargetConversation(token=b"unknown to the impostor")
+    host, target = (
+        HostConversation(token=TOKEN),
+        TargetConversation(token=b"unknown to the impostor"),
+    )
     feed(target, host.hello())
     feed(host, target.greet(target.next_message()))
     host.next_message()
@@ -552,7 +609,10 @@ def test_a_proof_holds_for_one_conversation_only() -> None:
         message = target.next_message()
         if overheard is None:
             target.greet(message)
-            overheard = [header(FrameKind.AUTH, 0, 2, 32, host.agreement.check.of((message.payload,))), message.payload]
+            overheard = [
+                header(FrameKind.AUTH, 0, 2, 32, host.agreement.check.of((message.payload,))),
+                message.payload,
+            ]
         else:
             with pytest.raises(AuthenticationError):
                 target.greet(message)
@@ -610,7 +670,10 @@ def test_versions_that_do_not_meet_are_named() -> None:
 
 @pytest.mark.parametrize("changed", [0, 1, 2, 4, 7, 12])
 def test_a_target_that_chooses_what_was_not_offered_is_refused(changed: int) -> None:
-    host, target = HostConversation(Limits(extensions=0, checks=1)), TargetConversation(Limits(extensions=0))
+    host, target = (
+        HostConversation(Limits(extensions=0, checks=1)),
+        TargetConversation(Limits(extensions=0)),
+    )
     feed(target, host.hello())
     _, payload = target.greet(target.next_message())
     spoilt = bytearray(payload)
@@ -649,8 +712,11 @@ def test_every_state_but_the_last_can_be_left_and_every_rule_is_reachable() -> N
 
 
 @pytest.mark.parametrize("make", [HostConversation, TargetConversation])
-def test_a_conversation_is_freed_when_nobody_holds_it(make: type[HostConversation] | type[TargetConversation]) -> None:
-    # A server sees very many; what waits for the collector of cycles meanwhile leaves its memory in pieces.
+def test_a_conversation_is_freed_when_nobody_holds_it(
+    make: type[HostConversation] | type[TargetConversation],
+) -> None:
+    # A server sees very many; what waits for the collector of cycles meanwhile leaves its memory in
+    # pieces.
     gc.disable()
     try:
         conversation = make()

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import RemoteProtocolError
 from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, HEADER_SIZE, ErrorCode
-from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS, Limits, agreement, welcome
+from nnpipe.protocols.conversation.handshake import (
+    HELLO_FIELDS,
+    WELCOME_FIELDS,
+    Limits,
+    agreement,
+    welcome,
+)
 from nnpipe.protocols.conversation.payloads import (
     ERROR_FIELDS,
     LOG_FIELDS,
@@ -34,9 +40,16 @@ from nnpipe.protocols.conversation.payloads import (
 from nnpipe.protocols.conversation.rules import FIXED_BOUNDS, Bound
 
 ALL_FIELDS = (
-    HEADER_FIELDS, HELLO_FIELDS, WELCOME_FIELDS, ERROR_FIELDS, MODEL_FIELDS, STAMP_FIELDS, STATS_FIELDS, ROW_FIELDS,
+    HEADER_FIELDS,
+    HELLO_FIELDS,
+    WELCOME_FIELDS,
+    ERROR_FIELDS,
+    MODEL_FIELDS,
+    STAMP_FIELDS,
+    STATS_FIELDS,
+    ROW_FIELDS,
     LOG_FIELDS,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("fields", ALL_FIELDS, ids=lambda fields: fields[0].name)
@@ -77,10 +90,16 @@ def test_a_failure_cannot_play_tricks_on_a_terminal() -> None:
 @given(st.binary(max_size=200))
 def test_payloads_from_a_stranger_are_read_or_refused(payload: bytes) -> None:
     readers = (
-        ErrorPayload.unpack, unpack_stamps, Stats.unpack, ModelOffer.unpack, LoadedModel.unpack, unpack_log,
+        ErrorPayload.unpack,
+        unpack_stamps,
+        Stats.unpack,
+        ModelOffer.unpack,
+        LoadedModel.unpack,
+        unpack_log,
         unpack_count,
-        lambda data: agreement(data, Limits()), lambda data: welcome(data, Limits(), False, bytes(16)),
-    )  # fmt: skip
+        lambda data: agreement(data, Limits()),
+        lambda data: welcome(data, Limits(), False, bytes(16)),
+    )
     for read in readers:
         with contextlib.suppress(RemoteProtocolError):
             read(payload)
@@ -94,7 +113,9 @@ def test_stamps_have_one_length_unless_outputs_follow() -> None:
             unpack_stamps(payload, alone)
 
 
-@pytest.mark.parametrize("json", [b"[]", b"{", b"1", b'{"a":' * 100_000, b"\xff\xfe", b"[" * 200_000])
+@pytest.mark.parametrize(
+    "json", [b"[]", b"{", b"1", b'{"a":' * 100_000, b"\xff\xfe", b"[" * 200_000]
+)
 def test_a_description_that_is_no_object_is_refused(json: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="JSON"):
         ModelOffer.unpack(bytes(40) + json)

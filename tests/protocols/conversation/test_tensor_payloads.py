@@ -50,7 +50,9 @@ def test_tensors_survive(specs: tuple[TensorSpec, ...], seed: int) -> None:
 
 
 @given(SPECS, st.binary(max_size=100))
-def test_a_payload_from_a_stranger_is_read_or_refused(specs: tuple[TensorSpec, ...], payload: bytes) -> None:
+def test_a_payload_from_a_stranger_is_read_or_refused(
+    specs: tuple[TensorSpec, ...], payload: bytes
+) -> None:
     layout = TensorLayout(specs)
     try:
         found = layout.unpack(payload)
@@ -73,8 +75,16 @@ def test_what_is_received_shares_the_memory_it_was_received_in() -> None:
 
 
 def test_the_layout_is_what_its_description_says() -> None:
-    specs = (TensorSpec("a", (None, 3), "uint8"), TensorSpec("b", (None,), "int16"), TensorSpec("c", (1,), "uint8"))
-    batch = {"a": np.array([[1, 2, 3]], np.uint8), "b": np.array([-2, 3], np.int16), "c": np.array([9], np.uint8)}
+    specs = (
+        TensorSpec("a", (None, 3), "uint8"),
+        TensorSpec("b", (None,), "int16"),
+        TensorSpec("c", (1,), "uint8"),
+    )
+    batch = {
+        "a": np.array([[1, 2, 3]], np.uint8),
+        "b": np.array([-2, 3], np.int16),
+        "c": np.array([9], np.uint8),
+    }
     payload = b"".join(map(bytes, TensorLayout(specs).pack(batch)))
     lengths = b"\1\0\0\0" + b"\2\0\0\0"
     assert payload == lengths + b"\1\2\3" + bytes(5) + b"\xfe\xff\3\0" + bytes(4) + b"\x09"
@@ -84,7 +94,11 @@ def test_any_order_in_memory_and_any_byte_order_is_taken() -> None:
     layout = TensorLayout((TensorSpec("x", (2, 3), "int32"),))
     array = np.arange(6, dtype=np.int32).reshape(2, 3)
     plain = b"".join(map(bytes, layout.pack({"x": array})))
-    for other in (np.asfortranarray(array), array.astype(">i4"), np.repeat(array, 2, axis=1)[:, ::2]):
+    for other in (
+        np.asfortranarray(array),
+        array.astype(">i4"),
+        np.repeat(array, 2, axis=1)[:, ::2],
+    ):
         assert b"".join(map(bytes, layout.pack({"x": other}))) == plain
 
 

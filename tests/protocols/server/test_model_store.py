@@ -19,7 +19,9 @@ CONTENT = os.urandom(10 * PART + 123)
 
 
 def offer(content: bytes = CONTENT, **description: object) -> ModelOffer:
-    return ModelOffer(len(content), hashlib.sha256(content).digest(), {"suffix": ".fake", **description})
+    return ModelOffer(
+        len(content), hashlib.sha256(content).digest(), {"suffix": ".fake", **description}
+    )
 
 
 def send(store: ModelStore, content: bytes, begin: int, parts: int | None = None) -> None:
@@ -74,7 +76,9 @@ def test_a_file_that_was_named_is_written(tmp_path: Path) -> None:
     assert shown(tmp_path / "new") == [tmp_path / "new" / "model.bin"]
 
 
-@pytest.mark.parametrize("name", ["../up", "/etc/passwd", "a/b", ".hidden", "..", "x" * 200, "a\0b", "a b", 7, ["x"]])
+@pytest.mark.parametrize(
+    "name", ["../up", "/etc/passwd", "a/b", ".hidden", "..", "x" * 200, "a\0b", "a b", 7, ["x"]]
+)
 def test_a_name_that_is_a_path_is_refused(store: ModelStore, name: object) -> None:
     with pytest.raises(Refusal) as caught:
         store.begin(offer(name=name))
@@ -139,7 +143,9 @@ def test_a_partial_file_that_was_spoiled_is_found_out_and_removed(tmp_path: Path
     assert store.finish().path.read_bytes() == CONTENT
 
 
-def test_content_that_is_not_what_was_announced_is_refused(store: ModelStore, tmp_path: Path) -> None:
+def test_content_that_is_not_what_was_announced_is_refused(
+    store: ModelStore, tmp_path: Path
+) -> None:
     store.begin(offer())
     send(store, bytes(len(CONTENT)), 0)
     with pytest.raises(Refusal) as caught:
@@ -170,7 +176,9 @@ def test_more_than_was_announced_is_refused(store: ModelStore) -> None:
         store.add(len(CONTENT), b"more")
 
 
-def test_a_model_that_is_too_large_is_refused_before_anything_is_written(store: ModelStore, tmp_path: Path) -> None:
+def test_a_model_that_is_too_large_is_refused_before_anything_is_written(
+    store: ModelStore, tmp_path: Path
+) -> None:
     with pytest.raises(Refusal, match="1,048,576") as caught:
         store.begin(ModelOffer((1 << 20) + 1, bytes(32), {}))
     assert caught.value.failure.code == ErrorCode.NO_SPACE
@@ -185,7 +193,9 @@ def test_a_model_larger_than_the_disk_is_refused_at_once(tmp_path: Path) -> None
 
 
 def test_a_disk_that_fills_up_is_a_refusal_and_leaves_no_rest(tmp_path: Path) -> None:
-    """A limit on file sizes stands for a full disk: the write fails in the middle, whoever is root."""
+    """A limit on file sizes stands for a full disk: the write fails in the middle, whoever is
+    root.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     store = ModelStore(tmp_path, 1 << 20, PART)
     store.begin(offer())
@@ -205,7 +215,9 @@ def test_a_disk_that_fills_up_is_a_refusal_and_leaves_no_rest(tmp_path: Path) ->
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", tmp_path], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "none", tmp_path], capture_output=True
+    ).returncode:
         pytest.skip("this system does not let us mount a small disk")
     try:
         content = os.urandom(1 << 20)
@@ -240,7 +252,9 @@ def test_an_empty_model_is_a_model(store: ModelStore) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is reserved")
 def test_no_more_room_is_kept_than_was_written(tmp_path: Path) -> None:
-    """Space is reserved ahead of the writing: what was not needed is given back when the upload breaks off."""
+    """Space is reserved ahead of the writing: what was not needed is given back when the upload
+    breaks off.
+    """
     content = os.urandom(3 << 20)
     store = ModelStore(tmp_path, 1 << 30, 1 << 20)
     store.begin(offer(content))
@@ -258,7 +272,8 @@ def test_no_more_room_is_kept_than_was_written(tmp_path: Path) -> None:
     assert reserved <= len(content) + (64 << 10)
 
 
-# -- several at one folder, and what is left behind --------------------------------------------------
+# -- several at one folder, and what is left behind
+# --------------------------------------------------
 
 
 @pytest.fixture
@@ -270,7 +285,9 @@ def stores(tmp_path: Path) -> Iterator[list[ModelStore]]:
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".nnpipe-")]
 
 
-def test_other_bytes_under_the_same_digest_by_another_server_change_nothing(stores: list[ModelStore]) -> None:
+def test_other_bytes_under_the_same_digest_by_another_server_change_nothing(
+    stores: list[ModelStore],
+) -> None:
     mine, others = stores
     mine.begin(offer())
     send(mine, CONTENT, 0, parts=4)
@@ -331,11 +348,15 @@ def test_a_link_at_the_place_of_an_upload_is_not_followed(tmp_path: Path, kind: 
     assert victim.read_bytes() == b"not to be touched"
 
 
-def test_what_one_that_was_killed_has_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
+def test_what_one_that_was_killed_has_left_is_removed_and_what_is_in_use_is_not(
+    tmp_path: Path,
+) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from nnpipe.protocols.server.model_store import ModelStore;"
+        "import os, sys; from pathlib import Path; from nnpipe.protocols.server.model_store "
+        "import ModelStore;"
         "from nnpipe.protocols.conversation.payloads import ModelOffer;"
-        "store = ModelStore(Path(sys.argv[1]), 1 << 20, 4096); store.begin(ModelOffer(9, bytes(32), {}));"
+        "store = ModelStore(Path(sys.argv[1]), 1 << 20, 4096); store.begin(ModelOffer(9, "
+        "bytes(32), {}));"
         "store.add(0, b'12345678'); os.kill(os.getpid(), 9)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -352,7 +373,9 @@ def test_what_one_that_was_killed_has_left_is_removed_and_what_is_in_use_is_not(
         os.utime(path, (0, 0))
     tidy(tmp_path)
     assert not partial.exists()
-    assert len([*tmp_path.glob(".*.part")]) == 1, "what is being written is never removed, however old it looks"
+    assert len([*tmp_path.glob(".*.part")]) == 1, (
+        "what is being written is never removed, however old it looks"
+    )
     send(using, CONTENT, 0)
     assert using.finish().path.read_bytes() == CONTENT
     using.close()

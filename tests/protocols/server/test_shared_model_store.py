@@ -40,7 +40,10 @@ def kept(tmp_path: Path) -> Path:
 @pytest.fixture
 def servers(kept: Path) -> Iterator[list[Server]]:
     with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(Server("--save-model-path", str(kept), timeout=5.0)) for _ in range(2)]
+        found = [
+            stack.enter_context(Server("--save-model-path", str(kept), timeout=5.0))
+            for _ in range(2)
+        ]
         yield found
         for server in found:
             assert server.stop() == 0
@@ -95,7 +98,9 @@ def test_a_client_gets_its_own_model_whatever_others_send_under_its_digest(
         assert caught.value.code == ErrorCode.DAMAGED
         mine.ask(FrameKind.MODEL, (), FrameFlag.END)
         (path,) = [
-            path for path in kept.iterdir() if path.name.startswith(model.sha256[:16]) and path.suffix != ".json"
+            path
+            for path in kept.iterdir()
+            if path.name.startswith(model.sha256[:16]) and path.suffix != ".json"
         ]
         assert hashlib.sha256(path.read_bytes()).hexdigest() == model.sha256
         mine.close()
@@ -103,11 +108,16 @@ def test_a_client_gets_its_own_model_whatever_others_send_under_its_digest(
 
 
 @pytest.mark.slow
-def test_two_models_of_one_name_do_not_get_mixed_up(servers: list[Server], tmp_path: Path, rounds: int) -> None:
+def test_two_models_of_one_name_do_not_get_mixed_up(
+    servers: list[Server], tmp_path: Path, rounds: int
+) -> None:
     options = RemoteOptions(save_model_path="model.fake")
     (tmp_path / "right").mkdir()
     (tmp_path / "failing").mkdir()
-    rights, faults = models(rounds, tmp_path / "right"), models(rounds, tmp_path / "failing", fault="raise")
+    rights, faults = (
+        models(rounds, tmp_path / "right"),
+        models(rounds, tmp_path / "failing", fault="raise"),
+    )
     wrong: list[str] = []
 
     def use_right(model: Artifact) -> None:
@@ -139,7 +149,9 @@ def test_two_models_of_one_name_do_not_get_mixed_up(servers: list[Server], tmp_p
 
 
 @pytest.mark.slow
-def test_a_part_that_a_stranger_left_costs_the_next_client_nothing(servers: list[Server], tmp_path: Path) -> None:
+def test_a_part_that_a_stranger_left_costs_the_next_client_nothing(
+    servers: list[Server], tmp_path: Path
+) -> None:
     """It is found out when all has come; the client then sends the whole by itself."""
     server = servers[0]
     for model in models(5, tmp_path):
@@ -165,7 +177,9 @@ def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(
             killed.process.wait(20)
         left = set(tmp_path.glob("nnpipe-*"))
         with Server(timeout=2.0) as restarted:
-            assert len(left - set(tmp_path.glob("nnpipe-*"))) == len(left) / 2, "those of the one alive stay"
+            assert len(left - set(tmp_path.glob("nnpipe-*"))) == len(left) / 2, (
+                "those of the one alive stay"
+            )
             for server in (alive, restarted):
                 with open_session(server.protocol, fake_model(folder, IO)) as session:
                     check_session(session)
@@ -173,7 +187,8 @@ def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(
     assert list(tmp_path.glob("nnpipe-*")) == []
 
 
-# -- what clients are told ---------------------------------------------------------------------------
+# -- what clients are told
+# ---------------------------------------------------------------------------
 
 
 def test_a_client_is_not_told_where_things_lie_on_the_server(kept: Path, tmp_path: Path) -> None:

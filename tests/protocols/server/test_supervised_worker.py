@@ -1,4 +1,6 @@
-"""When a worker is ended for taking too long: by what it shows on its board, never by a single reading."""
+"""When a worker is ended for taking too long: by what it shows on its board, never by a single
+reading.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from nnpipe.measuring.counters import GPUs
 from nnpipe.protocols.server.shared_page import Phase, SharedPage
 from nnpipe.protocols.server.supervised_worker import SupervisedWorker
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no worker processes on this system")
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="there are no worker processes on this system"
+)
 LATE, IN_TIME = (Phase.RUNNING, 99.0, 1), (Phase.RUNNING, 0.1, 1)
 
 
@@ -28,8 +32,12 @@ def supervised() -> Iterator[tuple[SupervisedWorker, SharedPage, int]]:
         time.sleep(60)
         os._exit(0)
     board = SharedPage()
-    guest = SimpleNamespace(channel=socket.socket(), name="a test", conversation=None, left=lambda: False)
-    made = SupervisedWorker(pid, guest, board, ServerOptions(run_timeout=1.0, load_timeout=1.0), GPUs())
+    guest = SimpleNamespace(
+        channel=socket.socket(), name="a test", conversation=None, left=lambda: False
+    )
+    made = SupervisedWorker(
+        pid, guest, board, ServerOptions(run_timeout=1.0, load_timeout=1.0), GPUs()
+    )
     yield made, board, pid
     if not made._reap():
         os.kill(pid, signal.SIGKILL)
@@ -38,7 +46,9 @@ def supervised() -> Iterator[tuple[SupervisedWorker, SharedPage, int]]:
     made.close()
 
 
-def shows(monkeypatch: pytest.MonkeyPatch, board: SharedPage, *readings: tuple[Phase, float, int]) -> None:
+def shows(
+    monkeypatch: pytest.MonkeyPatch, board: SharedPage, *readings: tuple[Phase, float, int]
+) -> None:
     left = list(readings)
     monkeypatch.setattr(board, "doing", lambda: left.pop(0) if len(left) > 1 else left[0])
 
@@ -77,5 +87,6 @@ def test_a_board_is_never_read_half_written():
         longest = max(longest, abs(board.doing()[1]))
     os.waitpid(pid, 0)
     board.close()
-    # A torn time is off by at least 256 ns and by centuries at most; a process is put aside for tens of milliseconds.
+    # A torn time is off by at least 256 ns and by centuries at most; a process is put aside for
+    # tens of milliseconds.
     assert longest < 1.0

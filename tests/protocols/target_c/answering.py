@@ -1,4 +1,6 @@
-"""What the target of ``answering.c`` should answer, by the target in Python; and conversations to let both answer."""
+"""What the target of ``answering.c`` should answer, by the target in Python; and conversations
+to let both answer.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,24 @@ from talk import NONCES, feed
 
 from nnpipe.core.errors import ProtocolError
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import CRC32, HEADER_SIZE, ErrorCode, FrameFlag, FrameKind, header, read_header
+from nnpipe.protocols.conversation.frame import (
+    CRC32,
+    HEADER_SIZE,
+    ErrorCode,
+    FrameFlag,
+    FrameKind,
+    header,
+    read_header,
+)
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.payloads import ErrorPayload, ModelOffer, Stats, pack_count, unpack_count
+from nnpipe.protocols.conversation.payloads import (
+    ErrorPayload,
+    ModelOffer,
+    Stats,
+    pack_count,
+    unpack_count,
+)
 from nnpipe.protocols.conversation.rules import ConversationState
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server.worker import failure_of
@@ -57,11 +73,21 @@ def build(folder: Path, flags: Sequence[str] = ("-O0",)) -> Path:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler")
-    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion", "-Werror"]
+    strict = [
+        "-std=c99",
+        "-pedantic",
+        "-Wall",
+        "-Wextra",
+        "-Wconversion",
+        "-Wno-sign-conversion",
+        "-Werror",
+    ]
     sources = [str(path) for path in (SOURCE, *CORE, PROOF)]
     program = folder / "answering"
     done = subprocess.run(
-        [compiler, *strict, *flags, "-I", str(FOLDER), "-o", str(program), *sources], capture_output=True, text=True
+        [compiler, *strict, *flags, "-I", str(FOLDER), "-o", str(program), *sources],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return program
@@ -69,7 +95,9 @@ def build(folder: Path, flags: Sequence[str] = ("-O0",)) -> Path:
 
 def by_program(program: Path, tapes: Sequence[Tape], *words: str) -> list[list[Frame]]:
     """Let the program answer."""
-    given = b"".join(struct.pack("<IBB", len(tape.heard), tape.token, tape.cut) + tape.heard for tape in tapes)
+    given = b"".join(
+        struct.pack("<IBB", len(tape.heard), tape.token, tape.cut) + tape.heard for tape in tapes
+    )
     done = subprocess.run([str(program), *words], input=given, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr.decode(errors="replace")[:2000]
     found, at = [], 0
@@ -87,9 +115,13 @@ def frames_in(data: bytes) -> list[Frame]:
     while at < len(data):
         _, _, kind, flags, number, length, _, _ = read_header(data, at)
         payload = data[at + HEADER_SIZE : at + HEADER_SIZE + length]
-        assert header(kind, flags, number, length, CRC32.of([payload])) == data[at : at + HEADER_SIZE]
+        assert (
+            header(kind, flags, number, length, CRC32.of([payload])) == data[at : at + HEADER_SIZE]
+        )
         assert len(payload) == length
-        found.append(Frame(kind, flags, number, payload[:4] if kind == FrameKind.ERROR else payload))
+        found.append(
+            Frame(kind, flags, number, payload[:4] if kind == FrameKind.ERROR else payload)
+        )
         if kind == FrameKind.ERROR:
             payload[4:].decode("utf-8")
         at += HEADER_SIZE + length
@@ -119,7 +151,9 @@ class Service:
             return _error(target, found)
         return target.answer((found,) if found else ())
 
-    def _done(self, target: TargetConversation, message: Message, payload: bytes) -> bytes | ErrorCode:
+    def _done(
+        self, target: TargetConversation, message: Message, payload: bytes
+    ) -> bytes | ErrorCode:
         kind = message.kind
         if kind is FrameKind.MODEL:
             return self._model(message.flags, payload)
@@ -152,7 +186,11 @@ class Service:
             self._inferences = 0 if self._loaded else self._inferences
             return pack_count(77) + b'{"io":{},"about":{}}' if self._loaded else ErrorCode.MODEL
         content = payload[8:]
-        if len(payload) < 8 or unpack_count(payload[:8]) != self._had or self._had + len(content) > self._offered:
+        if (
+            len(payload) < 8
+            or unpack_count(payload[:8]) != self._had
+            or self._had + len(content) > self._offered
+        ):
             return ErrorCode.MODEL
         if b"\xee" in content:
             return ErrorCode.NO_SPACE
@@ -199,7 +237,10 @@ def _error(target: TargetConversation, code: ErrorCode) -> list[bytes]:
 def conversation(chance: random.Random, token: bool) -> bytes:
     """A conversation in which all is right, but for inputs that the model does not take."""
     host = HostConversation(
-        Limits(largest=chance.choice((4096, 16, 11)), extensions=7), TOKEN if token else None, nonce=NONCES[0], number=7
+        Limits(largest=chance.choice((4096, 16, 11)), extensions=7),
+        TOKEN if token else None,
+        nonce=NONCES[0],
+        number=7,
     )
     target = TargetConversation(LIMITS, TOKEN if token else None, nonce=NONCES[1])
     service, said = Service(), b""
@@ -219,7 +260,11 @@ def conversation(chance: random.Random, token: bool) -> bytes:
         ask(host.prove())
     size = chance.choice((0, 1, 64, 200))
     ask(host.ask(FrameKind.STATS, (), chance.choice((0, 1))))
-    ask(host.ask(FrameKind.MODEL, (ModelOffer(size, bytes(32), {"format": "c"}).pack(),), FrameFlag.BEGIN))
+    ask(
+        host.ask(
+            FrameKind.MODEL, (ModelOffer(size, bytes(32), {"format": "c"}).pack(),), FrameFlag.BEGIN
+        )
+    )
     for at in range(0, size, 64):
         ask(host.ask(FrameKind.MODEL, (pack_count(at), bytes(min(64, size - at))), FrameFlag.PART))
     ask(host.ask(FrameKind.MODEL, (), FrameFlag.END))
@@ -228,7 +273,11 @@ def conversation(chance: random.Random, token: bool) -> bytes:
         if chance.random() < 0.5:
             ask(host.ask(FrameKind.INFER, (inputs,)))
         else:
-            ahead = [host.ask(FrameKind.DATA, (inputs,)), host.ask(FrameKind.PROCESS), host.ask(FrameKind.OUTPUT)]
+            ahead = [
+                host.ask(FrameKind.DATA, (inputs,)),
+                host.ask(FrameKind.PROCESS),
+                host.ask(FrameKind.OUTPUT),
+            ]
             ask([part for frames in ahead for part in frames])
         if host.state is ConversationState.DONE and chance.random() < 0.3:
             ask(host.ask(FrameKind.PROCESS))  # with the same inputs
@@ -236,7 +285,9 @@ def conversation(chance: random.Random, token: bool) -> bytes:
 
 
 def framed(chance: random.Random, number: int) -> bytes:
-    """Requests of any kind, flags and length, in right frames with numbers that follow one another."""
+    """Requests of any kind, flags and length, in right frames with numbers that follow one
+    another.
+    """
     found = b""
     for _ in range(chance.randrange(1, 8)):
         kind = chance.choice((3, 3, 4, 4, 5, 5, 6, 7, 8, 9, 11, 11, chance.randrange(256)))

@@ -48,7 +48,9 @@ void nn_run(void) {
 
 
 def write_model(folder: Path, counts_runs: bool = False) -> Artifact:
-    """Write the model; it may add to its scores how often it has run, as a recurrent layer would."""
+    """Write the model; it may add to its scores how often it has run, as a recurrent layer
+    would.
+    """
     path = folder / ("counting.c" if counts_runs else "any.c")
     write_c_source(path, _SOURCE.replace("SCORE", "(float)*runs" if counts_runs else "1"), IO, {})
     return Artifact.of(path, "c", IO)
@@ -86,10 +88,14 @@ def expected(batch: Batch) -> dict[str, np.ndarray]:
 class CServer:
     """A server in C that runs; for a ``with`` block."""
 
-    def __init__(self, program: Path, *options: str, prefix: Sequence[str] = (), timeout: float = 5.0) -> None:
+    def __init__(
+        self, program: Path, *options: str, prefix: Sequence[str] = (), timeout: float = 5.0
+    ) -> None:
         command = [*prefix, str(program), "--port", "0", *options]
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  # a pipe would be full at some time
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert " is served at " in line, self.log

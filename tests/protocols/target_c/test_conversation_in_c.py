@@ -42,13 +42,17 @@ def test_it_answers_the_golden_conversations(program: Path, name: str) -> None:
 
 def test_nothing_of_it_takes_memory_or_needs_a_library() -> None:
     for path in (*CORE, PROOF):
-        included = [line for line in path.read_text("utf-8").splitlines() if line.startswith("#include")]
+        included = [
+            line for line in path.read_text("utf-8").splitlines() if line.startswith("#include")
+        ]
         assert all("nnpipe_" in line for line in included), path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("uses-up",)], ids=["keeps", "uses up"])
-def test_the_sanitisers_find_nothing_and_python_no_difference(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_the_sanitisers_find_nothing_and_python_no_difference(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     sanitised = build(tmp_path, ("-O1", *SANITISED))
     given = tapes(10_000, seed=3)
     for tape, found in zip(given, by_program(sanitised, given, *words), strict=True):

@@ -1,4 +1,6 @@
-"""Whatever the target in C and its server hear, the sanitisers find nothing, and the next client is served."""
+"""Whatever the target in C and its server hear, the sanitisers find nothing, and the next client
+is served.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +36,34 @@ from nnpipe.workflows.devices.c_server import build_server
 
 SOURCE = Path(__file__).parents[3] / "fuzz" / "target_in_c.c"
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler"),
+]
 
 
 def test_the_fuzz_target_finds_nothing(tmp_path: Path) -> None:
     program = tmp_path / "fuzz"
     sources = [str(path) for path in (SOURCE, *CORE, PROOF)]
-    flags = ["-std=c99", "-O1", "-DALONE", "-Wall", "-Wextra", "-Werror", *SANITISED, "-I", str(FOLDER)]
+    flags = [
+        "-std=c99",
+        "-O1",
+        "-DALONE",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        *SANITISED,
+        "-I",
+        str(FOLDER),
+    ]
     subprocess.run(["gcc", *flags, "-o", str(program), *sources], check=True)
     done = subprocess.run([str(program), "200000"], capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr[:2000]
     ended = [int(word) for word in done.stdout.split() if word.isdigit()][1:]
     assert sum(ended) == 200_000
-    assert min(ended[0], ended[2], ended[4], ended[7], ended[8]) > 100, "all states that last are reached"
+    assert min(ended[0], ended[2], ended[4], ended[7], ended[8]) > 100, (
+        "all states that last are reached"
+    )
 
 
 @pytest.mark.parametrize("count", [1000, 5000])
@@ -61,7 +78,11 @@ def test_a_server_outlives_mutated_conversations(tmp_path: Path, count: int) -> 
 
         def visits(number: int) -> tuple[int, int]:
             for n in range(number):
-                heard = mutated(good, chance) if n % 2 else good[: chance.choice(ENDS)] + framed(chance, 1 + n % 12)
+                heard = (
+                    mutated(good, chance)
+                    if n % 2
+                    else good[: chance.choice(ENDS)] + framed(chance, 1 + n % 12)
+                )
                 ended[visit(server, heard, chance)] += 1
                 if n % 100 == 0:
                     batch = batch_for(model, n)
@@ -94,12 +115,19 @@ def conversation(model: Artifact) -> bytes:
     inputs = payload_for(model, 0)
     offer = ModelOffer(model.size, bytes.fromhex(model.sha256), describe(model, "")).pack()
     requests = [
-        (FrameKind.HELLO, hello(Limits(extensions=7), bytes(16)), 0), (FrameKind.MODEL, offer, BEGIN),
-        (FrameKind.MODEL, b"", END), (FrameKind.STATS, b"", 0), (FrameKind.DATA, inputs, 0),
-        (FrameKind.PROCESS, b"", 0), (FrameKind.OUTPUT, b"", 0), (FrameKind.INFER, inputs, 0),
-        (FrameKind.DATA, b"wrong", 0), (FrameKind.PROCESS, b"", 0), (FrameKind.OUTPUT, b"", 0),
+        (FrameKind.HELLO, hello(Limits(extensions=7), bytes(16)), 0),
+        (FrameKind.MODEL, offer, BEGIN),
+        (FrameKind.MODEL, b"", END),
+        (FrameKind.STATS, b"", 0),
+        (FrameKind.DATA, inputs, 0),
+        (FrameKind.PROCESS, b"", 0),
+        (FrameKind.OUTPUT, b"", 0),
         (FrameKind.INFER, inputs, 0),
-    ]  # fmt: skip
+        (FrameKind.DATA, b"wrong", 0),
+        (FrameKind.PROCESS, b"", 0),
+        (FrameKind.OUTPUT, b"", 0),
+        (FrameKind.INFER, inputs, 0),
+    ]
     said = b""
     ENDS[:] = [0]
     for number, (kind, payload, flags) in enumerate(requests, 1):
@@ -109,7 +137,9 @@ def conversation(model: Artifact) -> bytes:
 
 
 def visit(server: CServer, heard: bytes, chance: random.Random) -> str:
-    """Send all that, and leave; return how the first answer to it that is an ERROR, or the last, is named."""
+    """Send all that, and leave; return how the first answer to it that is an ERROR, or the last,
+    is named.
+    """
     with RawHost(server.protocol) as host, contextlib.suppress(TransportError):
         for piece in pieces(heard, chance):
             host.send(piece)

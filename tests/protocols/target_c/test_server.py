@@ -43,7 +43,9 @@ class TestServerInC(AnyModelContract):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def serving(cls, model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RuntimeProtocol]:
+    def serving(
+        cls, model: Artifact, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[RuntimeProtocol]:
         program = tmp_path_factory.mktemp("server") / "server"
         build_server([model.path], program, flags=cls.flags)
         with CServer(program) as server:

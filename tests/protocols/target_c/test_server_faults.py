@@ -52,7 +52,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 
 @pytest.fixture(scope="module")
-def program(model: Artifact, counting: Artifact, large: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(
+    model: Artifact, counting: Artifact, large: Artifact, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     path = tmp_path_factory.mktemp("server") / "server"
     build_server([model.path, counting.path, large.path], path, flags=("-O0",))
     return path
@@ -94,10 +96,18 @@ def one_by_one(session: RemoteSession, batch: dict[str, np.ndarray]) -> None:
     ],
 )
 def test_a_model_that_fails_costs_its_client_the_connection(
-    serve: Callable[..., CServer], model: Artifact, ask: Callable[..., None], what: int, code: ErrorCode, text: str
+    serve: Callable[..., CServer],
+    model: Artifact,
+    ask: Callable[..., None],
+    what: int,
+    code: ErrorCode,
+    text: str,
 ) -> None:
     with serve("--run-timeout", "0.2") as server:
-        with open_session(server.protocol, model) as session, pytest.raises(TargetError, match=text) as caught:
+        with (
+            open_session(server.protocol, model) as session,
+            pytest.raises(TargetError, match=text) as caught,
+        ):
             ask(session, told(model, what))
         assert caught.value.code == code
         check(server, model)
@@ -123,19 +133,25 @@ def test_a_client_that_stops_must_go(
         check(server, model)
 
 
-def test_a_client_that_does_not_say_who_it_is_must_go(serve: Callable[..., CServer], model: Artifact) -> None:
+def test_a_client_that_does_not_say_who_it_is_must_go(
+    serve: Callable[..., CServer], model: Artifact
+) -> None:
     with serve("--greeting-timeout", "0.2") as server, RawHost(server.protocol) as host:
         assert host.answer().code == ErrorCode.TIMEOUT
         check(server, model)
 
 
-def test_each_sample_begins_anew_and_so_does_each_client(serve: Callable[..., CServer], counting: Artifact) -> None:
+def test_each_sample_begins_anew_and_so_does_each_client(
+    serve: Callable[..., CServer], counting: Artifact
+) -> None:
     with serve() as server:
         for _ in range(2):
             with greeted(server.protocol, extensions=4) as (host, _):
                 for _ in range(2):
                     host.load(counting)
-                    counted = [host.ask(FrameKind.INFER, bytes(44)).payload[-16:-12] for _ in range(3)]
+                    counted = [
+                        host.ask(FrameKind.INFER, bytes(44)).payload[-16:-12] for _ in range(3)
+                    ]
                     assert [np.frombuffer(each, "<f4")[0] for each in counted] == [0.0] * 3
 
 
@@ -143,7 +159,9 @@ def test_each_sample_begins_anew_and_so_does_each_client(serve: Callable[..., CS
 def test_tensors_larger_than_its_buffers_arrive_unchanged(
     serve: Callable[..., CServer], large: Artifact, model: Artifact, extensions: int
 ) -> None:
-    batches = [{"x": np.random.default_rng(seed).integers(0, 256, LARGE, np.uint8)} for seed in range(4)]
+    batches = [
+        {"x": np.random.default_rng(seed).integers(0, 256, LARGE, np.uint8)} for seed in range(4)
+    ]
     with serve() as server:
         with open_session(server.protocol, large, limits=Limits(extensions=extensions)) as session:
             for batch, found in zip(batches, session.stream(batches), strict=True):
@@ -168,7 +186,9 @@ def test_a_client_that_does_not_take_its_outputs_must_go(
         check(server, model)
 
 
-def test_a_second_client_is_told_while_the_model_runs(serve: Callable[..., CServer], model: Artifact) -> None:
+def test_a_second_client_is_told_while_the_model_runs(
+    serve: Callable[..., CServer], model: Artifact
+) -> None:
     with serve() as server, open_session(server.protocol, model) as session:
         running = threading.Thread(target=session.infer, args=(told(model, SLOW),))
         running.start()
@@ -179,7 +199,9 @@ def test_a_second_client_is_told_while_the_model_runs(serve: Callable[..., CServ
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_sigterm_tells_the_client(serve: Callable[..., CServer], model: Artifact, running: bool) -> None:
+def test_sigterm_tells_the_client(
+    serve: Callable[..., CServer], model: Artifact, running: bool
+) -> None:
     with serve() as server, open_session(server.protocol, model) as session:
         if running:
             threading.Timer(0.1, server.process.terminate).start()
@@ -201,7 +223,8 @@ def test_the_process_is_watched(serve: Callable[..., CServer], model: Artifact) 
         assert len(again.rows) <= 40
 
 
-# -- the token --------------------------------------------------------------------------------------
+# -- the token
+# --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -235,12 +258,16 @@ def test_tokens_of_any_length_are_proved(
         check(server, model, RemoteOptions(token_file=path))
 
 
-def test_who_tries_tokens_has_to_wait_and_others_do_not(serve: Callable[..., CServer], token_file: Path) -> None:
+def test_who_tries_tokens_has_to_wait_and_others_do_not(
+    serve: Callable[..., CServer], token_file: Path
+) -> None:
     def attempt(server: CServer, origin: str) -> float:
         begun = time.monotonic()
         host = RawHost(server.protocol)
         host.channel.close()
-        sock = socket.create_connection(("127.0.0.1", server.protocol.port), source_address=(origin, 0))
+        sock = socket.create_connection(
+            ("127.0.0.1", server.protocol.port), source_address=(origin, 0)
+        )
         host.channel = type(host.channel)(sock, SOON, 1 << 20, "the target")  # type: ignore[call-arg]
         with host:
             assert host.greet(token=b"wrong").code == ErrorCode.AUTHENTICATION
@@ -252,7 +279,8 @@ def test_who_tries_tokens_has_to_wait_and_others_do_not(serve: Callable[..., CSe
         assert attempt(server, "127.0.0.3") < waited[3]
 
 
-# -- the command line -------------------------------------------------------------------------------
+# -- the command line
+# -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -270,7 +298,9 @@ def test_who_tries_tokens_has_to_wait_and_others_do_not(serve: Callable[..., CSe
         (["--nonsense"], "no option --nonsense"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(program: Path, words: list[str], text: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_in_one_line(
+    program: Path, words: list[str], text: str, tmp_path: Path
+) -> None:
     short = tmp_path / "short"
     short.write_text("too short")
     words = [word.format(short=short) for word in words]
@@ -282,7 +312,9 @@ def test_what_is_wrong_is_said_in_one_line(program: Path, words: list[str], text
 def test_a_port_that_is_taken_is_named(program: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = subprocess.run([str(program), "--port", port], capture_output=True, text=True, timeout=SOON)
+        done = subprocess.run(
+            [str(program), "--port", port], capture_output=True, text=True, timeout=SOON
+        )
     assert done.returncode == 2
     assert f"cannot listen at 127.0.0.1:{port}" in done.stderr
 
@@ -290,14 +322,24 @@ def test_a_port_that_is_taken_is_named(program: Path) -> None:
 def test_it_lists_its_models(program: Path, model: Artifact) -> None:
     done = subprocess.run([str(program), "--models"], capture_output=True, text=True, timeout=SOON)
     assert model.sha256 in done.stdout
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["any.c", "counting.c", "large.c", "difference.c"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        "any.c",
+        "counting.c",
+        "large.c",
+        "difference.c",
+    ]
 
 
-def test_a_server_out_of_descriptors_waits_instead_of_spinning(program: Path, model: Artifact) -> None:
+def test_a_server_out_of_descriptors_waits_instead_of_spinning(
+    program: Path, model: Artifact
+) -> None:
     limited = ("prlimit", "--nofile=7")  # the server has six before its first client
     if shutil.which("prlimit") is None:
         pytest.skip("there is no prlimit")
-    with CServer(program, prefix=limited) as server, open_session(server.protocol, model) as session:
+    with (
+        CServer(program, prefix=limited) as server,
+        open_session(server.protocol, model) as session,
+    ):
         others = [socket.create_connection(("127.0.0.1", server.protocol.port)) for _ in range(3)]
         before = _processor_seconds(server.process.pid)
         time.sleep(1.5)

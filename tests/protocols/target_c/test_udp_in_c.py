@@ -1,4 +1,6 @@
-"""The firmware's side of UDP: datagrams in order, lost ones again, ARP, and whatever else comes is dropped."""
+"""The firmware's side of UDP: datagrams in order, lost ones again, ARP, and whatever else comes
+is dropped.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,26 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from udp_board import AGAIN, BEGIN, BOARD, BOARD_MAC, BYTES, HOST, HOST_MAC, Datagram, UDPBoard, build, read_frame
+from udp_board import (
+    AGAIN,
+    BEGIN,
+    BOARD,
+    BOARD_MAC,
+    BYTES,
+    HOST,
+    HOST_MAC,
+    Datagram,
+    UDPBoard,
+    build,
+    read_frame,
+)
 
 from nnpipe.protocols.channels.emulator import UDPPort
 
 LINE = 0x1234
-QUESTION = b"\xff" * 6 + HOST_MAC + bytes.fromhex("0806 0001 0800 06 04 0001") + HOST_MAC + HOST + bytes(6)
+QUESTION = (
+    b"\xff" * 6 + HOST_MAC + bytes.fromhex("0806 0001 0800 06 04 0001") + HOST_MAC + HOST + bytes(6)
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +49,9 @@ class Wire:
     def __init__(self, library: Path) -> None:
         self.to: deque[bytes] = deque()
         self.sent: list[bytes] = []
-        self.board = UDPBoard(library, lambda: self.to.popleft() if self.to else b"", self.sent.append)
+        self.board = UDPBoard(
+            library, lambda: self.to.popleft() if self.to else b"", self.sent.append
+        )
 
     def hear(self, *frames: Datagram | bytes) -> bytes:
         """Hand frames to the board, and return the bytes of the line that came."""
@@ -64,7 +82,12 @@ def some(number: int, content: bytes = b"content", taken: int = 0) -> Datagram:
 
 def test_arp_is_answered_for_its_own_address_only(fresh: Wire) -> None:
     asked = QUESTION + BOARD
-    for frame in (QUESTION + HOST, asked[:41], asked[:21] + b"\2" + asked[22:], asked[:14] + b"\1" + asked[15:]):
+    for frame in (
+        QUESTION + HOST,
+        asked[:41],
+        asked[:21] + b"\2" + asked[22:],
+        asked[:14] + b"\1" + asked[15:],
+    ):
         fresh.hear(frame.ljust(60, b"\0") if len(frame) == 42 else frame)
         assert not fresh.sent
     fresh.hear(asked.ljust(60, b"\0"))
@@ -88,11 +111,16 @@ def test_long_answers_wait_for_the_host(wire: Wire) -> None:
     wire.board.write(bytes(3 * 1462))
     assert len(wire.to) == 2
     wire.board.write(bytes(1462 + 100))
-    assert [(each.number, len(each.content)) for each in wire.said()] == [*((n, 1462) for n in range(4)), (4, 100)]
+    assert [(each.number, len(each.content)) for each in wire.said()] == [
+        *((n, 1462) for n in range(4)),
+        (4, 100),
+    ]
     assert not wire.to
 
 
-def test_datagrams_that_are_repeated_or_out_of_order_are_taken_once_and_in_order(wire: Wire) -> None:
+def test_datagrams_that_are_repeated_or_out_of_order_are_taken_once_and_in_order(
+    wire: Wire,
+) -> None:
     assert wire.hear(some(1, b"b")) == b""
     assert wire.said() == [some(0, b"", taken=0)]
     assert wire.hear(some(0, b"a"), some(0, b"a"), some(1, b"b"), some(3, b"d")) == b"ab"
@@ -119,7 +147,12 @@ def test_what_the_host_lacks_is_sent_again_when_it_asks(wire: Wire) -> None:
     again = Datagram(AGAIN, LINE)
     answers = [some(0, b"answer", taken=1), some(1, b"more", taken=1)]
     for taken in range(3):
-        assert wire.hear(some(0, b"", taken), again.but(taken=taken), again.but(taken=9), again.but(line=1)) == b""
+        assert (
+            wire.hear(
+                some(0, b"", taken), again.but(taken=taken), again.but(taken=9), again.but(line=1)
+            )
+            == b""
+        )
         assert wire.said() == answers[taken:] * 2
     assert wire.hear(some(0, taken=2)) == b""  # the host lacks only the acknowledgement
     assert wire.said() == [some(0, b"", taken=1)]
@@ -156,9 +189,16 @@ def test_datagrams_that_are_not_meant_for_it_are_dropped(wire: Wire) -> None:
     good = some(0)
     frame = good.frame()
     strangers = [
-        good.but(line=1), good.but(port=40001), good.but(address=bytes([192, 168, 7, 2])), good.but(kind=4),
-        good.but(kind=0), *(frame[:size] for size in range(1, 59)), bytes(60), bytes(1514), b"\xff" * 1514,
-    ]  # fmt: skip
+        good.but(line=1),
+        good.but(port=40001),
+        good.but(address=bytes([192, 168, 7, 2])),
+        good.but(kind=4),
+        good.but(kind=0),
+        *(frame[:size] for size in range(1, 59)),
+        bytes(60),
+        bytes(1514),
+        b"\xff" * 1514,
+    ]
     assert wire.hear(*strangers) == b""
     assert not wire.sent
     assert wire.hear(good) == good.content
@@ -171,7 +211,10 @@ def test_the_line_goes_on_amid_random_frames(wire: Wire, seed: int) -> None:
     for number in range(50):
         right = some(number, bytes([number])).frame()
         noise = [draw.randbytes(draw.randrange(1, 1515)) for _ in range(3)]
-        noise += [right[: draw.randrange(12, 53)] + draw.randbytes(draw.randrange(8, 100)) for _ in range(3)]
+        noise += [
+            right[: draw.randrange(12, 53)] + draw.randbytes(draw.randrange(8, 100))
+            for _ in range(3)
+        ]
         came += wire.hear(*noise, right, *noise)
     assert came == bytes(range(50))
 
@@ -185,7 +228,9 @@ def test_numbers_begin_again_after_65536(wire: Wire) -> None:
 
 
 class Network:
-    """A board that sends back bytes with a bit changed, behind a network that loses, repeats and delays datagrams."""
+    """A board that sends back bytes with a bit changed, behind a network that loses, repeats and
+    delays datagrams.
+    """
 
     def __init__(self, library: Path, bad: Callable[[], float]) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -249,7 +294,10 @@ def _with_payload(datagram: Datagram, payload: bytes) -> bytes:
 @pytest.fixture
 def network(library: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Network]:
     draw = random.Random(request.param)
-    found = Network(Path(shutil.copy(library, tmp_path)), (lambda: 1.0) if request.param is None else draw.random)
+    found = Network(
+        Path(shutil.copy(library, tmp_path)),
+        (lambda: 1.0) if request.param is None else draw.random,
+    )
     yield found
     found.close()
 

@@ -1,4 +1,6 @@
-"""The firmware's side of UDP in this process, and the frames of Ethernet that lead to it, made without it."""
+"""The firmware's side of UDP in this process, and the frames of Ethernet that lead to it, made
+without it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ class Datagram:
     port: int = 40000
 
     def payload(self) -> bytes:
-        return struct.pack("<3sBHHH", b"nnp", self.kind, self.line, self.number, self.taken) + self.content
+        return (
+            struct.pack("<3sBHHH", b"nnp", self.kind, self.line, self.number, self.taken)
+            + self.content
+        )
 
     def frame(self) -> bytes:
         """Return a frame to the board."""
@@ -46,7 +51,11 @@ class Datagram:
         udp = struct.pack(">HHHH", self.port, PORT, 8 + len(payload), 0)
         pseudo = self.address + BOARD + struct.pack(">HH", 17, len(udp) + len(payload))
         udp = udp[:6] + struct.pack(">H", checksum(pseudo + udp + payload) or 0xFFFF)
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(payload), 7, 0, 64, 17, 0) + self.address + BOARD
+        ip = (
+            struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(payload), 7, 0, 64, 17, 0)
+            + self.address
+            + BOARD
+        )
         ip = ip[:10] + struct.pack(">H", checksum(ip)) + ip[12:]
         return (BOARD_MAC + HOST_MAC + b"\x08\0" + ip + udp + payload).ljust(60, b"\0")
 
@@ -80,7 +89,14 @@ def build(folder: Path) -> Path:
     made = folder / "udp.so"
     strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"]
     firmware, here = FOLDER / "firmware", Path(__file__).parent
-    command = [compiler, *strict, "-I", str(firmware), str(firmware / "udp.c"), str(here / "ethernet.c")]
+    command = [
+        compiler,
+        *strict,
+        "-I",
+        str(firmware),
+        str(firmware / "udp.c"),
+        str(here / "ethernet.c"),
+    ]
     done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return made
@@ -99,7 +115,9 @@ class UDPBoard:
         Takes frames from the board.
     """
 
-    def __init__(self, library: Path, receive: Callable[[], bytes], send: Callable[[bytes], None]) -> None:
+    def __init__(
+        self, library: Path, receive: Callable[[], bytes], send: Callable[[bytes], None]
+    ) -> None:
         self._c = ctypes.CDLL(str(library))
 
         def place(words: int) -> int:
@@ -109,7 +127,9 @@ class UDPBoard:
 
         self._callbacks = (
             ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)(place),
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)(lambda at, n: send(ctypes.string_at(at, n))),
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)(
+                lambda at, n: send(ctypes.string_at(at, n))
+            ),
         )
         self._c.ethernet_connect(*self._callbacks)
         self._c.udp_read.restype = ctypes.c_uint8

@@ -1,4 +1,6 @@
-"""A graph is drawn from top to bottom: no box on another, arrows around boxes, and shades by the value."""
+"""A graph is drawn from top to bottom: no box on another, arrows around boxes, and shades by the
+value.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ ARROWS = ((0, 1), (1, 2), (0, 3), (0, 4), (2, 4), (3, 4))
 
 
 def drawn(shades: tuple[float, ...] = (0.0, 0.2, 1.0, 0.0, 0.5)) -> Drawing:
-    boxes = tuple(GraphBox(f"layer {n}", f"{shade:.0%}", shade, f"tip {n}") for n, shade in enumerate(shades))
+    boxes = tuple(
+        GraphBox(f"layer {n}", f"{shade:.0%}", shade, f"tip {n}") for n, shade in enumerate(shades)
+    )
     return draw(BoxGraph(boxes, ARROWS, "share"))
 
 
@@ -49,4 +53,6 @@ def test_the_greatest_value_has_the_darkest_shade_and_zero_has_none() -> None:
 
 
 def test_no_boxes_are_a_picture_with_its_legend() -> None:
-    assert [s.text for s in draw(BoxGraph((), (), "share")).shapes if isinstance(s, Words)] == ["share"]
+    assert [s.text for s in draw(BoxGraph((), (), "share")).shapes if isinstance(s, Words)] == [
+        "share"
+    ]

@@ -42,21 +42,37 @@ EDGES = np.array([(-5.0, 0, 30, 9), (0, 0, 1, 1), (60, 40, 30, 30)])
 ONE, SOME = np.array([1.0]), np.arange(5.0)
 
 CHARTS = {
-    "lines": Lines("time, s", HOSTILE, (Line(HOSTILE, SOME, SOME, SOME - 1, SOME + 1), Line("b", SOME, SOME * 2))),
+    "lines": Lines(
+        "time, s",
+        HOSTILE,
+        (Line(HOSTILE, SOME, SOME, SOME - 1, SOME + 1), Line("b", SOME, SOME * 2)),
+    ),
     "one point": Lines("time, s", "y", (Line("", ONE, ONE),)),
     "nothing but zeros": Lines("time, s", "y", (Line("", SOME, SOME * 0),), flat=True),
     "logarithmic lines": Lines("time, s", "y", (Line("", SOME, 10.0**SOME),), log_y=True),
     "many lines and points": Lines(
-        "x", "y", (*(Line(f"line {n}", SOME, SOME + n) for n in range(9)), Line("p", SOME, SOME, loose=True))
+        "x",
+        "y",
+        (*(Line(f"line {n}", SOME, SOME + n) for n in range(9)), Line("p", SOME, SOME, loose=True)),
     ),
     "areas": Areas("time, s", "ms", SOME, ((HOSTILE, SOME), ("wire", SOME), ("host", SOME))),
     "areas of one call": Areas("time, s", "ms", ONE, (("target", ONE), ("wire", ONE))),
-    "histogram": Histogram("ms", "calls", np.arange(6.0), np.arange(5), ((HOSTILE, 1.0), ("p90", 1.01), ("p99", 4.9))),
-    "spreads": Spreads("ms", (Spread(HOSTILE, np.arange(1.0, 7), SOME / 4, (1.0, 2.0, 3.0), 0),) * 12, log_x=True),
-    "bars": Bars("kB", tuple(Bar(HOSTILE, value, HOSTILE, number) for number, value in enumerate((0.0, 3, 1e9)))),
+    "histogram": Histogram(
+        "ms", "calls", np.arange(6.0), np.arange(5), ((HOSTILE, 1.0), ("p90", 1.01), ("p99", 4.9))
+    ),
+    "spreads": Spreads(
+        "ms", (Spread(HOSTILE, np.arange(1.0, 7), SOME / 4, (1.0, 2.0, 3.0), 0),) * 12, log_x=True
+    ),
+    "bars": Bars(
+        "kB",
+        tuple(Bar(HOSTILE, value, HOSTILE, number) for number, value in enumerate((0.0, 3, 1e9))),
+    ),
     "bars of nothing": Bars("kB", (Bar("a", 0, "0 B"),)),
     "scatter": Scatter(
-        "ms", "%", tuple(ChartPoint(HOSTILE, n + 1, n, (0.5, n + 2), (n, n), n) for n in range(60)), log_x=True
+        "ms",
+        "%",
+        tuple(ChartPoint(HOSTILE, n + 1, n, (0.5, n + 2), (n, n), n) for n in range(60)),
+        log_x=True,
     ),
     "intervals": Intervals(
         "ratio",
@@ -68,12 +84,20 @@ CHARTS = {
         1.0,
         0.05,
     ),
-    "a candidate by itself": Scatter("ms", "%", (ChartPoint("a", 1, 1, (1, 1), (1, 1), 0, on_front=False),)),
+    "a candidate by itself": Scatter(
+        "ms", "%", (ChartPoint("a", 1, 1, (1, 1), (1, 1), 0, on_front=False),)
+    ),
     "one class": Heatmap("p", "t", "s", np.ones((1, 1)), np.array([[10**9]]), (HOSTILE,), 1),
     "matrix": Heatmap("p", "t", "s", np.eye(12), np.eye(12, dtype=int), (HOSTILE,) * 12, 12),
     "matrix of many": Heatmap("p", "t", "s", np.eye(250), None, (), 1000),
-    "dots": Dots("%", (HOSTILE,) * 40, (("sensitivity", np.linspace(0, 100, 40)), ("precision", np.full(40, np.nan)))),
-    "boxes": BoxedFrame(64, 48, tuple(BoxGroup(HOSTILE, EDGES, (HOSTILE,) * 3, colour) for colour in (-1, 0))),
+    "dots": Dots(
+        "%",
+        (HOSTILE,) * 40,
+        (("sensitivity", np.linspace(0, 100, 40)), ("precision", np.full(40, np.nan))),
+    ),
+    "boxes": BoxedFrame(
+        64, 48, tuple(BoxGroup(HOSTILE, EDGES, (HOSTILE,) * 3, colour) for colour in (-1, 0))
+    ),
     "boxes in a narrow picture": BoxedFrame(20, 900, (BoxGroup("a", EDGES, ("red 0.50",) * 3, 0),)),
     "dots of nothing": Dots("%", ("a",), (("sensitivity", np.array([np.nan])),)),
 }
@@ -120,18 +144,29 @@ def test_whatever_is_drawn_lies_within_the_picture(name):
 
 def test_texts_of_boxes_are_apart_from_each_other():
     corners = np.array([(10.0, 10, 30, 25), (10, 10, 28, 22), (11, 11, 30, 25), (40, 2, 12, 12)])
-    groups = (BoxGroup("truth", corners, ("red",) * 4, -1), BoxGroup("model", corners + 0.3, ("red 0.91",) * 4, 0))
+    groups = (
+        BoxGroup("truth", corners, ("red",) * 4, -1),
+        BoxGroup("model", corners + 0.3, ("red 0.91",) * 4, 0),
+    )
     drawing = draw(BoxedFrame(64, 48, groups))
-    texts = [shape for shape in drawing.shapes if isinstance(shape, Words) and shape.text.startswith("red")]
+    texts = [
+        shape
+        for shape in drawing.shapes
+        if isinstance(shape, Words) and shape.text.startswith("red")
+    ]
     assert len(texts) == 8
     for place, one in enumerate(texts):
         for other in texts[:place]:
-            beside = min(one.x + length(one.text, 10.5), other.x + length(other.text, 10.5)) <= max(one.x, other.x)
+            beside = min(one.x + length(one.text, 10.5), other.x + length(other.text, 10.5)) <= max(
+                one.x, other.x
+            )
             assert beside or abs(one.y - other.y) >= 10.5, (one, other)
 
 
 def test_no_two_lines_look_alike_and_points_have_a_colour_of_their_own():
-    shapes = [shape for shape in draw(CHARTS["many lines and points"]).shapes if isinstance(shape, Path)]
+    shapes = [
+        shape for shape in draw(CHARTS["many lines and points"]).shapes if isinstance(shape, Path)
+    ]
     series = [shape for shape in shapes if shape.stroke.startswith("series")]
     styles = [(shape.stroke, shape.dashed) for shape in series]
     assert len(set(styles)) == 9
@@ -149,10 +184,14 @@ def test_rings_are_closed():
 def test_a_path_in_svg_leads_where_the_points_are():
     random = np.random.default_rng(0)
     points = random.uniform(0, 2000, (500, 2))
-    (path,) = ElementTree.fromstring(body(Drawing(2000, 2000, (Path((points,), stroke="ink"),)))).iter()
+    (path,) = ElementTree.fromstring(
+        body(Drawing(2000, 2000, (Path((points,), stroke="ink"),)))
+    ).iter()
     start, steps = path.get("d")[1:].split("l")
     numbers = [float(number) for number in re.findall(r"-?[0-9.]+", steps)]
-    found = np.cumsum(np.vstack([[float(word) for word in start.split()], np.reshape(numbers, (-1, 2))]), axis=0)
+    found = np.cumsum(
+        np.vstack([[float(word) for word in start.split()], np.reshape(numbers, (-1, 2))]), axis=0
+    )
     np.testing.assert_allclose(found, points, atol=0.051)
 
 
@@ -183,7 +222,11 @@ def test_axes_are_divided_at_round_numbers(low, high, log, ticks):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (number % 2)) for number, name in enumerate(CHARTS)]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (number % 2))
+        for number, name in enumerate(CHARTS)
+    ],
 )
 def test_a_picture_can_be_had_as_pixels(name):
     image = pytest.importorskip("PIL.Image", reason="Pillow reads PNG")
@@ -197,7 +240,9 @@ def test_a_picture_can_be_had_as_pixels(name):
 
 def test_the_picture_of_a_large_matrix_holds_every_cell():
     image = pytest.importorskip("PIL.Image", reason="Pillow reads PNG")
-    root = ElementTree.fromstring(Pictures().svg(Plot(CHARTS["matrix of many"], "name", "caption", "alt")))
+    root = ElementTree.fromstring(
+        Pictures().svg(Plot(CHARTS["matrix of many"], "name", "caption", "alt"))
+    )
     (element,) = (part for part in root.iter() if part.tag.endswith("image"))
     data = base64.b64decode(element.get("href").removeprefix("data:image/png;base64,"))
     pixels = np.asarray(image.open(io.BytesIO(data)).convert("RGBA"))

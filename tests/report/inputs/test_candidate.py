@@ -1,4 +1,6 @@
-"""What reports take from a run on a target: what its process took there, and how long loading took there."""
+"""What reports take from a run on a target: what its process took there, and how long loading
+took there.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.candidate import Candidate
 
-CALLS = {"start_ns": np.arange(3) * 1000, "latency_ns": np.full(3, 900), "samples": np.ones(3, np.int64)}
+CALLS = {
+    "start_ns": np.arange(3) * 1000,
+    "latency_ns": np.full(3, 900),
+    "samples": np.ones(3, np.int64),
+}
 
 
 def resources(size: int) -> Series:

@@ -1,4 +1,6 @@
-"""What a result file holds of layers: all of it comes back, its size is bounded, and damage is refused."""
+"""What a result file holds of layers: all of it comes back, its size is bounded, and damage is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ def test_everything_comes_back(make_profile) -> None:
     profile = make_profile(seed=3)
     found = LayerProfile.from_json(json.loads(json.dumps(profile.to_json())))
     assert found.times == profile.times
-    assert (found.reasons, found.live_bytes, found.memory) == (profile.reasons, profile.live_bytes, profile.memory)
+    assert (found.reasons, found.live_bytes, found.memory) == (
+        profile.reasons,
+        profile.live_bytes,
+        profile.memory,
+    )
 
 
 def test_of_too_many_layers_the_longest_are_kept_and_all_still_add_up(make_profile) -> None:
@@ -49,9 +55,18 @@ def test_a_long_list_of_long_names_does_not_fill_a_result(make_profile) -> None:
         (lambda data: data.update(layers=[]), "damaged"),
         (lambda data: data["layers"].update(step="one"), "different lengths"),
         (lambda data: data["layers"].update(step="\n" * 99_999), "too long"),
-        (lambda data: data["layers"].update(time_ns=pack(np.full(13, np.nan))), "no list of numbers"),
-        (lambda data: data["layers"].update(macs=pack(np.zeros((13, 2), np.int64))), "no list of numbers"),
-        (lambda data: data["layers"].update(macs=pack(np.zeros(1 << 20, np.int64))), "damaged|too large"),
+        (
+            lambda data: data["layers"].update(time_ns=pack(np.full(13, np.nan))),
+            "no list of numbers",
+        ),
+        (
+            lambda data: data["layers"].update(macs=pack(np.zeros((13, 2), np.int64))),
+            "no list of numbers",
+        ),
+        (
+            lambda data: data["layers"].update(macs=pack(np.zeros(1 << 20, np.int64))),
+            "damaged|too large",
+        ),
         (lambda data: data.update(live_bytes=pack(np.full(3, -1))), "number"),
         (lambda data: data.update(memory={"file_bytes": "all"}), "damaged"),
         (lambda data: data.update(reasons="none"), "a list"),

@@ -1,4 +1,6 @@
-"""Whatever somebody's code leaves in a folder is read within bounds, and nothing outside the folder is."""
+"""Whatever somebody's code leaves in a folder is read within bounds, and nothing outside the
+folder is.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +64,16 @@ def test_links_devices_and_pipes_are_named_and_never_opened(folder):
         server.bind(str(folder / "socket"))
         found = read(folder)
     assert {name: file.remark for name, file in found.items()} == {
-        "link.txt": "a link, not followed", "up": "a link, not followed", "round": "a link, not followed",
-        "dangling": "a link, not followed", "pipe.txt": "a pipe, not followed", "socket": "a socket, not followed",
-    }  # fmt: skip
-    assert all(file.content is None and file.address is None and file.refused for file in found.values())
+        "link.txt": "a link, not followed",
+        "up": "a link, not followed",
+        "round": "a link, not followed",
+        "dangling": "a link, not followed",
+        "pipe.txt": "a pipe, not followed",
+        "socket": "a socket, not followed",
+    }
+    assert all(
+        file.content is None and file.address is None and file.refused for file in found.values()
+    )
 
 
 def test_a_device_is_not_opened(folder):
@@ -83,8 +91,14 @@ def test_only_so_much_is_read(folder):
     (folder / "c.png").write_bytes(PNG + bytes(5_000_000))
     (folder / "d.png").write_bytes(PNG + bytes(5_000_000))
     found = read(folder, Budget(left=6_000_000))
-    assert (len(found["a.txt"].content), found["a.txt"].remark) == (1 << 18, "the first 262,144 of 1,000,000 bytes")
-    assert (found["b.bin"].content, found["b.bin"].remark) == (None, "larger than the 16 MiB of a file on this page")
+    assert (len(found["a.txt"].content), found["a.txt"].remark) == (
+        1 << 18,
+        "the first 262,144 of 1,000,000 bytes",
+    )
+    assert (found["b.bin"].content, found["b.bin"].remark) == (
+        None,
+        "larger than the 16 MiB of a file on this page",
+    )
     assert len(found["c.png"].content) == 5_000_038
     assert (found["d.png"].content, found["d.png"].remark) == (None, "the page is full")
 
@@ -98,7 +112,11 @@ def test_so_many_files_are_read_and_the_others_counted(folder):
     for n in range(1003):
         (folder / f"{n:04}.txt").touch()
     files, more = output_files(folder, Budget())
-    assert ([file.name for file in files[:2]], len(files), more) == (["0000.txt", "0001.txt"], 1000, 3)
+    assert ([file.name for file in files[:2]], len(files), more) == (
+        ["0000.txt", "0001.txt"],
+        1000,
+        3,
+    )
     budget = Budget(files=1005)
     assert [len(output_files(folder, budget)[0]) for _ in range(3)] == [1003, 2, 0]
 
@@ -126,6 +144,9 @@ def test_only_what_a_browser_runs_nothing_of_gets_an_address(folder):
         (folder / name).touch()
     (folder / os.fsdecode(b"bad\xff#?.npz")).touch()
     addresses = {name: file.address for name, file in read(folder).items()}
-    assert {name for name, address in addresses.items() if address} == {"a b%.csv", os.fsdecode(b"bad\xff#?.npz")}
+    assert {name for name, address in addresses.items() if address} == {
+        "a b%.csv",
+        os.fsdecode(b"bad\xff#?.npz"),
+    }
     assert addresses["a b%.csv"] == "a%20b%25.csv"
     assert addresses[os.fsdecode(b"bad\xff#?.npz")] == "bad%FF%23%3F.npz"

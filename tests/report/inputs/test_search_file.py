@@ -16,7 +16,8 @@ def test_trials_and_parameters_are_read() -> None:
     assert [axis.name for axis in found.axes] == ["rate", "units", "optimiser", "momentum", "bias"]
     assert found.axes[2].place("sgd") == 1
     assert found.axes[4].place(True) == 1
-    assert found.axes[1].place(True) != found.axes[1].place(True)  # a truth value is no number of units
+    # a truth value is no number of units
+    assert found.axes[1].place(True) != found.axes[1].place(True)
     assert {trial.state for trial in found.trials} == {"finished", "pruned", "failed"}
     assert len(found.finished()) == len(found.of_state("finished"))
     assert found.losses(found.finished()).max() < 0  # accuracy is to be maximised
@@ -34,8 +35,14 @@ def test_trials_and_parameters_are_read() -> None:
         ({"parameters": {"a": {"choices": []}}}, "a has 0 choices"),
         ({"trials": "many"}, "'trials' should be a list"),
         ({"trials": [{"number": 0, "state": "odd"}]}, "there is no state 'odd'"),
-        ({"trials": [{"number": 0, "state": "failed", "values": {"a": "x"}}]}, "'x' is not a number"),
-        ({"trials": [{"number": 0, "state": "failed", "intervals": {"a": [1]}}]}, "not a usable result"),
+        (
+            {"trials": [{"number": 0, "state": "failed", "values": {"a": "x"}}]},
+            "'x' is not a number",
+        ),
+        (
+            {"trials": [{"number": 0, "state": "failed", "intervals": {"a": [1]}}]},
+            "not a usable result",
+        ),
         ({"importance": {"accuracy": {"trials": 1}}}, "'additive' is missing"),
     ],
 )

@@ -13,7 +13,10 @@ from nnpipe.report.sections.comparison import contest
 def test_the_verdict_is_told_and_drawn(comparison):
     section = contest(comparison)
     texts = [(block.tone, block.text) for block in section.blocks if isinstance(block, Paragraph)]
-    assert any("is faster than slow: slow takes 1.99" in text or "slow takes 2.0" in text for _, text in texts)
+    assert any(
+        "is faster than slow: slow takes 1.99" in text or "slow takes 2.0" in text
+        for _, text in texts
+    )
     assert ("warning", "gone fell out: it crashed") in texts
     (figure,) = [block for block in section.blocks if isinstance(block, Plot)]
     rows = {row.label: row for row in figure.chart.rows}

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
+from nnpipe.core.generation import (
+    LOG_LIKELIHOOD,
+    PROMPT_TOKENS,
+    REFERENCE_TOKENS,
+    REQUEST_NS,
+    TOKEN_NS,
+    TOKENS,
+)
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
@@ -30,7 +37,9 @@ from nnpipe.tasks.generation.task import Generation
 NAMES = ("A", "B", "C")
 
 
-def verdict(kind="faster", ratio=1.031, interval=(1.0273, 1.0349), starts=12, more=0, first=0, second=1):
+def verdict(
+    kind="faster", ratio=1.031, interval=(1.0273, 1.0349), starts=12, more=0, first=0, second=1
+):
     return Verdict(first, second, kind, ratio, interval, starts, more)
 
 
@@ -38,7 +47,10 @@ def verdict(kind="faster", ratio=1.031, interval=(1.0273, 1.0349), starts=12, mo
     ("found", "told"),
     [
         (verdict(), "A is faster than B: B takes 3.1 % [2.7, 3.5] longer."),
-        (verdict(ratio=1.031, interval=(1.0302, 1.0316)), "A is faster than B: B takes 3.10 % [3.02, 3.16] longer."),
+        (
+            verdict(ratio=1.031, interval=(1.0302, 1.0316)),
+            "A is faster than B: B takes 3.10 % [3.02, 3.16] longer.",
+        ),
         (
             verdict(ratio=2.3456, interval=(2.3, 2.4), first=1, second=2),
             "B is faster than C: C takes 2.346 times [2.300, 2.400] as long.",
@@ -59,7 +71,8 @@ def verdict(kind="faster", ratio=1.031, interval=(1.0273, 1.0349), starts=12, mo
         ),
         (
             verdict("undecided", 1.2, None, starts=7, more=1),
-            "A and B cannot be told apart: 7 starts support no interval; 1 more start (3.0 s) would be needed.",
+            "A and B cannot be told apart: 7 starts support no interval; 1 more start (3.0 s) "
+            "would be needed.",
         ),
     ],
 )
@@ -112,10 +125,16 @@ def comparison():
         for round_ in range(4):
             for place, time in enumerate((1e5, 1.1e5, 1e5)):
                 latency = (time * np.exp(random.normal(0, 0.003, 12))).astype(np.int64)
-                block = Block(np.cumsum(latency) - latency, latency, idle_cpu_ns=9 * place, idle_ns=100)
+                block = Block(
+                    np.cumsum(latency) - latency, latency, idle_cpu_ns=9 * place, idle_ns=100
+                )
                 turns.append(Turn(start, round_, place, place, len(turns) * 10_000_000, block))
-    runs = tuple(with_turns(run(title, 390), Record(turns), place) for place, title in enumerate("ABC"))
-    return Comparison("three", ComparisonPlan(margin=0.01), runs, {"D\n": "crashed\nbadly"}, seconds=24.0)
+    runs = tuple(
+        with_turns(run(title, 390), Record(turns), place) for place, title in enumerate("ABC")
+    )
+    return Comparison(
+        "three", ComparisonPlan(margin=0.01), runs, {"D\n": "crashed\nbadly"}, seconds=24.0
+    )
 
 
 def test_all_that_is_to_be_told_is_told(comparison):
@@ -123,9 +142,15 @@ def test_all_that_is_to_be_told_is_told(comparison):
     assert all("\n" not in line for line in told)
     best, other = ("A", "C") if told[0].startswith("A") else ("C", "A")
     assert any(line.startswith(f"{best} is faster than B: B takes ") for line in told)
-    assert any("cannot be told apart: 12 starts" in line or f"{best} and {other} are the same" in line for line in told)
+    assert any(
+        "cannot be told apart: 12 starts" in line or f"{best} and {other} are the same" in line
+        for line in told
+    )
     assert sum("are right and wrong on the same of 400 samples" in line for line in told) == 2
-    assert any(line.startswith("Mind that C kept 18 % of a core busy while others had their turn") for line in told)
+    assert any(
+        line.startswith("Mind that C kept 18 % of a core busy while others had their turn")
+        for line in told
+    )
     assert told[-1] == "D fell out: crashed badly"
 
 
@@ -135,16 +160,22 @@ def answers(lengths):
     times = np.where(np.arange(most) < np.array(lengths)[:, np.newaxis], 1_000_000, -1)
     predictions = {
         "text": np.array(["x"] * count, object),
-        TOKENS: np.where(times < 0, -1, 5), TOKEN_NS: times, REQUEST_NS: np.where(times < 0, 0, times).sum(axis=1),
-        PROMPT_TOKENS: np.full(count, 12), REFERENCE_TOKENS: np.full(count, 4), LOG_LIKELIHOOD: np.full(count, -4.0),
-    }  # fmt: skip
+        TOKENS: np.where(times < 0, -1, 5),
+        TOKEN_NS: times,
+        REQUEST_NS: np.where(times < 0, 0, times).sum(axis=1),
+        PROMPT_TOKENS: np.full(count, 12),
+        REFERENCE_TOKENS: np.full(count, 4),
+        LOG_LIKELIHOOD: np.full(count, -4.0),
+    }
     truth = {"sample": np.arange(count), "answer": np.array([""] * count, object)}
     return Generation().judge(predictions, truth, DatasetSpec(Generation.name, (), ()))
 
 
 def test_answers_of_unlike_lengths_have_no_fastest(comparison):
     lengths = {"A": [8] * 20, "B": [32] * 20, "C": [8] * 20}
-    runs = tuple(dataclasses.replace(run, evaluation=answers(lengths[run.title])) for run in comparison.runs)
+    runs = tuple(
+        dataclasses.replace(run, evaluation=answers(lengths[run.title])) for run in comparison.runs
+    )
     told = sentences(dataclasses.replace(comparison, runs=runs))
     unlike = [line for line in told if "not of the same work" in line]
     assert len(unlike) == 1
@@ -171,10 +202,14 @@ def test_a_doubt_stands_beside_the_name_in_the_table(comparison):
     runs = list(comparison.runs)
     truth = np.arange(400) % 10
     constant = dataclasses.replace(
-        runs[1].evaluation, class_names=tuple("0123456789"), arrays={"truth": truth, "predicted": np.zeros_like(truth)}
+        runs[1].evaluation,
+        class_names=tuple("0123456789"),
+        arrays={"truth": truth, "predicted": np.zeros_like(truth)},
     )
     runs[1] = dataclasses.replace(runs[1], evaluation=constant)
-    runs[2] = dataclasses.replace(runs[2], timing={**runs[2].timing, "settings": ["TVM without tuning"]})
+    runs[2] = dataclasses.replace(
+        runs[2], timing={**runs[2].timing, "settings": ["TVM without tuning"]}
+    )
     found = dataclasses.replace(comparison, runs=tuple(runs))
     table = comparison_table(found)
     assert table.header[1] == "Doubts"
@@ -192,5 +227,8 @@ def test_figures_of_a_part_are_not_set_beside_those_of_all_without_saying_so(com
     first, *others = comparison.runs
     part = dataclasses.replace(first, evaluation=first.evaluation.take(np.arange(100)))
     told = sentences(dataclasses.replace(comparison, runs=(part, *others)))
-    assert any("cannot be compared (A: classification, 100 samples; B: classification, 400" in line for line in told)
+    assert any(
+        "cannot be compared (A: classification, 100 samples; B: classification, 400" in line
+        for line in told
+    )
     assert not any("not all judged on the same samples" in line for line in sentences(comparison))

@@ -1,4 +1,6 @@
-"""The section of layers: each candidate with its reasons, two beside each other, and why there are none."""
+"""The section of layers: each candidate with its reasons, two beside each other, and why there
+are none.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,14 @@ def of_kind(section, kind):
 
 
 def test_one_candidate_shows_its_layers_the_reasons_and_the_memory(make_run, make_profile) -> None:
-    section = layers_of([dataclasses.replace(make_run(), profile=make_profile(steps=250).to_json())])
+    section = layers_of(
+        [dataclasses.replace(make_run(), profile=make_profile(steps=250).to_json())]
+    )
     told = " ".join(block.text for block in of_kind(section, Paragraph))
     assert "Reason: 2 convolutions ran in float32: 20 %." in told
-    assert "Loading takes 9.44 MB, for files of 4.19 MB: weights are copied" in told.replace("\u00a0", " ").replace(
-        "Memory, measured in a process of its own: loading", "Loading"
-    )
+    assert "Loading takes 9.44 MB, for files of 4.19 MB: weights are copied" in told.replace(
+        "\u00a0", " "
+    ).replace("Memory, measured in a process of its own: loading", "Loading")
     assert {plot.name for plot in of_kind(section, Plot)} == {"layers-time", "layers-memory"}
     kinds, steps = of_kind(section, Table)
     assert len(kinds.rows) == 4
@@ -36,7 +40,10 @@ def test_one_candidate_shows_its_layers_the_reasons_and_the_memory(make_run, mak
 
 def test_two_candidates_are_shown_layer_by_layer(make_run, make_profile) -> None:
     profiles = [make_profile(0), make_profile(1, runtime="OpenVINORuntime")]
-    runs = [dataclasses.replace(make_run(f"<b>{n}</b>"), profile=each.to_json()) for n, each in enumerate(profiles)]
+    runs = [
+        dataclasses.replace(make_run(f"<b>{n}</b>"), profile=each.to_json())
+        for n, each in enumerate(profiles)
+    ]
     section = layers_of([*runs, make_run("another")])
     (table,) = of_kind(section, Table)
     assert table.caption == "Layer by layer: <b>0</b> and <b>1</b>"

@@ -13,19 +13,29 @@ from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.sections.performance import load_blocks
 
 LOAD = {
-    "scenario": "server", "rate": 100.0, "samples_per_query": 1, "busy_ns": 10**10, "ended": "seconds",
-    "unanswered": 3, "max_latency": "5ms@p90",
-}  # fmt: skip
+    "scenario": "server",
+    "rate": 100.0,
+    "samples_per_query": 1,
+    "busy_ns": 10**10,
+    "ended": "seconds",
+    "unanswered": 3,
+    "max_latency": "5ms@p90",
+}
 
 
 def a_run(load: Any = LOAD, **given: Any) -> Run:
     due = np.arange(1000, dtype=np.int64) * 10_000_000
     late = np.where(np.arange(1000) % 10 == 0, 200_000, 1000)
     columns = {
-        "start_ns": due + late, "latency_ns": late + 1_000_000, "samples": np.ones(1000, np.int64),
-        "scheduled_ns": due, "target_ns": np.full(1000, 900_000),
-    }  # fmt: skip
-    series = {"inference": Series({name: column.astype(np.int64) for name, column in columns.items()})}
+        "start_ns": due + late,
+        "latency_ns": late + 1_000_000,
+        "samples": np.ones(1000, np.int64),
+        "scheduled_ns": due,
+        "target_ns": np.full(1000, 900_000),
+    }
+    series = {
+        "inference": Series({name: column.astype(np.int64) for name, column in columns.items()})
+    }
     timing = {} if load is None else {"load": load}
     return Run("one", (), {}, {}, {}, timing, series, **given)
 
@@ -55,9 +65,26 @@ def test_a_latency_under_load_counts_from_the_schedule_on_a_target_too() -> None
 
 @pytest.mark.parametrize(
     "load",
-    [None, 7, [], {"scenario": 3, "rate": "x", "busy_ns": 0, "search": 5, "max_latency": 7, "unanswered": 1e300},
-     {"max_latency": "never", "rate": float(10**30), "search": {"reason": ["\x00"]}, "busy_ns": None}],
-)  # fmt: skip
+    [
+        None,
+        7,
+        [],
+        {
+            "scenario": 3,
+            "rate": "x",
+            "busy_ns": 0,
+            "search": 5,
+            "max_latency": 7,
+            "unanswered": 1e300,
+        },
+        {
+            "max_latency": "never",
+            "rate": float(10**30),
+            "search": {"reason": ["\x00"]},
+            "busy_ns": None,
+        },
+    ],
+)
 def test_whatever_a_file_says_of_a_load_makes_a_report(load: Any) -> None:
     load_blocks(Candidate.of(a_run(load)))
 
@@ -68,7 +95,11 @@ def test_audits_are_told_and_failed_ones_warn() -> None:
         "outputs": {"verdict": "passed", "reason": "all are the same"},
         "other": 5,
     }
-    found = [b for b in load_blocks(Candidate.of(replace(a_run(None), audits=audits))) if isinstance(b, Paragraph)]
+    found = [
+        b
+        for b in load_blocks(Candidate.of(replace(a_run(None), audits=audits)))
+        if isinstance(b, Paragraph)
+    ]
     assert [(block.text, block.tone) for block in found] == [
         ("Audit of caching: failed. answers are remembered.", "warning"),
         ("Audit of outputs: passed. all are the same.", "note"),

@@ -20,7 +20,13 @@ MakeRun = Callable[..., Run]
 
 def verified(run: Run, *errors: Any, same: int = 63, verdict: str = "close") -> Run:
     tensors = [{"name": "scores", "max_relative": error} for error in errors]
-    found = {"verdict": verdict, "reason": "r", "samples": 64, "same_class": same, "tensors": tensors}
+    found = {
+        "verdict": verdict,
+        "reason": "r",
+        "samples": 64,
+        "same_class": same,
+        "tensors": tensors,
+    }
     return replace(run, verification=found)
 
 
@@ -44,7 +50,10 @@ def test_a_row_holds_what_decides(make_run: MakeRun) -> None:
 
 def test_the_metric_of_another_task_is_called_by_its_name(make_run: MakeRun) -> None:
     values = np.arange(12, dtype=np.float32)[:, None]
-    numbers = replace(make_run("B"), evaluation=Evaluation("regression", {"truth": values, "predicted": values + 0.5}))
+    numbers = replace(
+        make_run("B"),
+        evaluation=Evaluation("regression", {"truth": values, "predicted": values + 0.5}),
+    )
     found = row(outcome(candidates_of([numbers])), 0)
     assert "Accuracy" not in found
     assert found["MAE"] == "0.5000"
@@ -56,9 +65,14 @@ def test_sizes_that_are_not_of_files_say_of_what_they_are(make_run: MakeRun) -> 
     of_c = replace(make_run("C"), artifact={**plain.artifact, "size": 64, "size_of": "as built"})
     notes = [cells[1].note for cells in outcome(candidates_of([plain, of_c])).rows]
     assert notes == ["", "as built"]
-    table = next(block for block in render([plain, of_c], "T").sections[0].blocks if isinstance(block, Table))
+    table = next(
+        block for block in render([plain, of_c], "T").sections[0].blocks if isinstance(block, Table)
+    )
     place = next(n for n, name in enumerate(table.header) if name.startswith("Size"))
-    assert [(cells[place].note, cells[place].best) for cells in table.rows] == [("", False), ("as built", True)]
+    assert [(cells[place].note, cells[place].best) for cells in table.rows] == [
+        ("", False),
+        ("as built", True),
+    ]
 
 
 def test_a_failure_stands_where_its_candidate_would(make_run: MakeRun) -> None:
@@ -80,7 +94,12 @@ def test_the_report_says_why_a_candidate_failed(make_run: MakeRun) -> None:
 
 def test_errors_of_any_kind_are_written(make_run: MakeRun) -> None:
     run = make_run("A")
-    told = {"infinite": ("infinite", 1.0), "0": (0,), "0.25": (0.2, 0.25), "–": ("x", None, True, float("nan"))}
+    told = {
+        "infinite": ("infinite", 1.0),
+        "0": (0,),
+        "0.25": (0.2, 0.25),
+        "–": ("x", None, True, float("nan")),
+    }
     for text, errors in told.items():
         assert row(outcome(candidates_of([verified(run, *errors)])), 0)["Error"] == text
     hostile = replace(run, verification={"tensors": [3, None], "samples": 0, "same_class": 0})

@@ -17,7 +17,13 @@ from ..conftest import made_up_run
 MS = 1_000_000
 
 
-def a_run(asleep_ns: int = 100_000, awake_ns: int = 55_000, calls: int = 200, pace: Any = None, **columns: Any) -> Run:
+def a_run(
+    asleep_ns: int = 100_000,
+    awake_ns: int = 55_000,
+    calls: int = 200,
+    pace: Any = None,
+    **columns: Any,
+) -> Run:
     slept = np.arange(calls) % 4 != 0
     noise = np.random.default_rng(0).integers(0, 2000, calls)
     series = {
@@ -42,8 +48,10 @@ def told(run: Run) -> tuple[Table, Paragraph]:
 def test_tight_and_paced_stand_side_by_side_and_the_difference_is_explained() -> None:
     table, text = told(a_run())
     assert [row[0] for row in table.rows] == [
-        "tight loop", "one call in 33.0\u00a0ms, asleep between", "one call in 33.0\u00a0ms, awake between",
-    ]  # fmt: skip
+        "tight loop",
+        "one call in 33.0\u00a0ms, asleep between",
+        "one call in 33.0\u00a0ms, awake between",
+    ]
     assert "times as long as in the tight loop" in text.text
     assert "come from sleeping between calls" in text.text
     assert "even if the process stays awake" in text.text
@@ -58,7 +66,10 @@ def test_where_sleep_makes_no_difference_that_is_said() -> None:
 def test_a_pace_that_makes_no_difference_is_not_explained() -> None:
     run = a_run()
     tight = run.series["inference"]["latency_ns"][:200]
-    same = {**run.series["paced"].columns, "latency_ns": np.random.default_rng(1).permutation(tight)}
+    same = {
+        **run.series["paced"].columns,
+        "latency_ns": np.random.default_rng(1).permutation(tight),
+    }
     _, text = told(replace(run, series={**run.series, "paced": Series(same)}))
     assert "cannot be told from that of the tight loop" in text.text
 
@@ -71,7 +82,10 @@ def test_a_pace_that_was_not_kept_is_a_warning() -> None:
 
 def test_of_a_target_its_own_times_count() -> None:
     calls = 200
-    parts = {name: np.full(calls, value) for name, value in (("host_ns", 1), ("wire_ns", 2), ("target_ns", 70_000))}
+    parts = {
+        name: np.full(calls, value)
+        for name, value in (("host_ns", 1), ("wire_ns", 2), ("target_ns", 70_000))
+    }
     run = a_run(**parts)
     figures = PaceFigures.of(Candidate.of(run))
     assert figures is not None

@@ -21,7 +21,12 @@ from nnpipe.report.sections.sweep import sweep_section
 
 
 def figure(value, spread=0.1, count=100):
-    return {"value": value, "low": value * (1 - spread), "high": value * (1 + spread), "count": count}
+    return {
+        "value": value,
+        "low": value * (1 - spread),
+        "high": value * (1 + spread),
+        "count": count,
+    }
 
 
 def point(title, time, accuracy, size, holds=True, front=1.0, **changes):
@@ -33,7 +38,9 @@ def point(title, time, accuracy, size, holds=True, front=1.0, **changes):
             "latency_median": figure(time),
             "accuracy": figure(accuracy, 0.01),
             "size": {"value": size, "low": size, "high": size, "count": 1},
-            "latency_p90": {"value": None, "reason": "9 calls cannot tell it"} if time > 1 else figure(time),
+            "latency_p90": {"value": None, "reason": "9 calls cannot tell it"}
+            if time > 1
+            else figure(time),
         },
         "claims": {"size <= 4 kB": True, "latency_p90 <= 5 ms": holds},
         "qualifies": holds is True,
@@ -69,18 +76,23 @@ GIVEN = swept(
 
 
 def said(data, kind=Paragraph):
-    return [block for block in sweep_section(Found.from_json(data)).blocks if isinstance(block, kind)]
+    return [
+        block for block in sweep_section(Found.from_json(data)).blocks if isinstance(block, kind)
+    ]
 
 
 def test_the_choice_is_told_with_what_it_stands_on_and_ties():
     choice, ties = (block.text for block in said(GIVEN))
-    assert choice.startswith("fast is the one to ship, by median inference time. It was measured a second time")
+    assert choice.startswith(
+        "fast is the one to ship, by median inference time. It was measured a second time"
+    )
     assert "size <= 4 kB; latency_p90 <= 5 ms: each holds on its whole interval" in choice
     assert ties.startswith("Not to be told from it in median inference time: level. nnpipe compare")
     tiles = {tile.label: (tile.value, tile.note) for tile in said(GIVEN, Tiles)[0].items}
     assert tiles["Ship"] == (
         "fast",
-        "best of those that qualify: Median inference time 1.00\u00a0ms (900\u00a0µs to 1.10\u00a0ms)",
+        "best of those that qualify: Median inference time 1.00\u00a0ms (900\u00a0µs to "
+        "1.10\u00a0ms)",
     )
     assert tiles["Qualify"][0] == "2 of 5"
     assert tiles["On the Pareto front"][0] == "4"
@@ -106,7 +118,12 @@ def test_what_kills_each_is_told():
     killed = next(table for table in said(GIVEN, Table) if table.header[1] == "Constraint")
     assert [tuple(cell.text for cell in row) for row in killed.cells()] == [
         ("slow", "latency_p90 <= 5 ms", "fails", "900\u00a0ms (810\u00a0ms to 990\u00a0ms)"),
-        ("vague", "latency_p90 <= 5 ms", "cannot be told", "4.00\u00a0ms (3.60\u00a0ms to 4.40\u00a0ms)"),
+        (
+            "vague",
+            "latency_p90 <= 5 ms",
+            "cannot be told",
+            "4.00\u00a0ms (3.60\u00a0ms to 4.40\u00a0ms)",
+        ),
         ("few", "latency_p90 <= 5 ms", "not known", "9 calls cannot tell it"),
     ]
     assert [table.caption for table in said(GIVEN, Table)[2:]] == [
@@ -116,22 +133,34 @@ def test_what_kills_each_is_told():
 
 
 def test_where_none_qualifies_that_is_said_first():
-    data = swept(GIVEN["points"][2], GIVEN["points"][3], chosen=None, refuted={"slow": "latency_p90: fails"})
+    data = swept(
+        GIVEN["points"][2], GIVEN["points"][3], chosen=None, refuted={"slow": "latency_p90: fails"}
+    )
     first, refuted = said(data)
     assert (first.tone, refuted.tone) == ("warning", "warning")
     assert first.text.startswith("No candidate qualifies")
-    assert refuted.text == "slow came first, but did not hold when it was measured again: latency_p90: fails."
+    assert (
+        refuted.text
+        == "slow came first, but did not hold when it was measured again: latency_p90: fails."
+    )
 
 
 def test_quality_is_drawn_against_each_cost():
     time, size = said(GIVEN, Plot)
-    assert (time.name, size.name) == ("sweep-accuracy-against-latency-median", "sweep-accuracy-against-size")
+    assert (time.name, size.name) == (
+        "sweep-accuracy-against-latency-median",
+        "sweep-accuracy-against-size",
+    )
     places = {place.label: place for place in time.chart.points}
     assert (places["fast"].x, places["fast"].y) == (pytest.approx(1.0), pytest.approx(90))
     assert places["fast"].x_interval == (pytest.approx(0.9), pytest.approx(1.1))
     assert not places["level"].on_front
-    assert {p.label: p.colour for p in time.chart.points} == {p.label: p.colour for p in size.chart.points}
-    assert all(figure.name in Pictures().svg(figure) or Pictures().svg(figure) for figure in (time, size))
+    assert {p.label: p.colour for p in time.chart.points} == {
+        p.label: p.colour for p in size.chart.points
+    }
+    assert all(
+        figure.name in Pictures().svg(figure) or Pictures().svg(figure) for figure in (time, size)
+    )
     loss = copy.deepcopy(GIVEN) | {"objectives": ["latency_median", "accuracy_loss"]}
     assert not said(loss, Plot)  # what no candidate has is not drawn
     for each in loss["points"]:
@@ -140,11 +169,17 @@ def test_quality_is_drawn_against_each_cost():
     for number, each in enumerate(loss["points"]):
         each["figures"]["accuracy_loss"] = figure(0.02 + 0.01 * number)
     (drawn,) = said(loss, Plot)
-    assert (drawn.chart.y_label, drawn.chart.points[0].y) == ("change of accuracy, points", pytest.approx(-2))
+    assert (drawn.chart.y_label, drawn.chart.points[0].y) == (
+        "change of accuracy, points",
+        pytest.approx(-2),
+    )
 
 
 def test_many_points_are_drawn_and_the_best_are_named():
-    points = [point(f"p{n}", 0.001 * (n + 1), 0.5 + n / 500, 1000, front=1.0 if n < 5 else 0.1) for n in range(200)]
+    points = [
+        point(f"p{n}", 0.001 * (n + 1), 0.5 + n / 500, 1000, front=1.0 if n < 5 else 0.1)
+        for n in range(200)
+    ]
     (time, _) = said(swept(*points), Plot)
     svg = Pictures().svg(time)
     assert all(f">p{n}<" in svg for n in range(5))
@@ -188,7 +223,9 @@ def test_what_is_no_result_of_a_sweep_is_refused_in_one_line(data, told):
 
 values = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 places = st.sampled_from(
@@ -242,8 +279,12 @@ def test_the_page_says_how_many_were_measured_and_how_many_are_shown(tmp_path, m
         make_run(each["title"], calls=80).write(tmp_path / each["result"])
     (tmp_path / "sweep.json").write_text(json.dumps(given_), "utf-8")
     found = subject([tmp_path / "sweep.json"])
-    document = report_on(candidates_of(found.runs), "T", before=found.sections, measured=found.measured)
-    assert document.subtitle.startswith(f"{SHOWN + 7} candidates, of which {SHOWN} are shown one by one")
+    document = report_on(
+        candidates_of(found.runs), "T", before=found.sections, measured=found.measured
+    )
+    assert document.subtitle.startswith(
+        f"{SHOWN + 7} candidates, of which {SHOWN} are shown one by one"
+    )
     # The sweep has its own verdict: there is no second one, on other grounds.
     tables = [block for block in document.sections[1].blocks if isinstance(block, Table)]
     assert "Front" in said(given_, Table)[0].header

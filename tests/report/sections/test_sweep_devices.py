@@ -1,4 +1,6 @@
-"""The devices of a sweep: what a page says about them, and that files without any are read as before."""
+"""The devices of a sweep: what a page says about them, and that files without any are read as
+before.
+"""
 
 from __future__ import annotations
 
@@ -9,45 +11,92 @@ import pytest
 from nnpipe.core.errors import ArtifactError
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.sweep_file import Found
-from nnpipe.report.sections.sweep import cost_sentence, device_table, devices_section, model_table, sweep_section
+from nnpipe.report.sections.sweep import (
+    cost_sentence,
+    device_table,
+    devices_section,
+    model_table,
+    sweep_section,
+)
 
 
 def figure(value: float) -> dict[str, Any]:
     return {"value": value, "low": 0.9 * value, "high": 1.1 * value, "count": 50}
 
 
-def point(device: str, model: str, time: float, holds: bool | None = True, **changes: Any) -> dict[str, Any]:
+def point(
+    device: str, model: str, time: float, holds: bool | None = True, **changes: Any
+) -> dict[str, Any]:
     title = f"{device}: {model} · ONNXRuntime"
     return {
-        "title": title, "result": f"results/{device}-{model}.json", "model": None,
-        "figures": {"latency_median": figure(time), "size": {"value": 900, "low": 900, "high": 900, "count": 1}},
-        "claims": {"latency_median <= 5 ms": holds}, "qualifies": holds is True, "on_front": True, "front_share": 1.0,
-        "device": device, "of_model": model, "combination": f"{model} · ONNXRuntime",
-    } | changes  # fmt: skip
+        "title": title,
+        "result": f"results/{device}-{model}.json",
+        "model": None,
+        "figures": {
+            "latency_median": figure(time),
+            "size": {"value": 900, "low": 900, "high": 900, "count": 1},
+        },
+        "claims": {"latency_median <= 5 ms": holds},
+        "qualifies": holds is True,
+        "on_front": True,
+        "front_share": 1.0,
+        "device": device,
+        "of_model": model,
+        "combination": f"{model} · ONNXRuntime",
+    } | changes
 
 
-def device(name: str, chosen: str | None = None, again: float = 0.0, **changes: Any) -> dict[str, Any]:
-    confirmed = {"result": "c.json", "figures": {"latency_median": figure(again)}, "doubts": []} if chosen else None
-    told = {"name": name, "here": False, "description": "", "tags": [], "refuted": {}, "away": "", "facts": {}}
+def device(
+    name: str, chosen: str | None = None, again: float = 0.0, **changes: Any
+) -> dict[str, Any]:
+    confirmed = (
+        {"result": "c.json", "figures": {"latency_median": figure(again)}, "doubts": []}
+        if chosen
+        else None
+    )
+    told = {
+        "name": name,
+        "here": False,
+        "description": "",
+        "tags": [],
+        "refuted": {},
+        "away": "",
+        "facts": {},
+    }
     return {**told, "chosen": chosen, "confirmed": confirmed, **changes}
 
 
 def swept(points: list[dict[str, Any]], devices: list[dict[str, Any]], **changes: Any) -> Found:
     return Found.from_json(
         {
-            "schema": 1, "kind": "nnpipe sweep", "title": "Digits", "confidence": 0.95,
-            "constraints": ["latency_median <= 5 ms"], "objectives": ["latency_median", "size"],
-            "choose": "latency_median", "chosen": None, "refuted": {}, "points": points, "failed": [],
-            "impossible": {}, "devices": devices, "currency": "EUR", "cheapest": None, "cost_by": None,
+            "schema": 1,
+            "kind": "nnpipe sweep",
+            "title": "Digits",
+            "confidence": 0.95,
+            "constraints": ["latency_median <= 5 ms"],
+            "objectives": ["latency_median", "size"],
+            "choose": "latency_median",
+            "chosen": None,
+            "refuted": {},
+            "points": points,
+            "failed": [],
+            "impossible": {},
+            "devices": devices,
+            "currency": "EUR",
+            "cheapest": None,
+            "cost_by": None,
         }
         | changes
-    )  # fmt: skip
+    )
 
 
 FOUND = swept(
     [
-        point("pi", "small", 0.004), point("pi", "large", 0.02, False), point("jetson", "small", 0.001),
-        point("jetson", "large", 0.003), point("phone", "small", 0.002),
+        point("pi", "small", 0.004),
+        point("pi", "large", 0.02, False),
+        point("jetson", "small", 0.001),
+        point("jetson", "large", 0.003),
+        point("phone", "small", 0.002),
     ],
     [
         device("pi", "pi: small · ONNXRuntime", 0.0041, cost_per_piece=80, description="a board"),
@@ -55,8 +104,10 @@ FOUND = swept(
         device("phone", refuted={"phone: small · ONNXRuntime": "too slow"}),
         device("gone", away="gone went away"),
     ],
-    chosen="pi: small · ONNXRuntime", cheapest="pi", cost_by="cost_per_piece",
-)  # fmt: skip
+    chosen="pi: small · ONNXRuntime",
+    cheapest="pi",
+    cost_by="cost_per_piece",
+)
 
 
 def texts(table: Table) -> list[list[str]]:
@@ -80,13 +131,18 @@ def test_devices_by_models_show_what_qualifies_and_why_nothing_does() -> None:
 def test_the_best_of_each_device_has_its_certified_figures() -> None:
     rows = texts(device_table(FOUND))
     assert [row[2:4] for row in rows] == [
-        ["small · ONNXRuntime", "4.10\u00a0ms"], ["small · ONNXRuntime", "1.10\u00a0ms"], ["none qualifies", "–"],
+        ["small · ONNXRuntime", "4.10\u00a0ms"],
+        ["small · ONNXRuntime", "1.10\u00a0ms"],
+        ["none qualifies", "–"],
         ["not measured", "–"],
-    ]  # fmt: skip
+    ]
 
 
 def test_the_cheapest_device_is_named_with_its_price() -> None:
-    assert cost_sentence(FOUND) == "pi is the cheapest device that keeps the constraints: 80 EUR a piece."
+    assert (
+        cost_sentence(FOUND)
+        == "pi is the cheapest device that keeps the constraints: 80 EUR a piece."
+    )
     blocks = devices_section(FOUND).blocks
     told = [block.text for block in blocks if isinstance(block, Paragraph)]
     assert told[0] == cost_sentence(FOUND)
@@ -98,15 +154,25 @@ def test_the_cheapest_device_is_named_with_its_price() -> None:
     [
         ({"cheapest": None}, "On no device does a candidate qualify."),
         ({"cost_by": None}, "pi is the device to take: what devices cost is not known"),
-        ({"cost_by": "cost_per_hour", "devices": [
-            device("pi", "pi: small · ONNXRuntime", 1, cost_per_hour=0.5),
-            device("jetson", "jetson: small · ONNXRuntime", 1, cost_per_piece=250),
-        ]}, "0.5 EUR an hour. What jetson costs is not known in this way, and was not compared."),
+        (
+            {
+                "cost_by": "cost_per_hour",
+                "devices": [
+                    device("pi", "pi: small · ONNXRuntime", 1, cost_per_hour=0.5),
+                    device("jetson", "jetson: small · ONNXRuntime", 1, cost_per_piece=250),
+                ],
+            },
+            "0.5 EUR an hour. What jetson costs is not known in this way, and was not compared.",
+        ),
     ],
-)  # fmt: skip
-def test_without_prices_and_without_a_choice_that_is_said(changes: dict[str, Any], said: str) -> None:
+)
+def test_without_prices_and_without_a_choice_that_is_said(
+    changes: dict[str, Any], said: str
+) -> None:
     given: dict[str, Any] = {"cheapest": "pi", "cost_by": "cost_per_piece"}
-    devices = changes.pop("devices", [device("pi", "pi: small · ONNXRuntime", 1), device("b", "b: small", 1)])
+    devices = changes.pop(
+        "devices", [device("pi", "pi: small · ONNXRuntime", 1), device("b", "b: small", 1)]
+    )
     assert said in cost_sentence(swept([point("pi", "small", 0.001)], devices, **given | changes))
 
 
@@ -115,15 +181,27 @@ def test_without_prices_there_is_no_column_for_them() -> None:
 
 
 def test_candidates_of_other_devices_are_not_level_with_the_chosen_one() -> None:
-    points = [point("pi", "small", 0.001), point("pi", "large", 0.00101), point("jetson", "small", 0.001)]
+    points = [
+        point("pi", "small", 0.001),
+        point("pi", "large", 0.00101),
+        point("jetson", "small", 0.001),
+    ]
     found = swept(points, [device("pi"), device("jetson")], chosen=points[0]["title"])
-    told = " ".join(block.text for block in sweep_section(found).blocks if isinstance(block, Paragraph))
+    told = " ".join(
+        block.text for block in sweep_section(found).blocks if isinstance(block, Paragraph)
+    )
     assert "Not to be told from it in median inference time: pi: large · ONNXRuntime." in told
 
 
 @pytest.mark.parametrize(
     "devices",
-    [{}, [3], [{**device("pi"), "cost_per_piece": "free"}], [{"name": "pi"}], [device("pi", refuted=[])]],
+    [
+        {},
+        [3],
+        [{**device("pi"), "cost_per_piece": "free"}],
+        [{"name": "pi"}],
+        [device("pi", refuted=[])],
+    ],
 )
 def test_a_damaged_file_is_refused(devices: Any) -> None:
     with pytest.raises(ArtifactError):

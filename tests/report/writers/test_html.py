@@ -15,7 +15,17 @@ from property_examples import examples
 pytest.importorskip("jinja2", reason="Jinja2 writes the page")
 
 from nnpipe.report.charts import Bar, Bars
-from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tile, Tiles
+from nnpipe.report.document import (
+    Cell,
+    CommandLine,
+    Document,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+    Tile,
+    Tiles,
+)
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
 from nnpipe.report.render import render
@@ -35,7 +45,9 @@ HOSTILE = [
     "\x00\x08\ud800\u202e\ufffe",
     "日本語 עברית 😀",
 ]
-text = st.one_of(st.text(max_size=40), st.sampled_from(HOSTILE), st.text("<>&\"'/=! -{}%#aonclick", max_size=25))
+text = st.one_of(
+    st.text(max_size=40), st.sampled_from(HOSTILE), st.text("<>&\"'/=! -{}%#aonclick", max_size=25)
+)
 
 
 class Skeleton(HTMLParser):
@@ -55,7 +67,9 @@ class Skeleton(HTMLParser):
             return
         self.tags.append((tag, tuple(name for name, _ in attributes)))
         self.addresses += [
-            value for name, value in attributes if name in ("href", "src", "xlink:href", "data", "action")
+            value
+            for name, value in attributes
+            if name in ("href", "src", "xlink:href", "data", "action")
         ]
         if tag not in VOID:
             self.open.append(tag)
@@ -87,7 +101,12 @@ def everything(title, name):
                     Paragraph(name),
                     Paragraph(name, "warning"),
                     CommandLine(name),
-                    Table((name, "x"), ((name, Cell(name, 1.0, name, best=True)),), caption=name, sortable=True),
+                    Table(
+                        (name, "x"),
+                        ((name, Cell(name, 1.0, name, best=True)),),
+                        caption=name,
+                        sortable=True,
+                    ),
                     Table((name,), ((name,),), caption=name, folded=True),
                     Tiles((Tile(name, name, name),)),
                     Plot(bars, "bars", name, name),
@@ -114,17 +133,24 @@ def test_no_text_breaks_out_of_its_place(title, name):
 
 def test_hostile_runs_are_shown_as_text(make_run):
     names = tuple(f"{number} {hostile}" for number, hostile in enumerate(HOSTILE))
-    runs = [make_run(hostile, seed=seed, class_names=names) for seed, hostile in enumerate(HOSTILE[:3])]
+    runs = [
+        make_run(hostile, seed=seed, class_names=names) for seed, hostile in enumerate(HOSTILE[:3])
+    ]
     plain = [make_run("x" * seed, seed=seed, class_names=tuple("abcdefghijk")) for seed in range(3)]
     found, expected = (Skeleton(to_html(render(some, "Title"))) for some in (runs, plain))
     assert {tag for tag, _ in found.tags} <= {tag for tag, _ in expected.tags}
-    attributes, known = ({name for _, names in page.tags for name in names} for page in (found, expected))
+    attributes, known = (
+        {name for _, names in page.tags for name in names} for page in (found, expected)
+    )
     assert attributes <= known
     assert "".join(found.words).count(HOSTILE[0]) > 5
 
 
 def test_a_page_asks_the_network_for_nothing(make_run, tmp_path):
-    write_html(render([make_run("one", gpu=True), make_run("two", seed=2, wire=True)], "Title"), tmp_path / "page.html")
+    write_html(
+        render([make_run("one", gpu=True), make_run("two", seed=2, wire=True)], "Title"),
+        tmp_path / "page.html",
+    )
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "http:" not in page
     assert "https:" not in page
@@ -133,7 +159,9 @@ def test_a_page_asks_the_network_for_nothing(make_run, tmp_path):
     assert all(address.startswith(("#", "data:")) for address in addresses)
     assert not re.search(r"url\((?!#)", page)
     # And were there anything to ask for, the browser would be told not to.
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1].replace(
+        "&#39;", "'"
+    )
     assert "default-src 'none'" in policy
     script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

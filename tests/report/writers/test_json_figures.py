@@ -1,4 +1,6 @@
-"""The summary for programs holds what the report tells, in base units, and nothing that JSON cannot."""
+"""The summary for programs holds what the report tells, in base units, and nothing that JSON
+cannot.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,16 @@ def test_figures_are_those_of_the_run(make_run):
             assert each["count"] > 0
     assert first["against_first"] is None
     difference = second["against_first"]["accuracy_difference"]
-    truth, (mine, theirs) = run.evaluation.arrays["truth"], (r.evaluation.arrays["predicted"] for r in (run, other))
+    truth, (mine, theirs) = (
+        run.evaluation.arrays["truth"],
+        (r.evaluation.arrays["predicted"] for r in (run, other)),
+    )
     assert difference["value"] == pytest.approx(np.mean(theirs == truth) - np.mean(mine == truth))
     assert 0 <= first["front"]["share"] <= 1
-    assert second["figures"]["round_trip_median"]["value"] > second["figures"]["latency_median"]["value"]
+    assert (
+        second["figures"]["round_trip_median"]["value"]
+        > second["figures"]["latency_median"]["value"]
+    )
 
 
 def test_every_metric_of_the_task_has_an_interval(make_run):
@@ -61,7 +69,9 @@ def test_what_is_not_known_is_null_with_what_it_would_take(make_run):
     assert few["figures"]["latency_p99"]["value"] is None
     assert few["figures"]["latency_p99"]["calls_needed"] >= 299
     assert [doubt["kind"] for doubt in few["doubts"]] == ["too few"]
-    bare = dataclasses.replace(make_run("bare"), series={}, evaluation=None, artifact={"sha256": 5}, timing={})
+    bare = dataclasses.replace(
+        make_run("bare"), series={}, evaluation=None, artifact={"sha256": 5}, timing={}
+    )
     found = summary(bare, failures=[Failure(1, "lost", "it broke")])
     assert found["failed"] == [{"title": "lost", "reason": "it broke"}]
     (only,) = found["candidates"]

@@ -8,20 +8,63 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.report.charts import Bar, Bars
-from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tile, Tiles
+from nnpipe.report.document import (
+    Cell,
+    CommandLine,
+    Document,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+    Tile,
+    Tiles,
+)
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.markdown import escaped, to_markdown, write_markdown
 
 markdown_it = pytest.importorskip("markdown_it", reason="markdown-it-py judges the Markdown")
 
 HOSTILE = [
-    "# heading", "a heading #", "===", "---", "- item", "+ item", "* item", "1. one", "12) twelve", "> quote", "```",
-    "<script>alert(1)</script>", "</summary></details><b>", "<!-- comment", "&lt;b&gt; &#60;", "![x](http://x)",
-    "[a](javascript:alert(1))", "[^1] [x] - [ ] task", "a|b|c", "`code`", "back\\", "\\", "*a* **b** __c__ ~~d~~ $x$",
-    "~~~", "[x]: /y", "http://example.com www.example.com", "WWW.example.com", ":smile: 12:30", "two\nlines\n\nthree",
-    "    indented", "\x00\x1b[31m\ud800\u202eleft", "\u00a0", "|---|", "$$x$$",
-]  # fmt: skip
-text = st.one_of(st.text(max_size=60), st.sampled_from(HOSTILE), st.text("*_`|\\:<>[]().-+=#~!&$1w aB\n", max_size=20))
+    "# heading",
+    "a heading #",
+    "===",
+    "---",
+    "- item",
+    "+ item",
+    "* item",
+    "1. one",
+    "12) twelve",
+    "> quote",
+    "```",
+    "<script>alert(1)</script>",
+    "</summary></details><b>",
+    "<!-- comment",
+    "&lt;b&gt; &#60;",
+    "![x](http://x)",
+    "[a](javascript:alert(1))",
+    "[^1] [x] - [ ] task",
+    "a|b|c",
+    "`code`",
+    "back\\",
+    "\\",
+    "*a* **b** __c__ ~~d~~ $x$",
+    "~~~",
+    "[x]: /y",
+    "http://example.com www.example.com",
+    "WWW.example.com",
+    ":smile: 12:30",
+    "two\nlines\n\nthree",
+    "    indented",
+    "\x00\x1b[31m\ud800\u202eleft",
+    "\u00a0",
+    "|---|",
+    "$$x$$",
+]
+text = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(HOSTILE),
+    st.text("*_`|\\:<>[]().-+=#~!&$1w aB\n", max_size=20),
+)
 
 
 def parser():
@@ -52,8 +95,12 @@ def test_escaped_text_reads_as_itself(content):
     assert {token.type for token in tokens} == {"paragraph_open", "inline", "paragraph_close"}
     shown = [words(token.children) for token in inline]
     # Spaces that no break is allowed at, at the end of a line, are nobody's loss.
-    assert [one.strip() for one in shown] == [part.strip() for part in ("before", line, "after") if part.strip()]
-    assert all(child.type in ("text", "text_special") for token in inline for child in token.children)
+    assert [one.strip() for one in shown] == [
+        part.strip() for part in ("before", line, "after") if part.strip()
+    ]
+    assert all(
+        child.type in ("text", "text_special") for token in inline for child in token.children
+    )
 
 
 def everything(title, name):
@@ -80,7 +127,10 @@ PLAIN = structure(everything("title", "name"))
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(text.filter(lambda content: clean(content).strip()), text.filter(lambda content: clean(content).strip()))
+@given(
+    text.filter(lambda content: clean(content).strip()),
+    text.filter(lambda content: clean(content).strip()),
+)
 def test_no_text_breaks_out_of_its_place(title, name):
     assert structure(everything(title, name)) == PLAIN
 
@@ -91,7 +141,10 @@ def test_pictures_folds_and_warnings_are_there(tmp_path):
     markdown = (tmp_path / "my report.md").read_text("utf-8")
     assert markdown.startswith("# The \\*title\\*\n\n")
     assert "> [!WARNING]\n> name\n" in markdown
-    assert "<details>\n<summary>name</summary>\n\n| name | x |\n| --- | --- |\n| name | y |\n\n</details>\n" in markdown
+    assert (
+        "<details>\n<summary>name</summary>\n\n| name | x |\n| --- | --- |\n| name | y "
+        "|\n\n</details>\n" in markdown
+    )
     (image,) = [token for token in rendered(markdown) if token.type == "image"]
     assert image.attrs["src"] == "pictures%20of%20it/my-report-bars.svg"
     assert (tmp_path / "pictures of it" / "my-report-bars.svg").is_file()
@@ -106,7 +159,9 @@ def test_a_table_too_wide_for_a_page_is_turned():
 def test_a_whole_report_is_valid(make_run, tmp_path):
     from nnpipe.report.render import render
 
-    document = render([make_run("first", seed=1, wire=True), make_run("second", seed=2, gpu=True)], "Both")
+    document = render(
+        [make_run("first", seed=1, wire=True), make_run("second", seed=2, gpu=True)], "Both"
+    )
     write_markdown(document, tmp_path / "both.md")
     tokens = rendered((tmp_path / "both.md").read_text("utf-8"))
     images = [token.attrs["src"] for token in tokens if token.type == "image"]

@@ -15,12 +15,44 @@ from property_examples import examples
 from nnpipe.report.inputs.plugin_files import Budget, OutputFile, output_files
 from nnpipe.report.writers.plugin_page import OutputSection, write_output_page
 
-EVIL = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">'\"&lt;"
+EVIL = (
+    "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = "
+    "'owned'\">'\"&lt;"
+)
 OWN_TAGS = {
-    "a", "audio", "body", "code", "div", "footer", "h1", "h2", "h3", "head", "header", "html", "img", "li", "link",
-    "main", "meta", "nav", "p", "pre", "section", "small", "style", "table", "tbody", "td", "th", "thead", "title",
-    "tr", "ul", "video",
-}  # fmt: skip
+    "a",
+    "audio",
+    "body",
+    "code",
+    "div",
+    "footer",
+    "h1",
+    "h2",
+    "h3",
+    "head",
+    "header",
+    "html",
+    "img",
+    "li",
+    "link",
+    "main",
+    "meta",
+    "nav",
+    "p",
+    "pre",
+    "section",
+    "small",
+    "style",
+    "table",
+    "tbody",
+    "td",
+    "th",
+    "thead",
+    "title",
+    "tr",
+    "ul",
+    "video",
+}
 
 
 class Page(HTMLParser):
@@ -56,7 +88,10 @@ def check_harmless(text: str) -> Page:
         if name == "src":
             assert value.startswith("data:"), (tag, value[:50])
         if name == "href":
-            inert = value.startswith(("data:application/octet-stream;base64,", "#", "output/")) or value == "data:,"
+            inert = (
+                value.startswith(("data:application/octet-stream;base64,", "#", "output/"))
+                or value == "data:,"
+            )
             assert inert, value[:50]
     return page
 
@@ -80,10 +115,15 @@ def test_each_kind_of_file_is_shown_in_its_way(tmp_path):
     page = check_harmless(text)
     sources = {tag: value for tag, name, value in page.attributes if name == "src"}
     assert sources == {
-        "img": "data:image/png;base64,iVBORw0KGgo=", "audio": "data:audio/wav;base64,UklGRg==",
+        "img": "data:image/png;base64,iVBORw0KGgo=",
+        "audio": "data:audio/wav;base64,UklGRg==",
         "video": "data:video/mp4;base64,ZnR5cA==",
-    }  # fmt: skip
-    for row in ("<td class=number>2.5</td><td>b</td>", "<td class=number>1</td><td>a,b</td>", "<th>p</th><th>q</th>"):
+    }
+    for row in (
+        "<td class=number>2.5</td><td>b</td>",
+        "<td class=number>1</td><td>a,b</td>",
+        "<th>p</th><th>q</th>",
+    ):
         assert row in text.replace(" class=number>p", ">p").replace(" class=number>q", ">q")
     assert '{\n "a": {\n  "b": 1\n }\n}' in page.text
     assert "one\ntwo" in page.text
@@ -111,20 +151,30 @@ def test_failures_and_what_is_not_there_are_told(tmp_path):
     check_harmless(text)
 
 
-ANY_TEXT = st.text(max_size=60) | st.sampled_from([EVIL, "]]>", "<!--", "</style><script>", "\u202e\x00\r", "\ud800"])
+ANY_TEXT = st.text(max_size=60) | st.sampled_from(
+    [EVIL, "]]>", "<!--", "</style><script>", "\u202e\x00\r", "\ud800"]
+)
 
 
 PRINTABLE = ANY_TEXT.filter(str.isprintable)
 ANY_JSON = st.recursive(
-    st.none() | st.floats() | PRINTABLE, lambda inner: st.lists(inner) | st.dictionaries(PRINTABLE, inner), max_leaves=6
+    st.none() | st.floats() | PRINTABLE,
+    lambda inner: st.lists(inner) | st.dictionaries(PRINTABLE, inner),
+    max_leaves=6,
 ).map(lambda value: json.dumps([value]).encode())
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     name=ANY_TEXT.filter(bool),
     ending=st.sampled_from([".csv", ".json", ".txt", ".svg", ".png", ".html", ".xyz", ".wav", ""]),
-    content=ANY_TEXT.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.binary(max_size=60) | ANY_JSON,
+    content=ANY_TEXT.map(lambda text: text.encode("utf-8", "surrogatepass"))
+    | st.binary(max_size=60)
+    | ANY_JSON,
     refused=st.booleans(),
 )
 def test_no_name_and_no_content_gets_out_of_its_place(tmp_path, name, ending, content, refused):
@@ -136,12 +186,14 @@ def test_no_name_and_no_content_gets_out_of_its_place(tmp_path, name, ending, co
         path = folder / (name.replace("/", "-").replace("\0", "-")[:60] + ending)
         path.write_bytes(content)
         files, _ = output_files(folder, Budget(each=0 if refused else 1 << 20))
-    except (OSError, UnicodeEncodeError):  # the file system takes no such name, but one may come from elsewhere
+    # the file system takes no such name, but one may come from elsewhere
+    except (OSError, UnicodeEncodeError):
         files = [OutputFile(name + ending, len(content), "text", "", content)]
     check_harmless(page_of(tmp_path, files))
 
 
-# -- in a real browser --------------------------------------------------------------------------------
+# -- in a real browser
+# --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -150,13 +202,22 @@ def hostile(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("hostile")
     folder = root / "output"
     folder.mkdir()
-    for name in ("page.html", f"{EVIL.replace('/', '-')}.txt", "noext", "data.json", "x.xhtml", "style.css"):
+    for name in (
+        "page.html",
+        f"{EVIL.replace('/', '-')}.txt",
+        "noext",
+        "data.json",
+        "x.xhtml",
+        "style.css",
+    ):
         (folder / name).write_text(EVIL)
     (folder / "rows.csv").write_text(f"{EVIL}\n{EVIL}\n")
     (folder / "picture.svg").write_text(
-        "<svg xmlns='http://www.w3.org/2000/svg' width='80' height='60' onload=\"document.title = 'owned'\">"
+        "<svg xmlns='http://www.w3.org/2000/svg' width='80' height='60' onload=\"document.title = "
+        "'owned'\">"
         "<script>document.title = 'owned'; fetch('http://127.0.0.1:9/svg')</script>"
-        "<image href='http://127.0.0.1:9/picture.png' width='9' height='9'/><rect width='80' height='60'/></svg>"
+        "<image href='http://127.0.0.1:9/picture.png' width='9' height='9'/><rect width='80' "
+        "height='60'/></svg>"
     )
     (folder / "not.png").write_text(EVIL)
     (folder / "unknown.xyz").write_bytes(b"\0" + EVIL.encode())
@@ -166,12 +227,15 @@ def hostile(tmp_path_factory) -> Path:
         tone.setsampwidth(2)
         tone.setframerate(8000)
         tone.writeframes(bytes(8000))
-    (folder / "wide.csv").write_text("\n".join(",".join(str(n * 1000) for n in range(40)) for _ in range(9)))
+    (folder / "wide.csv").write_text(
+        "\n".join(",".join(str(n * 1000) for n in range(40)) for _ in range(9))
+    )
     (folder / "long.txt").write_text("x" * 5000)
     (folder / "passwd.txt").symlink_to("/etc/passwd")
     files, _ = output_files(folder, Budget())
     sections = [
-        OutputSection(f"Step {n} of 20 (samples 0 to 9)", files if n == 1 else [], "output") for n in range(1, 21)
+        OutputSection(f"Step {n} of 20 (samples 0 to 9)", files if n == 1 else [], "output")
+        for n in range(1, 21)
     ]
     write_output_page(root / "index.html", EVIL, {"SHA-256": "0" * 64}, sections)
     return root / "index.html"
@@ -189,7 +253,10 @@ def test_a_browser_shows_everything_and_runs_and_loads_nothing(browser, hostile,
     page.wait_for_function("document.querySelector('img').complete")
     page.wait_for_function("document.querySelector('audio').readyState > 0")
     assert page.title().startswith("<script>")
-    assert page.evaluate("document.querySelectorAll('script, iframe, object, embed, base').length") == 0
+    assert (
+        page.evaluate("document.querySelectorAll('script, iframe, object, embed, base').length")
+        == 0
+    )
     assert page.evaluate("document.querySelector('img').naturalWidth") == 80
     assert page.evaluate("document.querySelector('audio').duration") == 0.5
     assert page.evaluate("document.documentElement.scrollWidth") == width

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.report.charts import Bar, Bars
-from nnpipe.report.document import Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tile, Tiles
+from nnpipe.report.document import (
+    Cell,
+    CommandLine,
+    Document,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+    Tile,
+    Tiles,
+)
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.rst import escaped, to_rst, write_rst
 
@@ -38,12 +48,18 @@ HOSTILE = [
     "…\u00a0\u3000\u200d",
     "'quoted' \"quoted\" (*) <*>",
 ]
-text = st.one_of(st.text(max_size=60), st.sampled_from(HOSTILE), st.text("*_`|\\:<>[]().-+# aB1'\"\n", max_size=20))
+text = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(HOSTILE),
+    st.text("*_`|\\:<>[]().-+# aB1'\"\n", max_size=20),
+)
 
 
 def parsed(rst):
     """The document tree; any warning is an error."""
-    return core.publish_doctree(rst, settings_overrides={"halt_level": 2, "report_level": 2, "warning_stream": False})
+    return core.publish_doctree(
+        rst, settings_overrides={"halt_level": 2, "report_level": 2, "warning_stream": False}
+    )
 
 
 def everything(title, name):
@@ -78,8 +94,13 @@ def everything(title, name):
 @example("12:34:`role`:56")
 def test_escaped_text_reads_as_itself(content):
     tree = parsed(f"before\n\n{escaped(content)}\n\nafter\n")
-    assert [node.astext() for node in tree] == [part for part in ("before", clean(content), "after") if part]
-    assert all(isinstance(node, nodes.paragraph) and all(type(c) is nodes.Text for c in node) for node in tree)
+    assert [node.astext() for node in tree] == [
+        part for part in ("before", clean(content), "after") if part
+    ]
+    assert all(
+        isinstance(node, nodes.paragraph) and all(type(c) is nodes.Text for c in node)
+        for node in tree
+    )
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -90,8 +111,14 @@ def test_no_text_breaks_out_of_its_place(title, name):
     assert {message["level"] for message in tree.findall(nodes.system_message)} <= {1}
     allowed = {
         "system_message",
-        *("document title subtitle section topic paragraph bullet_list list_item reference warning note").split(),
-        *("literal_block table tgroup colspec thead tbody row entry strong image figure caption Text").split(),
+        *(
+            "document title subtitle section topic paragraph bullet_list list_item reference "
+            "warning note"
+        ).split(),
+        *(
+            "literal_block table tgroup colspec thead tbody row entry strong image figure caption "
+            "Text"
+        ).split(),
     }
     assert {type(node).__name__ for node in tree.findall()} <= allowed
     # Sections have the titles given, and references lead from the table of contents only.
@@ -106,19 +133,28 @@ def test_no_text_breaks_out_of_its_place(title, name):
 def test_a_table_too_wide_for_a_page_is_turned(tmp_path):
     wide = Table(tuple(f"c{n}" for n in range(12)), (tuple(f"a{n}" for n in range(12)),) * 2)
     tree = parsed(to_rst(Document("T", (Section("S", (wide,)),)), {}))
-    rows = [[entry.astext() for entry in row.findall(nodes.entry)] for row in tree.findall(nodes.row)]
+    rows = [
+        [entry.astext() for entry in row.findall(nodes.entry)] for row in tree.findall(nodes.row)
+    ]
     assert rows == [[f"c{n}", f"a{n}", f"a{n}"] for n in range(12)]
 
 
 def test_times_and_names_stay_readable():
-    assert escaped("cpu_percent at 2026-01-02T03:04:05+00:00") == "cpu_percent at 2026-01-02T03:04:05+00:00"
+    assert (
+        escaped("cpu_percent at 2026-01-02T03:04:05+00:00")
+        == "cpu_percent at 2026-01-02T03:04:05+00:00"
+    )
 
 
 def test_a_report_is_valid_and_its_pictures_are_there(make_run, tmp_path):
     from nnpipe.report.render import render
 
-    document = render([make_run("first", seed=1, wire=True), make_run("second", seed=2, gpu=True)], "Both")
-    write_rst(document, tmp_path / "docs" / "both.rst", tmp_path / "docs" / "pictures of it", tmp_path)
+    document = render(
+        [make_run("first", seed=1, wire=True), make_run("second", seed=2, gpu=True)], "Both"
+    )
+    write_rst(
+        document, tmp_path / "docs" / "both.rst", tmp_path / "docs" / "pictures of it", tmp_path
+    )
     tree = parsed((tmp_path / "docs" / "both.rst").read_text("utf-8"))
     places = [image["uri"] for image in tree.findall(nodes.image)]
     assert len(places) == len(list(document.figures()))
@@ -130,7 +166,9 @@ def test_a_report_is_valid_and_its_pictures_are_there(make_run, tmp_path):
 
 
 def test_pictures_lie_beside_the_file_unless_told_otherwise(tmp_path):
-    document = Document("Title", (Section("One", (Plot(Bars("x", (Bar("a", 1, "1"),)), "bars", "Bars", "Bars"),)),))
+    document = Document(
+        "Title", (Section("One", (Plot(Bars("x", (Bar("a", 1, "1"),)), "bars", "Bars", "Bars"),)),)
+    )
     write_rst(document, tmp_path / "my report.rst", image_format="png")
     assert (tmp_path / "img" / "my-report-bars.png").read_bytes().startswith(b"\x89PNG")
     assert ".. figure:: img/my-report-bars.png" in (tmp_path / "my report.rst").read_text("utf-8")

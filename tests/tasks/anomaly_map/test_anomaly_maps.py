@@ -1,4 +1,6 @@
-"""The metrics of anomaly maps are scikit-learn's AUC of pixels and the per-region overlap as it was published."""
+"""The metrics of anomaly maps are scikit-learn's AUC of pixels and the per-region overlap as it
+was published.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +23,36 @@ TASK = AnomalyMaps()
 SPEC = DatasetSpec("anomaly_map", (), ())
 
 
-def random_case(random: np.random.Generator, pictures: int, side: int, levels: int | None) -> tuple[Batch, Batch]:
-    """Return maps and masks with rough regions, some of them empty; maps have ties if ``levels`` are given."""
+def random_case(
+    random: np.random.Generator, pictures: int, side: int, levels: int | None
+) -> tuple[Batch, Batch]:
+    """Return maps and masks with rough regions, some of them empty; maps have ties if ``levels``
+    are given.
+    """
     masks = np.zeros((pictures, side, side), np.int8)
     for mask in masks:
         for _ in range(int(random.integers(0, 4))):
             top, left = random.integers(0, side - 3, 2)
-            part = mask[top : top + random.integers(2, side // 2), left : left + random.integers(2, side // 2)]
+            part = mask[
+                top : top + random.integers(2, side // 2),
+                left : left + random.integers(2, side // 2),
+            ]
             part[random.random(part.shape) < 0.8] = 1
     maps = random.normal(size=masks.shape) + masks * random.uniform(0, 3, (pictures, 1, 1))
     if levels is not None:
         maps = np.floor(np.clip(maps + 3, 0, 9) * levels / 9)
     masks[random.random(masks.shape) < 0.02] = -1
-    return {"map": maps.astype(np.float32)}, {"mask": masks, "anomalous": (masks > 0).any(axis=(1, 2)).astype(np.int64)}
+    return {"map": maps.astype(np.float32)}, {
+        "mask": masks,
+        "anomalous": (masks > 0).any(axis=(1, 2)).astype(np.int64),
+    }
 
 
 def plain_au_pro(maps: np.ndarray, masks: np.ndarray, limit: float = 0.3) -> float:
-    """Compute the overlap of each region at each threshold, as Bergmann et al. (2021) define it, without a shortcut."""
+    """Compute the overlap of each region at each threshold, as Bergmann et al.
+
+    (2021) define it, without a shortcut.
+    """
     regions = []
     for place, mask in enumerate(masks):
         labels, count = ndimage.label(mask > 0, structure=np.ones((3, 3)))
@@ -60,7 +75,9 @@ def plain_au_pro(maps: np.ndarray, masks: np.ndarray, limit: float = 0.3) -> flo
 def test_metrics_are_those_of_scikit_learn_and_of_the_plain_definition() -> None:
     random = np.random.default_rng(0)
     for case in range(12):
-        predictions, truth = random_case(random, int(random.integers(1, 5)), 16, (5, 40, None)[case % 3])
+        predictions, truth = random_case(
+            random, int(random.integers(1, 5)), 16, (5, 40, None)[case % 3]
+        )
         found = TASK.judge(predictions, truth, SPEC)
         values = {metric.name: metric.of(found) for metric in TASK.metrics}
         masks, maps = truth["mask"], predictions["map"]
@@ -72,7 +89,9 @@ def test_metrics_are_those_of_scikit_learn_and_of_the_plain_definition() -> None
         wanted = sk.roc_auc_score(masks[counted] > 0, maps[counted])
         assert values["pixel_auc"] == pytest.approx(wanted, abs=1e-12)
         assert values["au_pro"] == pytest.approx(plain_au_pro(maps, masks), abs=1e-12)
-        np.testing.assert_allclose(found.arrays["score"], maps.max(axis=(1, 2), initial=-np.inf, where=counted))
+        np.testing.assert_allclose(
+            found.arrays["score"], maps.max(axis=(1, 2), initial=-np.inf, where=counted)
+        )
 
 
 def test_of_many_scores_neighbouring_ones_are_put_together_with_little_loss() -> None:
@@ -86,7 +105,9 @@ def test_of_many_scores_neighbouring_ones_are_put_together_with_little_loss() ->
     steps = np.floor(predictions["map"] * 60)  # few enough scores for each to be a level
     exact = TASK.judge({"map": steps}, truth, SPEC)
     assert len(np.unique(steps)) < MOST_LEVELS
-    assert TASK.metric("au_pro").of(found) == pytest.approx(TASK.metric("au_pro").of(exact), abs=1e-3)
+    assert TASK.metric("au_pro").of(found) == pytest.approx(
+        TASK.metric("au_pro").of(exact), abs=1e-3
+    )
 
 
 def test_regions_are_those_of_scipy() -> None:
@@ -105,12 +126,16 @@ def test_maps_of_another_size_are_interpolated() -> None:
     torch = pytest.importorskip("torch")
     small = np.random.default_rng(3).random((5, 7)).astype(np.float32)
     whole = resampled(small, frame(1, 64, 64, "squeeze")[0], np.array([33, 50]))
-    wanted = functional.interpolate(torch.from_numpy(small)[None, None], (33, 50), mode="bilinear")[0, 0].numpy()
+    wanted = functional.interpolate(torch.from_numpy(small)[None, None], (33, 50), mode="bilinear")[
+        0, 0
+    ].numpy()
     np.testing.assert_allclose(whole, wanted, atol=1e-6)
     # Of a letterboxed picture, the part of the map outside it is left out.
     boxed = np.zeros((8, 8), np.float32)
     boxed[2:6] = 1
-    assert resampled(boxed, frame(1, 8, 8, "letterbox-centre")[0], np.array([16, 32]))[2:-2].min() == 1
+    assert (
+        resampled(boxed, frame(1, 8, 8, "letterbox-centre")[0], np.array([16, 32]))[2:-2].min() == 1
+    )
     mask = np.zeros((1, 16, 32), np.int8)
     mask[:, :8] = 1
     truth = {"mask": mask, "anomalous": np.ones(1, int)}

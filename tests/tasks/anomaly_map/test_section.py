@@ -1,4 +1,6 @@
-"""A report on anomaly maps draws the overlap of regions, and lists the pictures whose defects are found least."""
+"""A report on anomaly maps draws the overlap of regions, and lists the pictures whose defects
+are found least.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from nnpipe.tasks import AnomalyMaps
 
 
 def judged(missed: int) -> Evaluation:
-    """Return six pictures, the first good; of the defect in picture ``missed``, one pixel of four is seen."""
+    """Return six pictures, the first good; of the defect in picture ``missed``, one pixel of
+    four is seen.
+    """
     masks = np.zeros((6, 10, 10), np.int8)
     masks[1:, 2:4, 2:4] = 1
     maps = masks.astype(np.float32)
@@ -25,7 +29,8 @@ def judged(missed: int) -> Evaluation:
 
 def section_of(*evaluations: Evaluation) -> Section:
     runs = [
-        Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=found) for n, found in enumerate(evaluations)
+        Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=found)
+        for n, found in enumerate(evaluations)
     ]
     return next(each for each in render(runs, "T").sections if each.title == "Anomaly map")
 
@@ -34,14 +39,25 @@ def test_the_overlap_is_drawn_and_the_worst_picture_comes_first() -> None:
     section = section_of(judged(3))
     (plot,) = [block for block in section.blocks if isinstance(block, Plot)]
     assert isinstance(plot.chart, Lines)
-    # Four defects are found and a quarter of the fifth; where all pixels are alarms, everything is found.
+    # Four defects are found and a quarter of the fifth; where all pixels are alarms, everything is
+    # found.
     assert plot.chart.lines[0].y[0] == 0.85
     assert plot.chart.lines[0].y[-1] == 0.85 + 0.15 * 0.3
     table = [block for block in section.blocks if isinstance(block, Table)][1]
-    assert [cell.text for cell in next(iter(table.cells()))] == ["4", "1", "25.0\u00a0%", "0.0\u00a0%"]
+    assert [cell.text for cell in next(iter(table.cells()))] == [
+        "4",
+        "1",
+        "25.0\u00a0%",
+        "0.0\u00a0%",
+    ]
     task, found = AnomalyMaps(), judged(3)
     assert task.sample_errors(found).tolist() == [0, 0, 0, 0.75, 0, 0]
-    assert task.sample_words(found, 3) == "25.0\u00a0% of a defect is found, 0.0\u00a0% of the good pixels are alarms"
+    assert (
+        task.sample_words(found, 3)
+        == "25.0\u00a0% of a defect is found, 0.0\u00a0% of the good pixels are alarms"
+    )
     assert task.sample_words(found, 0) == "0.0\u00a0% of the good pixels are alarms"
-    parts = [block for block in section_of(judged(3), judged(1)).blocks if isinstance(block, Section)]
+    parts = [
+        block for block in section_of(judged(3), judged(1)).blocks if isinstance(block, Section)
+    ]
     assert [part.title for part in parts] == ["net 0", "net 1"]

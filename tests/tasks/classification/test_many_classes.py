@@ -30,7 +30,9 @@ def test_a_report_of_5000_classes_shows_the_worst_ones_and_the_most_common_confu
     spec = DatasetSpec("classification", (), (), names)
     judged = task_named("classification").judge({"scores": scores}, {"label": truth}, spec)
     judged = judged if named else dataclasses.replace(judged, class_names=())
-    runs = [Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=judged) for n in range(2)]
+    runs = [
+        Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=judged) for n in range(2)
+    ]
     for document in (render(runs[:1], "One"), render(runs, "Two")):
         to_html(document)
         text = to_markdown(document, {})

@@ -1,4 +1,6 @@
-"""Metrics of the scores of all classes are those of scikit-learn, from probabilities and from logits."""
+"""Metrics of the scores of all classes are those of scikit-learn, from probabilities and from
+logits.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def softmax(logits: Any) -> Any:
 
 def judged(scores: Any, truth: Any) -> Evaluation:
     names = tuple(map(str, range(scores.shape[1])))
-    return TASK.judge({"scores": scores}, {"label": truth}, DatasetSpec("classification", (), (), names))
+    return TASK.judge(
+        {"scores": scores}, {"label": truth}, DatasetSpec("classification", (), (), names)
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -47,7 +51,9 @@ def test_areas_are_those_of_scikit_learn(of: str, classes: int, ties: bool, weig
     found = judged(scores, truth)
     for name, function in (("roc_auc", sk.roc_auc_score), ("pr_auc", sk.average_precision_score)):
         expected = function(*given, sample_weight=weights)
-        assert SCORE_METRICS[name].prepared(found)(weights) == pytest.approx(expected, abs=1e-9), name
+        assert SCORE_METRICS[name].prepared(found)(weights) == pytest.approx(expected, abs=1e-9), (
+            name
+        )
 
 
 def test_the_calibration_error_is_the_mean_gap_of_15_bins() -> None:
@@ -59,7 +65,9 @@ def test_the_calibration_error_is_the_mean_gap_of_15_bins() -> None:
         inside = (confidence > low) & (confidence <= low + 1 / 15)
         if inside.any():
             expected += inside.mean() * abs(confidence[inside].mean() - right[inside].mean())
-    assert SCORE_METRICS["calibration_error"].of(judged(logits, truth)) == pytest.approx(expected, abs=1e-9)
+    assert SCORE_METRICS["calibration_error"].of(judged(logits, truth)) == pytest.approx(
+        expected, abs=1e-9
+    )
 
 
 def test_a_sure_model_that_is_always_right_is_calibrated() -> None:
@@ -80,7 +88,9 @@ def test_rounded_probabilities_are_no_logits() -> None:
     rounded = np.round(softmax(drawn(4)[0]) * 256) / 256
     assert probabilities_of(rounded) == pytest.approx(rounded, abs=0.01)
     assert probabilities_of(np.array([[2.0, 0.0], [0.5, 0.5]]))[1].tolist() == [0.5, 0.5]
-    assert probabilities_of(np.array([[2.0, 0.0]]))[0, 0] == pytest.approx(np.exp(2) / (1 + np.exp(2)))
+    assert probabilities_of(np.array([[2.0, 0.0]]))[0, 0] == pytest.approx(
+        np.exp(2) / (1 + np.exp(2))
+    )
 
 
 def test_scores_of_many_classes_are_kept_on_demand_only() -> None:
@@ -97,8 +107,18 @@ def test_they_are_found_by_name() -> None:
     assert quality_metric("roc_auc") is TASK.metric("roc_auc") is SCORE_METRICS["roc_auc"]
 
 
-@pytest.mark.parametrize("scores", [np.zeros(3, np.float32), np.zeros((3, 2), np.float32), np.zeros((3, 3), np.int32)])
+@pytest.mark.parametrize(
+    "scores", [np.zeros(3, np.float32), np.zeros((3, 2), np.float32), np.zeros((3, 3), np.int32)]
+)
 def test_an_evaluation_of_a_file_is_checked(scores: Any) -> None:
     labels = np.zeros(3, np.int32)
-    with pytest.raises(ArtifactError, match="'scores' should hold one number for each sample and class"):
-        TASK.check(Evaluation("classification", {"truth": labels, "predicted": labels, "scores": scores}, tuple("abc")))
+    with pytest.raises(
+        ArtifactError, match="'scores' should hold one number for each sample and class"
+    ):
+        TASK.check(
+            Evaluation(
+                "classification",
+                {"truth": labels, "predicted": labels, "scores": scores},
+                tuple("abc"),
+            )
+        )

@@ -12,9 +12,19 @@ from pycocotools_stats import pycocotools_stats
 from nnpipe.core.evaluation import Evaluation, Ragged
 
 PLACES = {
-    "map": 0, "ap50": 1, "ap75": 2, "map_small": 3, "map_medium": 4, "map_large": 5,
-    "ar1": 6, "ar10": 7, "ar100": 8, "ar_small": 9, "ar_medium": 10, "ar_large": 11,
-}  # fmt: skip
+    "map": 0,
+    "ap50": 1,
+    "ap75": 2,
+    "map_small": 3,
+    "map_medium": 4,
+    "map_large": 5,
+    "ar1": 6,
+    "ar10": 7,
+    "ar100": 8,
+    "ar_small": 9,
+    "ar_medium": 10,
+    "ar_large": 11,
+}
 """Places of the metrics among the twelve figures of pycocotools."""
 
 
@@ -49,11 +59,16 @@ class Case:
         """Return pycocotools' figures; -1 for those that are not defined."""
         images = [{"id": number} for number in range(self.pictures)]
         found = pycocotools_stats("bbox", images, range(self.classes), self.true, self.predicted)
-        return {name: -1.0 if math.isnan(found[place]) else found[place] for name, place in PLACES.items()}
+        return {
+            name: -1.0 if math.isnan(found[place]) else found[place]
+            for name, place in PLACES.items()
+        }
 
 
 def random_case(seed: int) -> Case:
-    """Make a few pictures with crowds, equal scores, equal boxes, and sometimes more boxes than count."""
+    """Make a few pictures with crowds, equal scores, equal boxes, and sometimes more boxes than
+    count.
+    """
     random = np.random.default_rng(seed)
     case = Case(int(random.integers(1, 6)), int(random.integers(1, 4)), [], [])
     extent = int(random.choice([20, 60, 250]))
@@ -74,7 +89,11 @@ def random_case(seed: int) -> Case:
             )
         for _ in range(random.integers(0, 12 if random.random() < 0.95 else 250)):
             near = bool(own) and random.random() < 0.8
-            box = own[random.integers(len(own))] if near else random.integers(0, extent, 4).astype(float)
+            box = (
+                own[random.integers(len(own))]
+                if near
+                else random.integers(0, extent, 4).astype(float)
+            )
             box = box + random.integers(-3, 4, 4) * random.integers(0, 3) * near
             box[2:] = np.maximum(box[2:], 1)
             score = random.integers(0, 10) / 10 if random.random() < 0.5 else random.random()

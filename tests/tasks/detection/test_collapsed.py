@@ -1,4 +1,6 @@
-"""A detector whose boxes and scores share one int8 scale is named as such, by reports and comparisons."""
+"""A detector whose boxes and scores share one int8 scale is named as such, by reports and
+comparisons.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def judged(path: str) -> Evaluation:
     """Return the evaluation of a detector on synthetic pictures."""
     dataset = SyntheticDetectionDataset(num_samples=24, noise=0.02)
     options = ("score_threshold=0.05",)
-    wrapper = ONNXModel(model_path=Path(path), scale=255.0, decoder="YOLODecoder", decoder_options=options)
+    wrapper = ONNXModel(
+        model_path=Path(path), scale=255.0, decoder="YOLODecoder", decoder_options=options
+    )
     wrapper = wrapper.for_dataset(dataset.spec)
     found = []
     with wrapper.open().session() as session:
@@ -54,14 +58,24 @@ def texts(block: Block) -> list[str]:
         (2.5, "finds nothing in 24 pictures with "),
     ],
 )
-def test_a_detector_with_one_scale_for_boxes_and_scores_is_named(tmp_path: Path, step: float, told: str) -> None:
+def test_a_detector_with_one_scale_for_boxes_and_scores_is_named(
+    tmp_path: Path, step: float, told: str
+) -> None:
     runs = [
         run("float", judged(write_finder(tmp_path / "float.onnx"))),
         run("int8", judged(write_finder(tmp_path / "int8.onnx", step))),
     ]
-    said = [text for section in render(runs, "T").sections for text in texts(section) if "Collapsed" in text]
+    said = [
+        text
+        for section in render(runs, "T").sections
+        for text in texts(section)
+        if "Collapsed" in text
+    ]
     assert len(said) == 1
     assert said[0].startswith("There is reason to distrust the predictions of int8. Collapsed: it")
     assert told in said[0]
     compared = remarks(Comparison("both", ComparisonPlan(), tuple(runs)))
-    assert [text.startswith("Mind that the quality of int8 is in doubt (collapsed): it") for text in compared] == [True]
+    assert [
+        text.startswith("Mind that the quality of int8 is in doubt (collapsed): it")
+        for text in compared
+    ] == [True]

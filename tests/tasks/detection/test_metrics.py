@@ -1,4 +1,6 @@
-"""COCO's metrics are those of pycocotools, and follow from weights of pictures as from repeated pictures."""
+"""COCO's metrics are those of pycocotools, and follow from weights of pictures as from repeated
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,16 @@ def assert_as_pycocotools(case: Case) -> None:
     found = case.evaluation()
     for name, wanted in case.by_pycocotools().items():
         value = next(metric for metric in METRICS if metric.name == name).of(found)
-        assert math.isnan(value) if wanted == -1 else abs(value - wanted) < 1e-9, (name, value, wanted)
+        assert math.isnan(value) if wanted == -1 else abs(value - wanted) < 1e-9, (
+            name,
+            value,
+            wanted,
+        )
 
 
-@pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 1050), marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize(
+    "seeds", [range(50), pytest.param(range(50, 1050), marks=pytest.mark.slow)], ids=len
+)
 def test_metrics_are_those_of_pycocotools(seeds: range) -> None:
     needs("pycocotools")
     cases = [case for case in map(random_case, seeds) if case.predicted]  # pycocotools refuses none
@@ -50,7 +58,10 @@ def test_a_weight_counts_a_picture_as_often(seed: int) -> None:
     weights = np.random.default_rng(seed).integers(0, 4, len(found))
     again: Evaluation = found.take(np.repeat(np.arange(len(found)), weights))
     for metric in METRICS:
-        value, wanted = metric.prepared(found)(weights.astype(float)), metric.of(again) if len(again) else math.nan
+        value, wanted = (
+            metric.prepared(found)(weights.astype(float)),
+            metric.of(again) if len(again) else math.nan,
+        )
         assert value == pytest.approx(wanted, abs=1e-9, nan_ok=True), metric.name
 
 
@@ -61,7 +72,9 @@ def plainly(case: Case, protocol: str) -> float:
         across = min(box[0] + box[2], other[0] + other[2]) - max(box[0], other[0])
         down = min(box[1] + box[3], other[1] + other[3]) - max(box[1], other[1])
         inside = max(across, 0) * max(down, 0)
-        return inside / (box[2] * box[3] if whole else box[2] * box[3] + other[2] * other[3] - inside)
+        return inside / (
+            box[2] * box[3] if whole else box[2] * box[3] + other[2] * other[3] - inside
+        )
 
     areas = []
     for label in range(case.classes):
@@ -74,8 +87,12 @@ def plainly(case: Case, protocol: str) -> float:
         given = [box for box in case.predicted if box["category_id"] == label]
         for box in sorted(given, key=lambda box: (-box["score"], box["image_id"])):
             here = [other for other in true if other["image_id"] == box["image_id"]]
-            single = here if protocol == "pascal" else [other for other in here if not other["iscrowd"]]
-            best = max(single, key=lambda other: overlap(box["bbox"], other["bbox"], False), default=None)
+            single = (
+                here if protocol == "pascal" else [other for other in here if not other["iscrowd"]]
+            )
+            best = max(
+                single, key=lambda other: overlap(box["bbox"], other["bbox"], False), default=None
+            )
             near = best is not None and overlap(box["bbox"], best["bbox"], False) >= 0.5
             if near and best is not None and best["iscrowd"]:
                 continue

@@ -1,4 +1,6 @@
-"""The section of reports about detectors: its curves are the metric's, and its pictures those with most mistakes."""
+"""The section of reports about detectors: its curves are the metric's, and its pictures those
+with most mistakes.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,24 @@ def test_the_mean_over_the_classes_is_the_metric(protocol: str) -> None:
 
 
 def pictures(count: int, **given: Any) -> Evaluation:
-    """Pictures of 100 x 200 pixels with one true box each, which is predicted with a score of 0.9."""
+    """Pictures of 100 x 200 pixels with one true box each, which is predicted with a score of
+    0.9.
+    """
     box, ones = np.tile([10.0, 20, 30, 40], (count, 1)), np.ones(count, np.int64)
     ragged = {
-        "truth_boxes": box, "truth_class": np.zeros(count, np.int32), "truth_crowd": np.zeros(count, np.uint8),
-        "truth_area": np.full(count, 1200.0), "boxes": box, "scores": np.full(count, 0.9),
+        "truth_boxes": box,
+        "truth_class": np.zeros(count, np.int32),
+        "truth_crowd": np.zeros(count, np.uint8),
+        "truth_area": np.full(count, 1200.0),
+        "boxes": box,
+        "scores": np.full(count, 0.9),
         "class": np.zeros(count, np.int32),
-    }  # fmt: skip
+    }
     rows = {name: Ragged(values, ones) for name, values in ragged.items()} | given
     sizes = {"size": np.tile(np.array([100, 200], np.int32), (count, 1))}
-    return Evaluation("detection", sizes, ("cat", "dog"), rows, {"protocol": "coco", "decoder": DECODER})
+    return Evaluation(
+        "detection", sizes, ("cat", "dog"), rows, {"protocol": "coco", "decoder": DECODER}
+    )
 
 
 def run(title: str, evaluation: Evaluation) -> Run:
@@ -67,9 +77,11 @@ def plots(section: Section) -> list[Plot]:
 def test_mistakes_are_missing_and_wrong_boxes() -> None:
     boxes = np.array([[10.0, 20, 30, 40], [60, 60, 9, 9], [61, 60, 9, 9], [10, 20, 30, 40]])
     worse = pictures(
-        3, boxes=Ragged(boxes, np.array([3, 0, 1])), scores=Ragged(np.array([0.9, 0.8, 0.7, 0.2]), np.array([3, 0, 1])),
+        3,
+        boxes=Ragged(boxes, np.array([3, 0, 1])),
+        scores=Ragged(np.array([0.9, 0.8, 0.7, 0.2]), np.array([3, 0, 1])),
         **{"class": Ragged(np.zeros(4, np.int32), np.array([3, 0, 1]))},
-    )  # fmt: skip
+    )
     assert mistakes(worse, 0.0).tolist() == [2, 1, 0]
     assert mistakes(worse, 0.5).tolist() == [2, 1, 1]
     assert mistakes(pictures(3), 0.5).tolist() == [0, 0, 0]
@@ -84,23 +96,35 @@ def test_mistakes_are_missing_and_wrong_boxes() -> None:
 
 
 def test_it_says_where_overlapping_boxes_were_dropped() -> None:
-    inside = {"class": "x.FinishedBoxesDecoder", "arguments": {"score_threshold": 0.3, "suppression": "inside"}}
+    inside = {
+        "class": "x.FinishedBoxesDecoder",
+        "arguments": {"score_threshold": 0.3, "suppression": "inside"},
+    }
     one, two = pictures(2), pictures(2)
     two = replace(two, settings={**two.settings, "decoder": inside})
-    texts = [block.text for block in section_of(run("a", one), run("b", two)).blocks if isinstance(block, Paragraph)]
+    texts = [
+        block.text
+        for block in section_of(run("a", one), run("b", two)).blocks
+        if isinstance(block, Paragraph)
+    ]
     assert (
-        "a: Boxes with scores above 0.001 were read by YOLODecoder; overlapping boxes were dropped outside" in texts[1]
+        "a: Boxes with scores above 0.001 were read by YOLODecoder; overlapping boxes were "
+        "dropped outside" in texts[1]
     )
     assert (
-        "b: Boxes with scores above 0.3 were read by FinishedBoxesDecoder; overlapping boxes were dropped inside"
-        in texts[1]
+        "b: Boxes with scores above 0.3 were read by FinishedBoxesDecoder; overlapping boxes were "
+        "dropped inside" in texts[1]
     )
 
 
 def test_absurd_boxes_of_a_file_are_drawn_within_the_frame() -> None:
     boxes = np.array([[np.nan, 0, 1, 1], [-1e30, -1e30, 2e30, 2e30], [1e9, 0, -5, np.inf]])
     absurd = pictures(3, boxes=Ragged(boxes, np.ones(3, np.int64)))
-    for found in (absurd, replace(absurd, arrays={}), replace(absurd, arrays={"size": np.zeros((3, 2), np.int32)})):
+    for found in (
+        absurd,
+        replace(absurd, arrays={}),
+        replace(absurd, arrays={"size": np.zeros((3, 2), np.int32)}),
+    ):
         for plot in plots(section_of(run("absurd", found))):
             assert "nan" not in Pictures().svg(plot)
 
@@ -113,19 +137,25 @@ def test_a_report_of_5000_pictures_is_small(tmp_path: Any) -> None:
     random, count, each = np.random.default_rng(0), 5000, 20
     rows = np.full(count, each)
     boxes = np.concatenate(
-        [random.uniform(0, 400, (count * each, 2)), random.uniform(5, 200, (count * each, 2))], axis=1
+        [random.uniform(0, 400, (count * each, 2)), random.uniform(5, 200, (count * each, 2))],
+        axis=1,
     )
     labels = random.integers(0, 80, count * each).astype(np.int32)
     near = boxes + random.normal(0, 3, boxes.shape)
     found = Evaluation(
-        "detection", {}, tuple(f"class {n}" for n in range(80)),
+        "detection",
+        {},
+        tuple(f"class {n}" for n in range(80)),
         {
-            "truth_boxes": Ragged(boxes, rows), "truth_class": Ragged(labels, rows),
+            "truth_boxes": Ragged(boxes, rows),
+            "truth_class": Ragged(labels, rows),
             "truth_crowd": Ragged(np.zeros(count * each, np.uint8), rows),
-            "truth_area": Ragged(boxes[:, 2] * boxes[:, 3], rows), "boxes": Ragged(near, rows),
-            "scores": Ragged(random.random(count * each), rows), "class": Ragged(labels, rows),
+            "truth_area": Ragged(boxes[:, 2] * boxes[:, 3], rows),
+            "boxes": Ragged(near, rows),
+            "scores": Ragged(random.random(count * each), rows),
+            "class": Ragged(labels, rows),
         },
         {"protocol": "coco", "decoder": DECODER},
-    )  # fmt: skip
+    )
     write_report([run("one", found), run("two", found)], "T", tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 2e6

@@ -1,4 +1,6 @@
-"""Predicted boxes become evaluations: undone from the model's input, unpadded, and doubted if they collapsed."""
+"""Predicted boxes become evaluations: undone from the model's input, unpadded, and doubted if
+they collapsed.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_a_collapsed_detector_is_doubted() -> None:
     classes = np.zeros((2, 30), np.int64)
     boxes = np.broadcast_to(np.array([0.0, 0, 5, 5]), (2, 30, 4))
     one = {"boxes": boxes, "scores": np.full((2, 30), 0.5), "class": classes}
-    assert [kind for kind, _ in Detection().doubts(Detection().judge(one, TRUTH, SPEC))] == ["collapsed"]
+    assert [kind for kind, _ in Detection().doubts(Detection().judge(one, TRUTH, SPEC))] == [
+        "collapsed"
+    ]
     none = {"boxes": boxes, "scores": one["scores"], "class": np.full((2, 30), -1)}
     assert "finds nothing" in next(Detection().doubts(Detection().judge(none, TRUTH, SPEC)))[1]
     usual = one | {"scores": np.linspace(0, 1, 60).reshape(2, 30)}
@@ -102,7 +106,10 @@ class TestDetection(TaskContract):
     def truth(self) -> dict[str, np.ndarray]:
         random = np.random.default_rng(0)
         corners, sizes = random.uniform(0, 200, (12, 5, 2)), random.uniform(10, 150, (12, 5, 2))
-        return {"boxes": np.concatenate([corners, sizes], axis=2), "class": random.integers(-1, 2, (12, 5))}
+        return {
+            "boxes": np.concatenate([corners, sizes], axis=2),
+            "class": random.integers(-1, 2, (12, 5)),
+        }
 
     @pytest.fixture
     def predictions(self, truth: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

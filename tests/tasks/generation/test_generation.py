@@ -9,7 +9,14 @@ import pytest
 
 from nnpipe.analysis.quality_intervals import quality_difference, quality_estimate
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
+from nnpipe.core.generation import (
+    LOG_LIKELIHOOD,
+    PROMPT_TOKENS,
+    REFERENCE_TOKENS,
+    REQUEST_NS,
+    TOKEN_NS,
+    TOKENS,
+)
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.quantities import quality
 from nnpipe.measuring.run import Run
@@ -21,8 +28,12 @@ SPEC = DatasetSpec(Generation.name, (), ())
 Times = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
-def judged(times: Times, texts: list[str] | None = None, references: list[str] | None = None) -> Evaluation:
-    """Judge answers whose tokens came after these times, ``(n, tokens)`` nanoseconds; -1 for none."""
+def judged(
+    times: Times, texts: list[str] | None = None, references: list[str] | None = None
+) -> Evaluation:
+    """Judge answers whose tokens came after these times, ``(n, tokens)`` nanoseconds; -1 for
+    none.
+    """
     count = len(times)
     truth = {
         "sample": np.arange(count),
@@ -30,10 +41,13 @@ def judged(times: Times, texts: list[str] | None = None, references: list[str] |
     }
     predictions = {
         "text": np.array(texts or ["answer"] * count, object),
-        TOKENS: np.where(times < 0, -1, 5), TOKEN_NS: times, REQUEST_NS: np.where(times < 0, 0, times).sum(axis=1),
-        PROMPT_TOKENS: np.full(count, 12), REFERENCE_TOKENS: np.full(count, 4),
+        TOKENS: np.where(times < 0, -1, 5),
+        TOKEN_NS: times,
+        REQUEST_NS: np.where(times < 0, 0, times).sum(axis=1),
+        PROMPT_TOKENS: np.full(count, 12),
+        REFERENCE_TOKENS: np.full(count, 4),
         LOG_LIKELIHOOD: np.full(count, -4 * np.log(3.0)),
-    }  # fmt: skip
+    }
     return Generation().judge(predictions, truth, SPEC)
 
 
@@ -51,7 +65,9 @@ def test_a_planted_delay_is_the_difference_of_the_time_per_output_token() -> Non
     metric = Generation().metric("tpot_mean")
     found = quality_difference(metric, judged(times), judged(slower))
     assert found.value == pytest.approx(1e-3, rel=1e-9)
-    assert of("itl_median", judged(slower)) - of("itl_median", judged(times)) == pytest.approx(1e-3, rel=1e-6)
+    assert of("itl_median", judged(slower)) - of("itl_median", judged(times)) == pytest.approx(
+        1e-3, rel=1e-6
+    )
 
 
 def test_a_stall_shows_in_the_p99_of_inter_token_latency_and_not_in_its_median() -> None:
@@ -124,7 +140,9 @@ def test_quantiles_with_weights_are_those_of_repeated_values() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ttft_median", "tpot_median", "itl_p90", "itl_p99"])
-def test_intervals_hold_the_truth_although_tokens_of_a_request_depend_on_each_other(name: str) -> None:
+def test_intervals_hold_the_truth_although_tokens_of_a_request_depend_on_each_other(
+    name: str,
+) -> None:
     def drawn(rng: np.random.Generator, prompts: int) -> Times:
         pace = rng.gamma(20, 0.05, (prompts, 1))  # of each request
         return np.maximum(1, rng.gamma(4, 0.25 * MS, (prompts, 40)) * pace).astype(np.int64)

@@ -1,4 +1,6 @@
-"""The average precision of masks is that of pycocotools, whether masks are run lengths or bitmaps."""
+"""The average precision of masks is that of pycocotools, whether masks are run lengths or
+bitmaps.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from nnpipe.tasks.instance_segmentation.runs import areas_of, intersections, pad
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
 SPEC = DatasetSpec("instance_segmentation", (), (), ("cat", "dog", "cow"))
-NAMES = ("mask_map", "mask_ap50", "mask_ap75", "mask_map_small", "mask_map_medium", "mask_map_large", "mask_ar100")
+NAMES = (
+    "mask_map",
+    "mask_ap50",
+    "mask_ap75",
+    "mask_map_small",
+    "mask_map_medium",
+    "mask_map_large",
+    "mask_ar100",
+)
 PLACES = (0, 1, 2, 3, 4, 5, 8)  # of these in pycocotools' stats
 
 
@@ -31,10 +41,14 @@ def blobs(random: np.random.Generator, count: int, height: int, width: int) -> n
 
 
 def random_case(random: np.random.Generator) -> tuple[Batch, Batch, np.ndarray, np.ndarray]:
-    """Return predictions, truth and both as bitmaps, with crowds, ties, padding and empty pictures."""
+    """Return predictions, truth and both as bitmaps, with crowds, ties, padding and empty
+    pictures.
+    """
     pictures, most, height, width = int(random.integers(1, 5)), 5, *random.integers(10, 130, 2)
     true = blobs(random, pictures * most, height, width)
-    moved = np.concatenate([np.roll(true, random.integers(-2, 3), axis=2), np.roll(true, 5, axis=1)])
+    moved = np.concatenate(
+        [np.roll(true, random.integers(-2, 3), axis=2), np.roll(true, 5, axis=1)]
+    )
     guessed = moved.reshape(2, pictures, most, height, width).transpose(1, 0, 2, 3, 4)
     guessed = guessed.reshape(pictures, 2 * most, height, width)
     truth = {
@@ -49,7 +63,9 @@ def random_case(random: np.random.Generator) -> tuple[Batch, Batch, np.ndarray, 
     return predictions, truth, guessed, true.reshape(pictures, most, height, width)
 
 
-def of_pycocotools(predictions: Batch, truth: Batch, guessed: np.ndarray, true: np.ndarray) -> list[float] | None:
+def of_pycocotools(
+    predictions: Batch, truth: Batch, guessed: np.ndarray, true: np.ndarray
+) -> list[float] | None:
     from pycocotools.mask import area, encode
 
     annotations: list[dict[str, Any]] = []
@@ -57,18 +73,28 @@ def of_pycocotools(predictions: Batch, truth: Batch, guessed: np.ndarray, true: 
     for picture, thing in np.ndindex(*truth["class"].shape):
         if truth["class"][picture, thing] >= 0:
             runs = encode(np.asfortranarray(true[picture, thing].astype(np.uint8)))
-            annotations.append({
-                "id": len(annotations) + 1, "image_id": picture, "category_id": int(truth["class"][picture, thing]) + 1,
-                "segmentation": runs, "area": float(area(runs)), "iscrowd": int(truth["crowd"][picture, thing]),
-                "bbox": [0, 0, 1, 1],
-            })  # fmt: skip
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": picture,
+                    "category_id": int(truth["class"][picture, thing]) + 1,
+                    "segmentation": runs,
+                    "area": float(area(runs)),
+                    "iscrowd": int(truth["crowd"][picture, thing]),
+                    "bbox": [0, 0, 1, 1],
+                }
+            )
     for picture, thing in np.ndindex(*predictions["class"].shape):
         if predictions["class"][picture, thing] >= 0:
             runs = encode(np.asfortranarray(guessed[picture, thing].astype(np.uint8)))
-            results.append({
-                "image_id": picture, "category_id": int(predictions["class"][picture, thing]) + 1,
-                "segmentation": runs, "score": float(np.float32(predictions["scores"][picture, thing])),
-            })  # fmt: skip
+            results.append(
+                {
+                    "image_id": picture,
+                    "category_id": int(predictions["class"][picture, thing]) + 1,
+                    "segmentation": runs,
+                    "score": float(np.float32(predictions["scores"][picture, thing])),
+                }
+            )
     if not results:
         return None
     height, width = (int(each) for each in truth["size"][0])
@@ -114,7 +140,11 @@ def test_masks_may_have_the_size_of_the_input() -> None:
     mask[0, 0, 2:6, 0:4] = 1
     picture = np.zeros((16, 32), bool)
     picture[0:16, 0:16] = True
-    truth = {"runs": runs_of(picture)[None, None], "class": np.zeros((1, 1), int), "size": np.array([[16, 32]])}
+    truth = {
+        "runs": runs_of(picture)[None, None],
+        "class": np.zeros((1, 1), int),
+        "size": np.array([[16, 32]]),
+    }
     given = {"class": np.zeros((1, 1), int), "scores": np.ones((1, 1))}
     judged = InstanceSegmentation().judge(
         {**given, "masks": mask, "frame": frame(1, 8, 8, "letterbox-centre")}, truth, SPEC
@@ -126,7 +156,11 @@ def test_masks_may_have_the_size_of_the_input() -> None:
 
 
 def test_runs_that_cannot_be_are_refused() -> None:
-    truth = {"runs": np.array([[[3, 1]]]), "class": np.zeros((1, 1), int), "size": np.array([[2, 2]])}
+    truth = {
+        "runs": np.array([[[3, 1]]]),
+        "class": np.zeros((1, 1), int),
+        "size": np.array([[2, 2]]),
+    }
     given = {"class": np.zeros((1, 1), int), "scores": np.ones((1, 1))}
     for runs, told in (
         ([[[3, 2]]], "has 5 pixels"),

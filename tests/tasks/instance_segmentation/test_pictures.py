@@ -24,9 +24,10 @@ def masks(*corners: int, width: int = 80) -> np.ndarray:
 def predicted(*corners: int, scores: tuple[float, ...] = (0.5, 0.9)) -> dict[str, np.ndarray]:
     runs = padded([runs_of(mask) for mask in masks(*corners)])
     return {
-        "runs": runs[None], "class": np.zeros((1, len(corners)), np.int64),
+        "runs": runs[None],
+        "class": np.zeros((1, len(corners)), np.int64),
         "scores": np.array([scores[: len(corners)]], np.float32),
-    }  # fmt: skip
+    }
 
 
 def test_each_thing_is_coloured_the_most_certain_one_first() -> None:
@@ -41,7 +42,8 @@ def test_each_thing_is_coloured_the_most_certain_one_first() -> None:
 def test_bitmaps_of_the_models_input_are_brought_to_the_picture() -> None:
     needs("PIL")
     whole = predicted(4)
-    whole["masks"] = masks(4)[None, :, :, ::2].astype(np.float32)  # an input of 40 x 40, to which pictures are squeezed
+    # an input of 40 x 40, to which pictures are squeezed
+    whole["masks"] = masks(4)[None, :, :, ::2].astype(np.float32)
     del whole["runs"]
     whole["frame"] = frame(1, 40, 40, "squeeze")
     assert pictures_of("instance_segmentation").difference(BLACK, whole, predicted(4)) == 0

@@ -7,19 +7,29 @@ import pytest
 from installed import needs
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.tasks.instance_segmentation.runs import runs_of, runs_of_polygon, runs_of_polygons, runs_of_text, united
+from nnpipe.tasks.instance_segmentation.runs import (
+    runs_of,
+    runs_of_polygon,
+    runs_of_polygons,
+    runs_of_text,
+    united,
+)
 
 KINDS = ("inside", "whole", "tenths", "halves", "beyond", "repeated")
 
 
 def random_polygon(random: np.random.Generator, kind: str, height: int, width: int) -> np.ndarray:
-    """Return corners of a polygon that may cross itself; those of most data sets have tenths or hundredths."""
+    """Return corners of a polygon that may cross itself; those of most data sets have tenths or
+    hundredths.
+    """
     least, most = (-0.5, 1.5) if kind in ("beyond", "repeated") else (0, 1)
     corners = random.uniform(least, most, (int(random.integers(3, 12)), 2)) * [width, height]
     digits = {"whole": 1, "tenths": 10, "halves": 2}
     if kind in digits:
         corners = np.rint(digits[kind] * corners) / digits[kind]
-    return corners[random.integers(0, len(corners), len(corners))] if kind == "repeated" else corners
+    return (
+        corners[random.integers(0, len(corners), len(corners))] if kind == "repeated" else corners
+    )
 
 
 def test_a_thousand_polygons_cover_the_pixels_that_pycocotools_gives_them() -> None:
@@ -34,7 +44,9 @@ def test_a_thousand_polygons_cover_the_pixels_that_pycocotools_gives_them() -> N
         polygons = [random_polygon(random, KINDS[case % 6], height, width) for _ in range(number)]
         stated = mask.frPyObjects([each.ravel().tolist() for each in polygons], height, width)
         wanted = runs_of(mask.decode(mask.merge(stated)))
-        np.testing.assert_array_equal(runs_of_polygons(polygons, height, width), wanted, err_msg=str(polygons))
+        np.testing.assert_array_equal(
+            runs_of_polygons(polygons, height, width), wanted, err_msg=str(polygons)
+        )
         covered += len(wanted) > 1
     assert covered > 800
 
@@ -50,7 +62,9 @@ def test_compressed_text_is_read_as_pycocotools_writes_it() -> None:
         np.testing.assert_array_equal(runs_of_text(text), runs_of(pixels))
 
 
-@pytest.mark.parametrize("text", [b"5P", b"5\x10", b"5\xff", b"PPPPPPP0", "0\N{POUND SIGN}".encode()])
+@pytest.mark.parametrize(
+    "text", [b"5P", b"5\x10", b"5\xff", b"PPPPPPP0", "0\N{POUND SIGN}".encode()]
+)
 def test_text_that_is_no_mask_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="it "):
         runs_of_text(text)
@@ -60,12 +74,16 @@ def test_masks_are_united_pixel_by_pixel() -> None:
     random = np.random.default_rng(3)
     for count in (1, 2, 5):
         masks = random.random((count, 7, 9)) < 0.3
-        np.testing.assert_array_equal(united([runs_of(mask) for mask in masks], 63), runs_of(masks.any(axis=0)))
+        np.testing.assert_array_equal(
+            united([runs_of(mask) for mask in masks], 63), runs_of(masks.any(axis=0))
+        )
 
 
 def test_the_effort_depends_on_columns_and_not_on_the_length_of_edges() -> None:
     height, width, far = 40, 30, float(1 << 20)
-    whole = runs_of_polygon(np.array([[-far, -far], [far, -far], [far, far], [-far, far]]), height, width)
+    whole = runs_of_polygon(
+        np.array([[-far, -far], [far, -far], [far, far], [-far, far]]), height, width
+    )
     assert whole.tolist() == [0, height * width]
     to_and_fro = np.tile([[0.0, 0.0], [far, 20.0]], (5_000, 1))
     with pytest.raises(DatasetError, match="to and fro across"):

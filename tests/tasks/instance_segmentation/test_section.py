@@ -1,4 +1,6 @@
-"""A report on masks shows the figures of each class, and the pictures in which most things are missed."""
+"""A report on masks shows the figures of each class, and the pictures in which most things are
+missed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from nnpipe.tasks.instance_segmentation.runs import runs_of
 
 
 def judged(missed: int) -> Evaluation:
-    """Return four pictures with a cat and a dog each; the dog of picture ``missed`` is seen elsewhere."""
+    """Return four pictures with a cat and a dog each; the dog of picture ``missed`` is seen
+    elsewhere.
+    """
     masks = np.zeros((2, 20, 20), bool)
     masks[0, 2:8, 2:8] = masks[1, 10:19, 3:9] = True
     runs = np.tile(np.stack([runs_of(mask)[:13] for mask in masks])[None], (4, 1, 1))
@@ -22,14 +26,19 @@ def judged(missed: int) -> Evaluation:
     bitmaps = np.tile(masks[None].astype(np.float32), (4, 1, 1, 1))
     bitmaps[missed, 1] = np.roll(bitmaps[missed, 1], 10, axis=1)
     given = {"masks": bitmaps, "class": truth["class"], "scores": np.tile([0.9, 0.8], (4, 1))}
-    return InstanceSegmentation().judge(given, truth, DatasetSpec("instance_segmentation", (), (), ("cat", "dog")))
+    return InstanceSegmentation().judge(
+        given, truth, DatasetSpec("instance_segmentation", (), (), ("cat", "dog"))
+    )
 
 
 def section_of(*evaluations: Evaluation) -> Section:
     runs = [
-        Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=found) for n, found in enumerate(evaluations)
+        Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=found)
+        for n, found in enumerate(evaluations)
     ]
-    return next(each for each in render(runs, "T").sections if each.title == "Instance segmentation")
+    return next(
+        each for each in render(runs, "T").sections if each.title == "Instance segmentation"
+    )
 
 
 def test_the_worst_class_and_picture_come_first() -> None:
@@ -46,5 +55,7 @@ def test_the_worst_class_and_picture_come_first() -> None:
     assert [[cell.text for cell in row] for row in pictures.cells()] == [["3", "1", "2"]]
     assert task.sample_errors(found).tolist() == [0, 0, 1, 0]
     assert task.sample_words(found, 2) == "1 of 2 masks are not found"
-    parts = [block for block in section_of(judged(0), judged(1)).blocks if isinstance(block, Section)]
+    parts = [
+        block for block in section_of(judged(0), judged(1)).blocks if isinstance(block, Section)
+    ]
     assert [part.title for part in parts] == ["net 0", "net 1"]

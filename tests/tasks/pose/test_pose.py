@@ -1,4 +1,6 @@
-"""OKS and its average precision are those of pycocotools; PCK and distances are those of the definitions."""
+"""OKS and its average precision are those of pycocotools; PCK and distances are those of the
+definitions.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def random_case(random: np.random.Generator) -> tuple[Batch, Batch]:
     """Return predictions and truth with crowds, persons without points, ties and empty pictures."""
     pictures, most = int(random.integers(2, 7)), 4
     extent = random.uniform(20, 200, (pictures, most, 1, 1))
-    points = random.uniform(0, 1, (pictures, most, 17, 2)) * extent + random.uniform(0, 200, (pictures, most, 1, 2))
+    points = random.uniform(0, 1, (pictures, most, 17, 2)) * extent + random.uniform(
+        0, 200, (pictures, most, 1, 2)
+    )
     seen = random.integers(0, 3, (pictures, most, 17)) * (random.random((pictures, most, 1)) < 0.8)
     corner, size = points.min(axis=2), np.ptp(points, axis=2)
     truth = {
@@ -51,18 +55,34 @@ def of_pycocotools(judged: Evaluation) -> list[float]:
     annotations: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
     for picture in range(len(judged)):
-        rows = [judged.ragged[name][picture] for name in ("truth_points", "truth_boxes", "truth_area", "truth_crowd")]
+        rows = [
+            judged.ragged[name][picture]
+            for name in ("truth_points", "truth_boxes", "truth_area", "truth_crowd")
+        ]
         for points, box, area, crowd in zip(*rows, strict=True):
-            annotations.append({
-                "id": len(annotations) + 1, "image_id": picture, "category_id": 1, "bbox": box.astype(float).tolist(),
-                "keypoints": points.astype(float).ravel().tolist(), "num_keypoints": int((points[:, 2] > 0).sum()),
-                "area": float(area), "iscrowd": int(crowd),
-            })  # fmt: skip
-        for points, score in zip(judged.ragged["points"][picture], judged.ragged["scores"][picture], strict=True):
-            results.append({
-                "image_id": picture, "category_id": 1, "keypoints": points.astype(float).ravel().tolist(),
-                "score": float(score),
-            })  # fmt: skip
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": picture,
+                    "category_id": 1,
+                    "bbox": box.astype(float).tolist(),
+                    "keypoints": points.astype(float).ravel().tolist(),
+                    "num_keypoints": int((points[:, 2] > 0).sum()),
+                    "area": float(area),
+                    "iscrowd": int(crowd),
+                }
+            )
+        for points, score in zip(
+            judged.ragged["points"][picture], judged.ragged["scores"][picture], strict=True
+        ):
+            results.append(
+                {
+                    "image_id": picture,
+                    "category_id": 1,
+                    "keypoints": points.astype(float).ravel().tolist(),
+                    "score": float(score),
+                }
+            )
     images = [{"id": picture} for picture in range(len(judged))]
     return pycocotools_stats("keypoints", images, [1], annotations, results)
 
@@ -111,7 +131,8 @@ def test_key_points_are_right_within_a_part_of_a_length() -> None:
     assert task.metric("pck").of(one_person(1.9)) == 1
     assert task.metric("pck").of(one_person(2.1)) == pytest.approx(2 / 3)
     assert task.metric("pck").of(one_person(19, pck_length="picture")) == 1
-    assert math.isnan(task.metric("pck").of(one_person(0, pck_length="torso")))  # the hip is not known
+    # the hip is not known
+    assert math.isnan(task.metric("pck").of(one_person(0, pck_length="torso")))
 
 
 def test_persons_without_a_pose_are_missed() -> None:
@@ -129,7 +150,10 @@ def test_points_of_inputs_become_points_of_pictures(fit: str) -> None:
     top = 20 if fit == "letterbox-centre" else 0
     factor = np.array([2, 4]) if fit == "squeeze" else np.array([2, 2])
     inside = (points[:, :2] * factor + (0, top)) / 80
-    given = {"points": np.concatenate([inside, points[:, 2:]], axis=1)[None, None], "frame": frame(1, 80, 80, fit)}
+    given = {
+        "points": np.concatenate([inside, points[:, 2:]], axis=1)[None, None],
+        "frame": frame(1, 80, 80, fit),
+    }
     judged = Pose().judge(given, truth, DatasetSpec("pose", (), (), ("a", "b")))
     np.testing.assert_allclose(judged.ragged["points"].values[0], points, rtol=1e-5)
 

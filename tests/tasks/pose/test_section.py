@@ -1,4 +1,6 @@
-"""A report on poses shows every key point, and draws the pictures with the least OKS beside the truth."""
+"""A report on poses shows every key point, and draws the pictures with the least OKS beside the
+truth.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from nnpipe.tasks.pose.task import Pose
 
 
 def judged(number: int, moved: float = 20.0) -> Evaluation:
-    """Return eight pictures with a person of so many key points; the third is ``moved`` pixels off, the last empty."""
+    """Return eight pictures with a person of so many key points; the third is ``moved`` pixels
+    off, the last empty.
+    """
     points = np.random.default_rng(0).uniform(20, 80, (8, 1, number, 3))
     points[..., 2] = 1
     points[:, :, 0, 2] = 0
@@ -24,12 +28,15 @@ def judged(number: int, moved: float = 20.0) -> Evaluation:
     count = np.array([1] * 7 + [0])
     truth = {"points": points, "count": count, "size": np.tile([100, 200], (8, 1))}
     names = tuple(f"joint {place}" for place in range(number))
-    return Pose().judge({"points": guess, "count": count}, truth, DatasetSpec("pose", (), (), names))
+    return Pose().judge(
+        {"points": guess, "count": count}, truth, DatasetSpec("pose", (), (), names)
+    )
 
 
 def section_of(*evaluations: Evaluation) -> Section:
     runs = [
-        Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=found) for n, found in enumerate(evaluations)
+        Run(f"net {n}", (), {}, {}, {}, {"batch_size": 1}, {}, evaluation=found)
+        for n, found in enumerate(evaluations)
     ]
     return next(each for each in render(runs, "T").sections if each.title == "Pose")
 
@@ -42,7 +49,8 @@ def test_the_worst_picture_is_drawn_first_with_limbs() -> None:
     frame = drawn[0].chart
     assert isinstance(frame, BoxedFrame)
     truth, guess = (group.lines for group in frame.groups)
-    # 14 of COCO's 16 limbs do not touch the nose, which is not known; and a marker for each of the other 16 points.
+    # 14 of COCO's 16 limbs do not touch the nose, which is not known; and a marker for each of the
+    # other 16 points.
     assert [len(truth), len(guess)] == [14 + 16] * 2
     np.testing.assert_allclose(guess[-1] - truth[-1], 20, atol=1e-3)
     assert "net 0" in Pictures().svg(drawn[0])
@@ -76,6 +84,10 @@ def test_every_key_point_has_its_row() -> None:
 
 
 def test_several_candidates_have_a_part_each() -> None:
-    parts = [block for block in section_of(judged(3), judged(3, 1.0)).blocks if isinstance(block, Section)]
+    parts = [
+        block
+        for block in section_of(judged(3), judged(3, 1.0)).blocks
+        if isinstance(block, Section)
+    ]
     assert [part.title for part in parts] == ["net 0", "net 1"]
     assert all(sum(isinstance(block, Plot) for block in part.blocks) == 3 for part in parts)

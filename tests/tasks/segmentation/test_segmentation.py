@@ -1,4 +1,6 @@
-"""Masks are judged at the size of the picture, wherever it lies in a model's input, and contours as by definition."""
+"""Masks are judged at the size of the picture, wherever it lies in a model's input, and contours
+as by definition.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_masks_are_compared_in_pixels_of_pictures(fit: str) -> None:
         truth[place, :height, :width] = 0
         truth[place, : height // 2, : width // 2] = 1
         step = 60 / max(height, width)
-        rows, columns = (60, 60) if fit == "squeeze" else (round(height * step), round(width * step))
+        rows, columns = (
+            (60, 60) if fit == "squeeze" else (round(height * step), round(width * step))
+        )
         top, left = ((60 - rows) // 2, (60 - columns) // 2) if fit == "letterbox-centre" else (0, 0)
         part = inputs[place, top : top + rows, left : left + columns]
         part[:] = 0
@@ -71,12 +75,16 @@ def test_masks_are_compared_in_pixels_of_pictures(fit: str) -> None:
 
 def test_masks_of_other_sizes_need_a_frame() -> None:
     with pytest.raises(SpecMismatch, match="SegmentationDecoder"):
-        task_named("segmentation").judge({"mask": np.zeros((1, 8, 8), int)}, {"mask": np.zeros((1, 4, 4), int)}, SPEC)
+        task_named("segmentation").judge(
+            {"mask": np.zeros((1, 8, 8), int)}, {"mask": np.zeros((1, 4, 4), int)}, SPEC
+        )
 
 
 def test_many_classes_need_little_memory() -> None:
     names = tuple(map(str, range(5000)))
     truth = np.arange(400).reshape(1, 20, 20) * 10
-    judged = Segmentation().judge({"mask": truth}, {"mask": truth}, DatasetSpec("segmentation", (), (), names))
+    judged = Segmentation().judge(
+        {"mask": truth}, {"mask": truth}, DatasetSpec("segmentation", (), (), names)
+    )
     assert Segmentation().primary.of(judged) == 1
     assert judged.ragged["pixels"].values.shape == (400, 3)

@@ -1,4 +1,6 @@
-"""Callbacks that each break the contract in one way, under the suite that must tell; test_callback.py runs this."""
+"""Callbacks that each break the contract in one way, under the suite that must tell;
+test_callback.py runs this.
+"""
 
 from __future__ import annotations
 

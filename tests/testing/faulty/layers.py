@@ -1,4 +1,6 @@
-"""Layers that each break the contract in one way, under the suite that must tell; test_layer.py runs this."""
+"""Layers that each break the contract in one way, under the suite that must tell; test_layer.py
+runs this.
+"""
 
 from __future__ import annotations
 

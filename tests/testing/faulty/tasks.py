@@ -1,4 +1,6 @@
-"""Tasks of scripts that each break the contract in one way, under the suite that must tell; test_task.py runs this."""
+"""Tasks of scripts that each break the contract in one way, under the suite that must tell;
+test_task.py runs this.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,12 @@ class TestTell(ScriptTaskContract):
             {"task": "load_model", "network": "small", "model": "net"},
             {"task": type(self).made.task, "line": "built", "after": ["load_model"]},
         ]
-        return {"script": "tried", "networks": {"small": NETWORK}, "variables": {"net": "network"}, "tasks": tasks}
+        return {
+            "script": "tried",
+            "networks": {"small": NETWORK},
+            "variables": {"net": "network"},
+            "tasks": tasks,
+        }
 
 
 class Elder(Tell):

@@ -1,4 +1,6 @@
-"""A user's own parts: data, a task, a meter, a model, a compiler, a runtime with a session, and a line to a target."""
+"""A user's own parts: data, a task, a meter, a model, a compiler, a runtime with a session, and
+a line to a target.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ class Points(nn.Dataset):
 
     def read(self, indices: npt.NDArray[np.integer]) -> tuple[Arrays, Arrays]:
         """Return some points with their classes."""
-        points = np.random.default_rng(self.split_seed).normal(size=(self.count, 2)).astype(np.float32)[indices]
+        points = (
+            np.random.default_rng(self.split_seed)
+            .normal(size=(self.count, 2))
+            .astype(np.float32)[indices]
+        )
         return {"point": points}, {"label": (points[:, 0] < 0).astype(np.int64)}
 
     def evaluate(self, predictions: Arrays, truth: Arrays) -> nn.Evaluation:
@@ -61,7 +67,13 @@ class Crossing(nn.Task):
         """The mean distance."""
         return (
             nn.QualityMetric(
-                "distance", "Distance", "Distance", "mean distance", "share", False, values=self._distance
+                "distance",
+                "Distance",
+                "Distance",
+                "mean distance",
+                "share",
+                False,
+                values=self._distance,
             ),
         )
 
@@ -92,7 +104,9 @@ class Halves(nn.InputTransform):
 class Doubles(nn.OutputDecoder):
     """Doubles all numbers again."""
 
-    def decode(self, outputs: Arrays, io: nn.IOSpec, inputs: Sequence[nn.InputMeaning] = ()) -> Arrays:
+    def decode(
+        self, outputs: Arrays, io: nn.IOSpec, inputs: Sequence[nn.InputMeaning] = ()
+    ) -> Arrays:
         """Return the doubles."""
         return {name: 2 * values for name, values in outputs.items()}
 
@@ -172,11 +186,16 @@ class SignModel(nn.ModelWrapper):
     def meaning(self) -> nn.Meaning:
         """Points as they are in, scores out."""
         return nn.Meaning(
-            (nn.InputMeaning("point"),), (nn.OutputMeaning("scores", "logits", ("positive", "negative")),)
+            (nn.InputMeaning("point"),),
+            (nn.OutputMeaning("scores", "logits", ("positive", "negative")),),
         )
 
     def train(
-        self, live: nn.LiveModel, dataset: nn.Dataset, options: nn.TrainingOptions, progress: object = None
+        self,
+        live: nn.LiveModel,
+        dataset: nn.Dataset,
+        options: nn.TrainingOptions,
+        progress: object = None,
     ) -> nn.TrainingHistory:
         """Learn nothing, as often as asked."""
         if options.num_epochs > 1000:
@@ -191,12 +210,16 @@ class Copying(nn.ModelCompiler):
     produces: ClassVar[str] = "signs-copy"
     suffix: ClassVar[str] = ".copy"
 
-    def _compile(self, artifact: nn.Artifact, path: Path, calibration: Calibration | None) -> nn.Artifact:
+    def _compile(
+        self, artifact: nn.Artifact, path: Path, calibration: Calibration | None
+    ) -> nn.Artifact:
         try:
             shutil.copyfile(artifact.path, path)
         except OSError as error:
             raise nn.CompileError(f"{path}: {error.strerror}") from error
-        return nn.Artifact.of(path, self.produces, artifact.io, parent=artifact, producer=self.describe())
+        return nn.Artifact.of(
+            path, self.produces, artifact.io, parent=artifact, producer=self.describe()
+        )
 
 
 class SignRuntime(nn.Runtime):

@@ -1,4 +1,6 @@
-"""Small transformers: one of PyTorch's own encoder, one that calls the attention function itself."""
+"""Small transformers: one of PyTorch's own encoder, one that calls the attention function
+itself.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from nnpipe.training.outputs.classification import ClassificationOutput
 
 
 class PatchEncoder(torch.nn.Module):
-    """Pictures ``(n, 1, 8, 8)`` in 4 x 4 patches of 2 x 2, a class token, two layers of two heads."""
+    """Pictures ``(n, 1, 8, 8)`` in 4 x 4 patches of 2 x 2, a class token, two layers of two
+    heads.
+    """
 
     def __init__(self, layers: int = 2, heads: int = 2) -> None:
         super().__init__()
@@ -31,7 +35,9 @@ class PatchEncoder(torch.nn.Module):
 
 
 class RowsAsTokens(torch.nn.Module):
-    """A causal layer over the rows of a picture, whose attention is one call of PyTorch's function."""
+    """A causal layer over the rows of a picture, whose attention is one call of PyTorch's
+    function.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +47,11 @@ class RowsAsTokens(torch.nn.Module):
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
         split = self.project(batch["image"][:, 0]).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
         found = torch.nn.functional.scaled_dot_product_attention(*split, is_causal=True)
-        return {"digit": ClassificationOutput(self.head(found.transpose(1, 2).flatten(2)[:, -1]), batch["label"])}
+        return {
+            "digit": ClassificationOutput(
+                self.head(found.transpose(1, 2).flatten(2)[:, -1]), batch["label"]
+            )
+        }
 
 
 def made(kind: type[Any]) -> Any:

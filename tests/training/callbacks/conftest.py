@@ -13,7 +13,9 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 @pytest.fixture(scope="module")
 def sketched() -> Iterator[None]:
-    """Save figures without rendering them, for tests of which pictures come when; others look at real ones."""
+    """Save figures without rendering them, for tests of which pictures come when; others look at
+    real ones.
+    """
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
     from sketches import sketching
 

@@ -22,7 +22,10 @@ class DigitNet(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3, 2, 1), torch.nn.ReLU()
+            torch.nn.Conv2d(1, 8, 3, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(8, 16, 3, 2, 1),
+            torch.nn.ReLU(),
         )
         self.head = torch.nn.Linear(256, 10)
 
@@ -32,12 +35,17 @@ class DigitNet(torch.nn.Module):
 
 
 class DropoutNet(DigitNet):
-    """The same, twice as wide and with dropout: it does not learn a wrong label by heart at once."""
+    """The same, twice as wide and with dropout: it does not learn a wrong label by heart at
+    once.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.features = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3, 2, 1), torch.nn.ReLU()
+            torch.nn.Conv2d(1, 16, 3, padding=1),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(16, 32, 3, 2, 1),
+            torch.nn.ReLU(),
         )
         self.head = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Linear(512, 10))
 

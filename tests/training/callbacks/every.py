@@ -75,10 +75,15 @@ class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patches = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 8, 2, stride=2), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(2)
+            torch.nn.Conv2d(1, 8, 2, stride=2),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(2),
         )
         self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
-        self.features = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.2), torch.nn.Linear(128, 16))
+        self.features = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Dropout(0.2), torch.nn.Linear(128, 16)
+        )
         self.head = torch.nn.Linear(16, 10)
 
     def forward(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -102,5 +107,7 @@ def noisy(sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    train = ArraySequence(digits.arrays(0, 64), batch=16, sampler=RandomSampler(), seed=3).map(noisy, seed=4)
+    train = ArraySequence(digits.arrays(0, 64), batch=16, sampler=RandomSampler(), seed=3).map(
+        noisy, seed=4
+    )
     return {"digits": {"train": train, "test": ArraySequence(digits.arrays(1200, 1230), batch=16)}}

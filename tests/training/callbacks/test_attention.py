@@ -29,7 +29,9 @@ def batch(count: int = 3) -> dict[str, Any]:
 
 
 def fit(folder: Path, model: Any, *callbacks: Any) -> list[str]:
-    Trainer(TrainerOptions(num_epochs=1), callbacks).fit(model, digits.sequences(64, 20), folder=folder)
+    Trainer(TrainerOptions(num_epochs=1), callbacks).fit(
+        model, digits.sequences(64, 20), folder=folder
+    )
     pictures = folder / "pictures"
     return sorted(path.name for path in pictures.iterdir()) if pictures.is_dir() else []
 
@@ -38,7 +40,9 @@ def by_hand(layer: Any, tokens: Any) -> Any:
     """Weights ``(n, heads, tokens, tokens)`` of a ``MultiheadAttention``, from its projections."""
     heads, size = layer.num_heads, layer.embed_dim // layer.num_heads
     projected = tokens @ layer.in_proj_weight.T + layer.in_proj_bias
-    query, key, _ = (part.unflatten(-1, (heads, size)).transpose(1, 2) for part in projected.chunk(3, -1))
+    query, key, _ = (
+        part.unflatten(-1, (heads, size)).transpose(1, 2) for part in projected.chunk(3, -1)
+    )
     return (query @ key.transpose(2, 3) / math.sqrt(size)).softmax(-1)
 
 
@@ -52,7 +56,10 @@ def test_the_weights_of_an_encoder_are_those_by_hand_and_the_model_gives_the_sam
     with watched(model) as found:
         given = model(batch())["digit"].output
     torch.testing.assert_close(given, expected)
-    assert [name for name, _ in found] == ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"]
+    assert [name for name, _ in found] == [
+        "encoder.layers.0.self_attn",
+        "encoder.layers.1.self_attn",
+    ]
     torch.testing.assert_close(found[0][1], first)
     torch.testing.assert_close(found[1][1], second)
     assert not any(layer._forward_hooks or layer._forward_pre_hooks for layer in model.modules())
@@ -63,7 +70,10 @@ def test_the_weights_of_an_encoder_are_those_by_hand_and_the_model_gives_the_sam
 def test_whoever_asks_for_weights_gets_what_was_asked_for(need: bool, average: bool) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        layer, tokens = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval(), torch.randn(2, 5, 8)
+        layer, tokens = (
+            torch.nn.MultiheadAttention(8, 2, batch_first=True).eval(),
+            torch.randn(2, 5, 8),
+        )
     asked = {"need_weights": need, "average_attn_weights": average}
     expected = layer(tokens, tokens, tokens, **asked)
     with watched(layer) as found:
@@ -128,7 +138,9 @@ def test_what_is_laid_over_the_picture_is_the_class_tokens_attention_to_its_patc
 
     drawn: list[Any] = []
     save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k))[1])
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k))[1]
+    )
     model = made(PatchEncoder)
     fit(tmp_path, model, AttentionMaps(count=1, grid=(4, 4)))
     one = {name: torch.from_numpy(value) for name, value in digits.arrays(1200, 1201).items()}
@@ -150,14 +162,21 @@ def test_tokens_that_are_no_patches_are_drawn_as_matrices(tmp_path: Path) -> Non
     assert names == [f"attention-digits-test-{what}.png" for what in ("0", "1", "rollout")]
 
 
-def test_a_model_without_attention_is_told_in_a_line_and_nothing_is_written(tmp_path: Path, caplog: Any) -> None:
+def test_a_model_without_attention_is_told_in_a_line_and_nothing_is_written(
+    tmp_path: Path, caplog: Any
+) -> None:
     assert fit(tmp_path, digits.model(), AttentionMaps()) == []
     (line,) = [record.message for record in caplog.records]
-    assert line == "AttentionMaps: DigitNet has no attention that can be seen on digits/test; nothing is drawn"
+    assert (
+        line
+        == "AttentionMaps: DigitNet has no attention that can be seen on digits/test; nothing is drawn"
+    )
 
 
 def test_a_grid_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"AttentionMaps: grid is 5 x 5, but there are only 17 tokens"):
+    with pytest.raises(
+        TrainingError, match=r"AttentionMaps: grid is 5 x 5, but there are only 17 tokens"
+    ):
         fit(tmp_path / "a", made(PatchEncoder), AttentionMaps(grid=(5, 5)))
     with pytest.raises(TrainingError, match=r"grid is \(0, 4\); give rows and columns"):
         fit(tmp_path / "b", made(PatchEncoder), AttentionMaps(grid=(0, 4)))

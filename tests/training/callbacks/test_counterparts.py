@@ -1,4 +1,6 @@
-"""The table of TRW's callbacks in docs/callbacks.md: each row's class, its test, and the file that it names."""
+"""The table of TRW's callbacks in docs/callbacks.md: each row's class, its test, and the file
+that it names.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +75,8 @@ def test_each_row_names_a_file_that_a_training_writes(tmp_path: Path) -> None:
     from nnpipe.training.options import TrainerOptions
     from nnpipe.training.trainer import Trainer
 
-    Trainer(TrainerOptions(num_epochs=2), every.every()).fit(every.model(), every.data(), folder=tmp_path)
+    Trainer(TrainerOptions(num_epochs=2), every.every()).fit(
+        every.model(), every.data(), folder=tmp_path
+    )
     patterns = {row.writes.strip("`") for row in ROWS if row.writes != "nothing"}
     assert [pattern for pattern in patterns if not any(tmp_path.glob(pattern))] == []

@@ -43,7 +43,9 @@ def table(folder: Path, name: str) -> Any:
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     folder = tmp_path_factory.mktemp("digits")
     model = digits.model()
-    trainer = Trainer(TrainerOptions(num_epochs=5), [WorstSamples(), Confusions(), ClassificationReport()])
+    trainer = Trainer(
+        TrainerOptions(num_epochs=5), [WorstSamples(), Confusions(), ClassificationReport()]
+    )
     with sketching():
         trainer.fit(model, digits.sequences(), folder=folder, optimiser=AdamW(rate=5e-3))
     return folder, model
@@ -52,7 +54,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 def logits_of(model: Any) -> tuple[np.ndarray, np.ndarray]:
     test = digits.arrays(1200, 1500)
     with torch.no_grad():
-        found = model({name: torch.from_numpy(value) for name, value in test.items()})["digit"].output
+        found = model({name: torch.from_numpy(value) for name, value in test.items()})[
+            "digit"
+        ].output
     return found.numpy(), test["label"]
 
 
@@ -87,13 +91,19 @@ def test_scores_of_worst_samples_count_all_epochs_where_few_are_written(
     expected = found(tmp_path / "each")
     monkeypatch.setattr(sample_losses, "writes_after", lambda fit: fit.epoch == 3)
     rows = found(tmp_path / "last")
-    assert [(row["sample_id"], row["score"]) for row in rows] == [(row["sample_id"], row["score"]) for row in expected]
+    assert [(row["sample_id"], row["score"]) for row in rows] == [
+        (row["sample_id"], row["score"]) for row in expected
+    ]
     assert [row["losses"] for row in rows] == [row["losses"][2:] for row in expected]
 
 
 @pytest.mark.slow
-def test_any_two_wrong_labels_come_out_as_the_two_worst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nineteen times in twenty: an 8 that is written like a 9 may be taken for one before a scrawl is learned."""
+def test_any_two_wrong_labels_come_out_as_the_two_worst(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nineteen times in twenty: an 8 that is written like a 9 may be taken for one before a
+    scrawl is learned.
+    """
     monkeypatch.setattr("nnpipe.training.callbacks.sample_losses.save_figure", lambda *_: None)
     with torch.random.fork_rng():
         found = [_found(seed, tmp_path / str(seed)) for seed in range(20)]
@@ -107,18 +117,24 @@ def test_a_score_is_the_mean_of_the_losses_as_parts_of_the_epochs_mean(tmp_path:
     class ByHand(Callback):
         def on_batch_end(self, fit: Any, batch: Any, outputs: Any) -> None:
             losses = outputs["digit"].losses.tolist()
-            kept.setdefault(fit.epoch, {}).update(zip(batch["sample_id"].tolist(), losses, strict=True))
+            kept.setdefault(fit.epoch, {}).update(
+                zip(batch["sample_id"].tolist(), losses, strict=True)
+            )
 
     Trainer(TrainerOptions(num_epochs=3), [WorstSamples(5), ByHand()]).fit(
         digits.model(), digits.sequences(100, 20), folder=tmp_path
     )
     means = {epoch: np.mean(list(losses.values())) for epoch, losses in kept.items()}
-    scores = {own: np.mean([kept[epoch][own] / means[epoch] for epoch in kept]) for own in range(100)}
+    scores = {
+        own: np.mean([kept[epoch][own] / means[epoch] for epoch in kept]) for own in range(100)
+    }
     rows = table(tmp_path, "worst-digits-train")
     assert [row["sample_id"] for row in rows] == sorted(scores, key=lambda own: -scores[own])[:5]
     for row in rows:
         assert row["score"] == pytest.approx(scores[row["sample_id"]], rel=1e-5)
-        assert row["losses"] == pytest.approx([kept[epoch][row["sample_id"]] for epoch in kept], rel=1e-6)
+        assert row["losses"] == pytest.approx(
+            [kept[epoch][row["sample_id"]] for epoch in kept], rel=1e-6
+        )
     for name in ("worst-digits-train", "worst-digits-train-samples", "worst-digits-test"):
         assert (tmp_path / "pictures" / f"{name}.png").stat().st_size > 1000
 
@@ -163,20 +179,28 @@ def test_the_report_agrees_with_scikit_learn(run: tuple[Path, Any]) -> None:
     assert [row["f1"] for row in rows] == pytest.approx(f1.tolist())
     chance = torch.from_numpy(logits).double().softmax(1).numpy()
     for number, row in enumerate(rows):
-        assert row["auc"] == pytest.approx(metrics.roc_auc_score(label == number, chance[:, number]), abs=1e-4)
+        assert row["auc"] == pytest.approx(
+            metrics.roc_auc_score(label == number, chance[:, number]), abs=1e-4
+        )
         expected = metrics.average_precision_score(label == number, chance[:, number])
         assert row["average_precision"] == pytest.approx(expected, abs=1e-3)
     for kind in ("roc", "pr", "confusion"):
         assert (folder / "pictures" / f"{kind}-digits-test-digit.png").is_file()
 
 
-def test_the_axes_of_the_matrix_are_named_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that takes every 0 for a 1: the count stands in the row of target 0 and the column of prediction 1."""
+def test_the_axes_of_the_matrix_are_named_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that takes every 0 for a 1: the count stands in the row of target 0 and the column
+    of prediction 1.
+    """
     from matplotlib.figure import Figure
 
     drawn: list[Any] = []
     save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k))[1])
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k))[1]
+    )
 
     class Taken(torch.nn.Module):
         def __init__(self) -> None:
@@ -185,7 +209,9 @@ def test_the_axes_of_the_matrix_are_named_right(tmp_path: Path, monkeypatch: pyt
 
         def forward(self, batch: Any) -> Any:
             said = torch.where(batch["label"] == 0, 1, batch["label"])
-            return ClassificationOutput(torch.nn.functional.one_hot(said, 3) * 9.0 + self.bias * 0, batch["label"])
+            return ClassificationOutput(
+                torch.nn.functional.one_hot(said, 3) * 9.0 + self.bias * 0, batch["label"]
+            )
 
     report = ClassificationReport(["cat", "dog", "eel"])
     Trainer(TrainerOptions(num_epochs=1), [report]).fit(Taken(), toys.sequences(), folder=tmp_path)
@@ -231,7 +257,9 @@ def test_a_yes_or_no_is_reported_as_two_classes(labels: int | None, tmp_path: Pa
         assert (no["class"], yes["class"]) == ("no", "yes")
         assert yes["samples"] == truth.sum()
         assert yes["recall"] == pytest.approx(metrics.recall_score(truth, logits[:, number] > 0))
-        assert yes["auc"] == pytest.approx(metrics.roc_auc_score(truth, logits[:, number]), abs=1e-3)
+        assert yes["auc"] == pytest.approx(
+            metrics.roc_auc_score(truth, logits[:, number]), abs=1e-3
+        )
 
 
 def test_ties_count_half_in_the_area() -> None:
@@ -268,11 +296,15 @@ def test_a_killed_run_ranks_the_same(tmp_path: Path) -> None:
 
     def fit(name: str, *others: Callback) -> None:
         callbacks = [WorstSamples(5), *others]
-        Trainer(options, callbacks).fit(digits.model(), digits.sequences(200, 50), folder=tmp_path / name)
+        Trainer(options, callbacks).fit(
+            digits.model(), digits.sequences(200, 50), folder=tmp_path / name
+        )
 
     fit("whole")
     with pytest.raises(TrainingError, match="killed"):
         fit("killed", Kill(11))
     fit("killed")
     for split in ("train", "test"):
-        assert table(tmp_path / "killed", f"worst-digits-{split}") == table(tmp_path / "whole", f"worst-digits-{split}")
+        assert table(tmp_path / "killed", f"worst-digits-{split}") == table(
+            tmp_path / "whole", f"worst-digits-{split}"
+        )

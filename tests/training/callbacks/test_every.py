@@ -1,4 +1,6 @@
-"""What holds of every callback: it changes nothing of a training, and a kill changes nothing of what it writes."""
+"""What holds of every callback: it changes nothing of a training, and a kill changes nothing of
+what it writes.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ def flat(state: Any) -> Any:
 
 
 class TestEveryCallback(CallbackContract):
-    # The calls of a training with Keras are those of one with PyTorch, and tests/training/test_resume.py kills one with
-    # all callbacks at once.
+    # The calls of a training with Keras are those of one with PyTorch, and
+    # tests/training/test_resume.py kills one with all callbacks at once.
     repeats = (
         "test_a_training_with_keras_is_the_same_with_it",
         "test_a_training_with_pytorch_is_the_same_with_it_and_files_lie_in_its_folder",
@@ -63,7 +65,10 @@ class TestEveryCallback(CallbackContract):
 
     # MLflow and Weights & Biases take seconds to begin a run.
     @pytest.fixture(
-        params=[pytest.param(n, marks=pytest.mark.slow) if n in every.FOREIGN else n for n in every.named()]
+        params=[
+            pytest.param(n, marks=pytest.mark.slow) if n in every.FOREIGN else n
+            for n in every.named()
+        ]
     )
     def callback(self, request: pytest.FixtureRequest) -> Callback:
         return every.made(request.param)
@@ -79,7 +84,9 @@ def test_every_callback_is_here() -> None:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+    }
 
 
 @pytest.mark.timeout(2400)
@@ -88,7 +95,9 @@ def files(folder: Path) -> dict[str, Path]:
     [
         pytest.param([["batch", 7], ["end", 0]], False, marks=pytest.mark.slow),
         pytest.param([["batch", 7], ["end", 0]], True, marks=pytest.mark.slow),
-        pytest.param([["batch", 2], ["write", 9], ["batch", 4], ["end", 0]], True, marks=pytest.mark.slow),
+        pytest.param(
+            [["batch", 2], ["write", 9], ["batch", 4], ["end", 0]], True, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_run_killed_with_all_callbacks_ends_with_the_same_weights_history_and_files(

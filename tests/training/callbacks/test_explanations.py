@@ -37,7 +37,9 @@ def batch_of(count: int) -> dict[str, Any]:
 def explained() -> tuple[Any, dict[str, Any], Any, dict[str, Any]]:
     """A trained model, four samples, what it says of them, and the maps."""
     model = digits.model()
-    Trainer(TrainerOptions(num_epochs=8)).fit(model, digits.sequences(256, 40), optimiser=AdamW(rate=0.01))
+    Trainer(TrainerOptions(num_epochs=8)).fit(
+        model, digits.sequences(256, 40), optimiser=AdamW(rate=0.01)
+    )
     model.eval()
     found = explain(model, batch_of(4), "image", "digit")
     assert found is not None
@@ -46,7 +48,9 @@ def explained() -> tuple[Any, dict[str, Any], Any, dict[str, Any]]:
 
 @pytest.mark.usefixtures("sketched")
 def test_explanations_of_the_first_samples_are_drawn(tmp_path: Path) -> None:
-    trainer = Trainer(TrainerOptions(num_epochs=1), [Explanations("image", "digit", 2, ["gradient"])])
+    trainer = Trainer(
+        TrainerOptions(num_epochs=1), [Explanations("image", "digit", 2, ["gradient"])]
+    )
     trainer.fit(digits.model(), digits.sequences(32, 20), folder=tmp_path)
     assert (tmp_path / "pictures" / "explanations-digits-test.png").is_file()
 
@@ -80,7 +84,9 @@ def test_integrated_gradients_add_up_to_the_difference_of_the_logits(explained: 
         black = model(batch | {"image": torch.zeros(4, 1, 8, 8)})["digit"].output.numpy()
     for place in range(4):
         expected = there[place, said[place]] - black[place, said[place]]
-        assert maps["integrated-gradients"][place].sum() == pytest.approx(expected, abs=0.02 * float(abs(there).max()))
+        assert maps["integrated-gradients"][place].sum() == pytest.approx(
+            expected, abs=0.02 * float(abs(there).max())
+        )
 
 
 def test_the_methods_agree_with_captum(explained: Any) -> None:
@@ -93,17 +99,24 @@ def test_the_methods_agree_with_captum(explained: Any) -> None:
             self.inner = model
 
         def forward(self, image: Any) -> Any:
-            return self.inner({"image": image, "label": batch["label"][: len(image)]})["digit"].output
+            return self.inner({"image": image, "label": batch["label"][: len(image)]})[
+                "digit"
+            ].output
 
     whole, image, target = Logits().eval(), batch["image"], torch.from_numpy(said)
     expected = {
         "gradient": attributions.Saliency(whole).attribute(image, target, abs=False).sum(1),
-        "guided-backpropagation": attributions.GuidedBackprop(whole).attribute(image, target).sum(1),
+        "guided-backpropagation": attributions.GuidedBackprop(whole)
+        .attribute(image, target)
+        .sum(1),
         "grad-cam": attributions.LayerAttribution.interpolate(
-            attributions.LayerGradCam(whole, model.features[2]).attribute(image, target, relu_attributions=True),
-            (8, 8), "bilinear",
+            attributions.LayerGradCam(whole, model.features[2]).attribute(
+                image, target, relu_attributions=True
+            ),
+            (8, 8),
+            "bilinear",
         )[:, 0],
-    }  # fmt: skip
+    }
     for name, values in expected.items():
         np.testing.assert_allclose(maps[name], values.detach().numpy(), atol=1e-5, err_msg=name)
 
@@ -112,17 +125,23 @@ def test_guided_back_propagation_sees_rectifiers_that_are_no_layers() -> None:
     class Doubled(torch.nn.Module):
         def forward(self, batch: dict[str, Any]) -> Any:
             x = batch["image"].flatten(1)
-            return ClassificationOutput(torch.stack([-torch.relu(x).sum(1), torch.relu(x).sum(1)], 1), batch["label"])
+            return ClassificationOutput(
+                torch.stack([-torch.relu(x).sum(1), torch.relu(x).sum(1)], 1), batch["label"]
+            )
 
     batch = {"image": torch.tensor([[[[1.0, -1.0], [2.0, 3.0]]]]), "label": torch.tensor([0])}
     _, maps = explain(Doubled(), batch, "image", "", ["gradient", "guided-backpropagation"])  # type: ignore[misc]
-    assert maps["gradient"].tolist() == maps["guided-backpropagation"].tolist() == [[[1, 0], [1, 1]]]
+    assert (
+        maps["gradient"].tolist() == maps["guided-backpropagation"].tolist() == [[[1, 0], [1, 1]]]
+    )
     batch["image"] = -batch["image"]  # the class 1 again, by a tie of one rectified value
     _, maps = explain(Doubled(), batch, "image", "", ["guided-backpropagation"])  # type: ignore[misc]
     assert maps["guided-backpropagation"].min() >= 0
 
 
-def test_blurring_what_is_marked_takes_more_of_the_class_than_blurring_the_rest(explained: Any) -> None:
+def test_blurring_what_is_marked_takes_more_of_the_class_than_blurring_the_rest(
+    explained: Any,
+) -> None:
     model, batch, said, maps = explained
     image, marked = batch["image"], torch.from_numpy(maps["meaningful-perturbation"])[:, None]
     assert 0 <= marked.min() < marked.max() <= 1
@@ -141,7 +160,10 @@ def test_blurring_what_is_marked_takes_more_of_the_class_than_blurring_the_rest(
 
 def test_explaining_changes_nothing(tmp_path: Path) -> None:
     watched, alone = digits.model(), digits.model()
-    for model, callbacks in ((watched, [Explanations("image", "digit", 2), ProfilerTrace()]), (alone, [])):
+    for model, callbacks in (
+        (watched, [Explanations("image", "digit", 2), ProfilerTrace()]),
+        (alone, []),
+    ):
         Trainer(TrainerOptions(num_epochs=1), callbacks).fit(
             model, digits.sequences(64, 20), folder=tmp_path / "a", resume=False
         )
@@ -150,7 +172,9 @@ def test_explaining_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_profile_is_a_trace_and_a_table(tmp_path: Path) -> None:
     callbacks = [ProfilerTrace(skip=1, batches=2)]
-    Trainer(TrainerOptions(num_epochs=1), callbacks).fit(toys.fresh(), toys.sequences(), folder=tmp_path)
+    Trainer(TrainerOptions(num_epochs=1), callbacks).fit(
+        toys.fresh(), toys.sequences(), folder=tmp_path
+    )
     with gzip.open(tmp_path / "profile" / "trace.json.gz") as file:
         names = [event.get("name") for event in json.load(file)["traceEvents"]]
     assert names.count("Optimizer.step#AdamW.step") == 2
@@ -166,7 +190,9 @@ def test_a_snapshot_holds_the_source_and_is_the_same_for_the_same(tmp_path: Path
     archives = []
     for folder in (tmp_path / "1", tmp_path / "2"):
         callbacks = [SourceSnapshot([source, source / "data.bin"])]
-        Trainer(TrainerOptions(num_epochs=1), callbacks).fit(toys.fresh(), toys.sequences(), folder=folder)
+        Trainer(TrainerOptions(num_epochs=1), callbacks).fit(
+            toys.fresh(), toys.sequences(), folder=folder
+        )
         archives.append((folder / "source" / "source.zip").read_bytes())
     assert archives[0] == archives[1]
     with zipfile.ZipFile(tmp_path / "1" / "source" / "source.zip") as archive:

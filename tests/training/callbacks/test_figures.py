@@ -34,9 +34,13 @@ from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
 
-def fit(folder: Path | None, *callbacks: Callback, model: Any = None, data: Any = None, **options: Any) -> Any:
+def fit(
+    folder: Path | None, *callbacks: Callback, model: Any = None, data: Any = None, **options: Any
+) -> Any:
     asked = TrainerOptions.from_json({"num_epochs": 2, **options})
-    return Trainer(asked, callbacks).fit(model or toys.fresh(), data or toys.sequences(), folder=folder)
+    return Trainer(asked, callbacks).fit(
+        model or toys.fresh(), data or toys.sequences(), folder=folder
+    )
 
 
 def table(folder: Path, name: str) -> Any:
@@ -45,9 +49,17 @@ def table(folder: Path, name: str) -> Any:
 
 def all_of_them() -> list[Callback]:
     return [
-        HistoryPlots(), EpochSummary(), LearningRateRecorder(), GradientNorms(), WeightStatistics(),
-        ActivationStatistics(), NanWatch(every=1), ModelSummary(), DatasetSummary(), RunPage(),
-    ]  # fmt: skip
+        HistoryPlots(),
+        EpochSummary(),
+        LearningRateRecorder(),
+        GradientNorms(),
+        WeightStatistics(),
+        ActivationStatistics(),
+        NanWatch(every=1),
+        ModelSummary(),
+        DatasetSummary(),
+        RunPage(),
+    ]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -77,7 +89,9 @@ class Kill(Callback):
     [pytest.param(3, contextlib.nullcontext, marks=pytest.mark.slow), (10, sketching)],
     ids=["3-rendered", "10-sketched"],
 )
-def test_a_killed_run_ends_with_the_same_files_as_an_undisturbed_one(tmp_path: Path, step: int, drawing: Any) -> None:
+def test_a_killed_run_ends_with_the_same_files_as_an_undisturbed_one(
+    tmp_path: Path, step: int, drawing: Any
+) -> None:
     trained, whole = toys.fresh(), toys.fresh()
     with drawing():
         fit(tmp_path / "whole", *all_of_them(), model=whole, checkpoint_every=2)
@@ -121,13 +135,16 @@ def test_files_that_show_all_epochs_are_written_less_and_less_often() -> None:
 
     assert written(1234) == [*range(1, 101), *range(110, 1001, 10), 1100, 1200, 1234]
     assert len(written(100_000)) < 400
-    assert written(234, num_epochs=5) == [*range(1, 101), *range(110, 234, 10)]  # a Keras loop that goes on
+    # a Keras loop that goes on
+    assert written(234, num_epochs=5) == [*range(1, 101), *range(110, 234, 10)]
     assert written(2000, max_steps=1111)[-1] == 2000
     assert 1111 in written(2000, max_steps=1111)
 
 
 def test_what_writes_needs_a_folder() -> None:
-    with pytest.raises(TrainingError, match=r"HistoryPlots writes files: give the training a folder") as caught:
+    with pytest.raises(
+        TrainingError, match=r"HistoryPlots writes files: give the training a folder"
+    ) as caught:
         fit(None, HistoryPlots())
     assert isinstance(caught.value.__cause__, ConfigError)
 
@@ -138,7 +155,10 @@ def test_the_table_of_the_history_is_the_history(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [float(row["blobs/test/loss"]) for row in rows] == history["blobs/test/loss"].tolist()
     # A single output's loss is the whole one, and stands there once.
-    assert [name for name in rows[0] if name.endswith("/loss")] == ["blobs/train/loss", "blobs/test/loss"]
+    assert [name for name in rows[0] if name.endswith("/loss")] == [
+        "blobs/train/loss",
+        "blobs/test/loss",
+    ]
 
 
 def test_the_epoch_summary_tells_figures_and_their_direction(tmp_path: Path, caplog: Any) -> None:
@@ -163,7 +183,13 @@ def test_rates_are_those_that_the_optimiser_used(tmp_path: Path) -> None:
 
     options = TrainerOptions.from_json({"num_epochs": 2, "clip_norm": 0.1})
     trainer = Trainer(options, [LearningRateRecorder()])
-    trainer.fit(toys.fresh(), toys.sequences(), folder=tmp_path, schedule=schedule, optimiser=lambda p: Spy(p, lr=0.01))
+    trainer.fit(
+        toys.fresh(),
+        toys.sequences(),
+        folder=tmp_path,
+        schedule=schedule,
+        optimiser=lambda p: Spy(p, lr=0.01),
+    )
     rows = table(tmp_path, "learning_rate")
     assert [row["rates"] for row in rows] == [[rate] for rate in used]
     assert [row["step"] for row in rows] == list(range(1, 15))
@@ -197,7 +223,8 @@ def test_statistics_of_weights_and_activations(tmp_path: Path) -> None:
     rows = table(tmp_path, "activations")
     assert [row["epoch"] for row in rows] == [1, 2]
     assert 0.2 < rows[0]["layers"]["layers.2"]["zeros"] < 0.8  # a ReLU
-    assert rows[0]["layers"]["layers.1"]["mean"] == pytest.approx(0, abs=1e-5)  # batch normalisation
+    # batch normalisation
+    assert rows[0]["layers"]["layers.1"]["mean"] == pytest.approx(0, abs=1e-5)
     assert rows[0]["layers"]["layers.1"]["deviation"] == pytest.approx(1, abs=1e-2)
 
 
@@ -218,7 +245,8 @@ def test_a_gradient_that_is_not_finite_stops_it_though_the_loss_is_good() -> Non
 
         def forward(self, batch: Any) -> Any:
             found = super().forward(batch)
-            found["label"].output = found["label"].output + self.scale.abs().sqrt()  # its slope at 0 is infinite
+            # its slope at 0 is infinite
+            found["label"].output = found["label"].output + self.scale.abs().sqrt()
             return found
 
     with pytest.raises(TrainingError, match=r"NanWatch.*step 1, samples .*gradient of scale"):
@@ -231,20 +259,34 @@ def test_the_model_summary_has_shapes_and_counts(tmp_path: Path) -> None:
     fit(tmp_path, ModelSummary(), model=model)
     rows = table(tmp_path, "model")
     assert [(r["layer"], r["output"], r["parameters"]) for r in rows] == [
-        ("layers.0", [16, 16], 8 * 16 + 16), ("layers.1", [16, 16], 32), ("layers.2", [16, 16], 0),
-        ("layers.3", [16, 16], 0), ("layers.4", [16, 3], 16 * 3 + 3),
-    ]  # fmt: skip
-    assert (tmp_path / "tables" / "model.txt").read_text().endswith("227 parameters, 224 of them trainable\n")
+        ("layers.0", [16, 16], 8 * 16 + 16),
+        ("layers.1", [16, 16], 32),
+        ("layers.2", [16, 16], 0),
+        ("layers.3", [16, 16], 0),
+        ("layers.4", [16, 3], 16 * 3 + 3),
+    ]
+    assert (
+        (tmp_path / "tables" / "model.txt")
+        .read_text()
+        .endswith("227 parameters, 224 of them trainable\n")
+    )
 
 
 def test_the_dataset_summary_agrees_with_numpy(tmp_path: Path) -> None:
     fit(tmp_path, DatasetSummary())
     data = toys.blobs(100)
     train, test = table(tmp_path, "datasets")
-    assert (train["split"], train["samples"], test["split"], test["samples"]) == ("blobs/train", 100, "blobs/test", 50)
+    assert (train["split"], train["samples"], test["split"], test["samples"]) == (
+        "blobs/train",
+        100,
+        "blobs/test",
+        50,
+    )
     x = train["features"]["x"]
     assert (x["type"], x["shape"]) == ("float32", [8])
-    assert [x["mean"], x["deviation"]] == pytest.approx([data["x"].mean(), data["x"].std()], rel=1e-4)
+    assert [x["mean"], x["deviation"]] == pytest.approx(
+        [data["x"].mean(), data["x"].std()], rel=1e-4
+    )
     assert [x["least"], x["greatest"]] == [float(data["x"].min()), float(data["x"].max())]
     counts = np.bincount(data["label"])
     assert train["features"]["label"]["classes"] == {str(n): int(c) for n, c in enumerate(counts)}

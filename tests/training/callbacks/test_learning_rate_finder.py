@@ -25,7 +25,9 @@ def test_it_tries_rising_rates_and_changes_nothing(tmp_path: Path) -> None:
     watched, alone = toys.fresh(), toys.fresh()
     finder = LearningRateFinder(1e-4, 100.0, 40)
     for model, callbacks, folder in ((watched, [finder], tmp_path), (alone, [], None)):
-        Trainer(TrainerOptions(num_epochs=1), callbacks).fit(model, toys.sequences(), folder=folder, optimiser=SGD())
+        Trainer(TrainerOptions(num_epochs=1), callbacks).fit(
+            model, toys.sequences(), folder=folder, optimiser=SGD()
+        )
     assert toys.equal(toys.weights(watched), toys.weights(alone))
     rows = json.loads((tmp_path / "tables" / "learning_rate_finder.json").read_text())
     rates, losses = [row["rate"] for row in rows], [row["loss"] for row in rows]
@@ -45,7 +47,9 @@ def test_what_cannot_be_tried_is_refused(tmp_path: Path) -> None:
 
 def test_several_optimisers_cannot_be_tried(tmp_path: Path) -> None:
     optimisers = {"layers.0": SGD(), "layers.4": SGD()}
-    with pytest.raises(TrainingError, match=r"with one optimiser; this training has layers\.0, layers\.4"):
+    with pytest.raises(
+        TrainingError, match=r"with one optimiser; this training has layers\.0, layers\.4"
+    ):
         Trainer(TrainerOptions(num_epochs=1), [LearningRateFinder()]).fit(
             toys.fresh(), toys.sequences(), folder=tmp_path, optimiser=optimisers
         )
@@ -53,6 +57,7 @@ def test_several_optimisers_cannot_be_tried(tmp_path: Path) -> None:
 
 def test_the_steepest_fall_and_smoothing() -> None:
     rates = np.logspace(-5, 0, 101).tolist()
-    losses = [1 - 1 / (1 + np.exp(-4 * (np.log10(rate) + 2))) for rate in rates]  # falls most at 0.01
+    # falls most at 0.01
+    losses = [1 - 1 / (1 + np.exp(-4 * (np.log10(rate) + 2))) for rate in rates]
     assert steepest(rates, losses) == pytest.approx(0.01)
     assert smoothed([3.0] * 5) == pytest.approx([3.0] * 5)

@@ -1,4 +1,6 @@
-"""What follows a training while it goes on: the table of the history, MLflow, Weights & Biases, the best figures."""
+"""What follows a training while it goes on: the table of the history, MLflow, Weights & Biases,
+the best figures.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -66,13 +68,17 @@ def test_a_killed_run_has_each_line_once(tmp_path: Path) -> None:
         fit(tmp_path / "killed", HistoryTable(), Kill(2))
     assert len(rows(tmp_path / "killed")) == 2  # the second epoch is not in the checkpoint
     fit(tmp_path / "killed", HistoryTable())
-    tables = [(tmp_path / name / "tables" / "live.csv").read_bytes() for name in ("whole", "killed")]
+    tables = [
+        (tmp_path / name / "tables" / "live.csv").read_bytes() for name in ("whole", "killed")
+    ]
     assert tables[0] == tables[1]
 
 
 def test_the_best_figures_are_told_with_their_epochs(tmp_path: Path) -> None:
     history = fit(tmp_path, BestFigures())
-    found = {row["figure"]: row for row in json.loads((tmp_path / "tables" / "best.json").read_text())}
+    found = {
+        row["figure"]: row for row in json.loads((tmp_path / "tables" / "best.json").read_text())
+    }
     losses, accuracies = history["blobs/test/loss"], history["blobs/test/label/accuracy"]
     assert found["blobs/test/loss"]["best"] == losses.min()
     assert found["blobs/test/loss"]["best_epoch"] == 1 + losses.argmin()
@@ -83,9 +89,14 @@ def test_the_best_figures_are_told_with_their_epochs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("figure", "less"),
-    [("d/test/loss", True), ("d/test/a/top5", False), ("d/test/a/macro_f1", False),
-     ("d/test/a/calibration_error", True), ("d/test/a/foreign", None)],
-)  # fmt: skip
+    [
+        ("d/test/loss", True),
+        ("d/test/a/top5", False),
+        ("d/test/a/macro_f1", False),
+        ("d/test/a/calibration_error", True),
+        ("d/test/a/foreign", None),
+    ],
+)
 def test_which_figures_are_better_where_they_are_less(figure: str, less: bool | None) -> None:
     assert less_is_better(figure) is less
 
@@ -114,7 +125,9 @@ def test_mlflow_has_each_epoch_once_also_after_a_kill(tmp_path: Path) -> None:
     losses = client.get_metric_history(run.info.run_id, "blobs/test/loss")
     assert [m.value for m in losses] == history["blobs/test/loss"].tolist()
     assert [m.step for m in losses] == history["step"].tolist()
-    assert "tables/live.csv" in [file.path for file in client.list_artifacts(run.info.run_id, "tables")]
+    assert "tables/live.csv" in [
+        file.path for file in client.list_artifacts(run.info.run_id, "tables")
+    ]
 
 
 @pytest.mark.slow
@@ -125,12 +138,18 @@ def test_wandb_keeps_an_offline_run_of_all_epochs(tmp_path: Path) -> None:
     finally:
         wandb.teardown()  # its process, which serves all runs of a program
     (path,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
-    losses = [json.loads(values["blobs/test/loss"]) for values in logged(path) if "blobs/test/loss" in values]
+    losses = [
+        json.loads(values["blobs/test/loss"])
+        for values in logged(path)
+        if "blobs/test/loss" in values
+    ]
     assert losses == history["blobs/test/loss"].tolist()
 
 
 def logged(path: Path) -> Iterator[dict[str, str]]:
-    """Read a file of Weights & Biases: records in blocks of 32 KiB, as in LevelDB's logs, after 7 bytes."""
+    """Read a file of Weights & Biases: records in blocks of 32 KiB, as in LevelDB's logs, after
+    7 bytes.
+    """
     from wandb.proto.wandb_internal_pb2 import Record
 
     data, place, part = path.read_bytes(), 7, b""
@@ -147,4 +166,7 @@ def logged(path: Path) -> Iterator[dict[str, str]]:
             record.ParseFromString(part)
             part = b""
             if record.WhichOneof("record_type") == "history":
-                yield {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+                yield {
+                    item.key or "/".join(item.nested_key): item.value_json
+                    for item in record.history.item
+                }

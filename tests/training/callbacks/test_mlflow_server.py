@@ -1,4 +1,6 @@
-"""MLflow's own server, opened over what a training wrote, gives back its run, its parameters and its figures."""
+"""MLflow's own server, opened over what a training wrote, gives back its run, its parameters and
+its figures.
+"""
 # ruff: noqa: E402  (what needs PyTorch is imported where it is there)
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from urllib.request import Request, urlopen
 import pytest
 from installed import needs
 
-needs("torch", "safetensors", "mlflow", "alembic", "graphene")  # graphene: mlflow-skinny has no server
+# graphene: mlflow-skinny has no server
+needs("torch", "safetensors", "mlflow", "alembic", "graphene")
 import training_toys as toys
 
 from nnpipe.experiment.history import History
@@ -30,7 +33,8 @@ from nnpipe.training.callbacks.tracking import MlflowLog
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the server imports for a quarter of a minute
+# the server imports for a quarter of a minute
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
@@ -44,29 +48,57 @@ class Served:
         """Return the answer of MLflow's REST API, to a POST where something is sent."""
         data = None if send is None else json.dumps(send).encode()
         where = f"{self.address}/api/2.0/mlflow/{call}" + (f"?{urlencode(query)}" if query else "")
-        with urlopen(Request(where, data, {"Content-Type": "application/json"}), timeout=60) as answer:
+        with urlopen(
+            Request(where, data, {"Content-Type": "application/json"}), timeout=60
+        ) as answer:
             return json.load(answer)
 
     def experiment(self) -> str:
-        return str(self.asked("experiments/get-by-name", experiment_name="blobs")["experiment"]["experiment_id"])
+        return str(
+            self.asked("experiments/get-by-name", experiment_name="blobs")["experiment"][
+                "experiment_id"
+            ]
+        )
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served") / "first-run"
     callbacks = (HistoryTable(), MlflowLog(experiment="blobs"))
-    history = Trainer(TrainerOptions(num_epochs=3), callbacks).fit(toys.fresh(), toys.sequences(32, 20), folder=folder)
+    history = Trainer(TrainerOptions(num_epochs=3), callbacks).fit(
+        toys.fresh(), toys.sequences(32, 20), folder=folder
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", f"sqlite:///{folder / 'mlflow/mlflow.db'}",
-               "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "ui",
+        "--backend-store-uri",
+        f"sqlite:///{folder / 'mlflow/mlflow.db'}",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     log = folder / "server.log"
     with log.open("wb") as told:
         server = subprocess.Popen(
-            command, stdout=told, stderr=told, cwd=folder, start_new_session=True,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-        )  # fmt: skip
+            command,
+            stdout=told,
+            stderr=told,
+            cwd=folder,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "MLFLOW_DISABLE_TELEMETRY": "true",
+                "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            },
+        )
     try:
         address = f"http://127.0.0.1:{port}"
         wait_for(f"{address}/health", server, log)
@@ -108,7 +140,10 @@ def test_its_page_shows_the_run(served: Served, browser: Any) -> None:
     page = browser.new_page()
     page.set_default_timeout(120_000)
     inside = f"{served.address}/"
-    page.route("**/*", lambda route: route.continue_() if route.request.url.startswith(inside) else route.abort())
+    page.route(
+        "**/*",
+        lambda route: route.continue_() if route.request.url.startswith(inside) else route.abort(),
+    )
     page.goto(f"{served.address}/#/experiments/{served.experiment()}/runs")
     page.get_by_text("first-run").first.wait_for()
     page.close()

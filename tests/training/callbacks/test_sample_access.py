@@ -21,7 +21,13 @@ from nnpipe.core.errors import ConversionError, TrainingError
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.embeddings import Embeddings, main_axes
 from nnpipe.training.callbacks.onnx_export import OnnxExport
-from nnpipe.training.callbacks.samples import Augmentations, RandomSamples, as_image, called, samples_of
+from nnpipe.training.callbacks.samples import (
+    Augmentations,
+    RandomSamples,
+    as_image,
+    called,
+    samples_of,
+)
 from nnpipe.training.callbacks.selection import choose
 from nnpipe.training.callbacks.weights import Kernels
 from nnpipe.training.options import TrainerOptions
@@ -55,8 +61,11 @@ def test_pictures_are_drawn_of_samples_kernels_and_augmentations(tmp_path: Path)
     fit(tmp_path, RandomSamples(10), Augmentations((3, 9, 1000), 3), Kernels(), data=data)
     names = sorted(path.name for path in (tmp_path / "pictures").iterdir())
     assert names == [
-        "augmentations-digits-train.png", "kernels.png", "samples-digits-test.png", "samples-digits-train.png",
-    ]  # fmt: skip
+        "augmentations-digits-train.png",
+        "kernels.png",
+        "samples-digits-test.png",
+        "samples-digits-train.png",
+    ]
 
 
 def test_samples_are_found_by_id_as_they_were_in_an_epoch() -> None:
@@ -87,7 +96,9 @@ def test_what_looks_like_a_picture(shape: tuple[int, ...], picture: tuple[int, .
 
 def test_embeddings_are_those_of_the_evaluation(tmp_path: Path) -> None:
     model = fit(tmp_path, Embeddings(30), model=Embedding())
-    with np.load(tmp_path / "tables" / "embeddings-digits-test-features.npz", allow_pickle=False) as found:
+    with np.load(
+        tmp_path / "tables" / "embeddings-digits-test-features.npz", allow_pickle=False
+    ) as found:
         arrays = dict(found)
     test = {name: torch.from_numpy(value) for name, value in digits.arrays(1200, 1230).items()}
     with torch.no_grad():
@@ -104,7 +115,9 @@ def test_main_axes_are_those_of_scikit_learn() -> None:
     features = np.random.default_rng(1).normal(size=(50, 6)) * [5, 3, 1, 1, 1, 1]
     places, shares = main_axes(features)
     reference = PCA(2).fit(features)
-    np.testing.assert_allclose(np.abs(places), np.abs(reference.transform(features)), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        np.abs(places), np.abs(reference.transform(features)), rtol=1e-6, atol=1e-9
+    )
     np.testing.assert_allclose(shares, reference.explained_variance_ratio_)
     assert main_axes(np.ones((3, 1)))[0].tolist() == [[0, 0]] * 3
 
@@ -113,14 +126,18 @@ def test_the_exported_model_has_named_inputs_any_batch_and_the_same_outputs(tmp_
     onnxruntime = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     model = fit(tmp_path, OnnxExport(["image"]))
-    session = onnxruntime.InferenceSession(tmp_path / "model" / "model.onnx", providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        tmp_path / "model" / "model.onnx", providers=["CPUExecutionProvider"]
+    )
     (given,) = session.get_inputs()
     assert (given.name, given.shape[1:]) == ("image", [1, 8, 8])
     assert isinstance(given.shape[0], str)
     image = digits.arrays(0, 7)["image"]
     (found,) = session.run(["digit"], {"image": image})
     with torch.no_grad():
-        expected = model({"image": torch.from_numpy(image), "label": torch.zeros(7, dtype=torch.int64)})
+        expected = model(
+            {"image": torch.from_numpy(image), "label": torch.zeros(7, dtype=torch.int64)}
+        )
     np.testing.assert_allclose(found, expected["digit"].output.numpy(), rtol=1e-4, atol=1e-5)
     rows = json.loads((tmp_path / "tables" / "onnx.json").read_text())
     assert [(row["output"], row["batch"]) for row in rows] == [("digit", 1), ("digit", 4)]
@@ -153,7 +170,10 @@ def test_captions_have_the_names_of_classes(tmp_path, monkeypatch):
             f"nnpipe.training.callbacks.{module}.show_images",
             lambda figure, images, titles, columns: written.extend(titles),
         )
-    fit(tmp_path, *choose(["RandomSamples", "WorstSamples"], framework="torch", known={"classes": names}))
+    fit(
+        tmp_path,
+        *choose(["RandomSamples", "WorstSamples"], framework="torch", known={"classes": names}),
+    )
     assert written
     assert all(any(name in title for name in names) for title in written)
 

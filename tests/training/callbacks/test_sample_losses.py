@@ -35,12 +35,17 @@ def test_all_samples_of_all_epochs_are_there(tmp_path: Path) -> None:
     model = toys.fresh()
     history = fit(tmp_path, SampleLosses(), model=model)
     with np.load(tmp_path / "tables" / "losses-blobs-train.npz") as found:
-        assert (found["sample_id"].tolist(), found["epoch"].tolist()) == (list(range(32)), [1, 2, 3])
+        assert (found["sample_id"].tolist(), found["epoch"].tolist()) == (
+            list(range(32)),
+            [1, 2, 3],
+        )
         assert found["loss"].mean(0) == pytest.approx(history["blobs/train/loss"], rel=1e-6)
     with np.load(tmp_path / "tables" / "losses-blobs-test.npz") as found, torch.no_grad():
         batch = next(iter(toys.sequences(32, 20)["blobs"]["test"]))
         model.eval()
-        losses = model({name: torch.as_tensor(value) for name, value in batch.items()})["label"].losses
+        losses = model({name: torch.as_tensor(value) for name, value in batch.items()})[
+            "label"
+        ].losses
         assert found["loss"][: len(losses), -1] == pytest.approx(losses.numpy(), rel=1e-6)
     assert (tmp_path / "pictures" / "losses-blobs-train.png").is_file()
 
@@ -61,12 +66,16 @@ def test_a_killed_run_has_the_same_losses(tmp_path: Path) -> None:
 
 def test_samples_that_an_epoch_lacks_have_no_loss_there() -> None:
     ids, epochs, losses = whole(
-        [{"epoch": 1, "ids": np.array([3, 7]), "losses": np.float32([1, 2])},
-         {"epoch": 2, "ids": None, "losses": np.float32([3, 4])},
-         {"epoch": 4, "ids": np.array([5]), "losses": np.float32([6])}]
-    )  # fmt: skip
+        [
+            {"epoch": 1, "ids": np.array([3, 7]), "losses": np.float32([1, 2])},
+            {"epoch": 2, "ids": None, "losses": np.float32([3, 4])},
+            {"epoch": 4, "ids": np.array([5]), "losses": np.float32([6])},
+        ]
+    )
     assert (ids.tolist(), epochs.tolist()) == ([3, 5, 7], [1, 2, 4])
-    np.testing.assert_array_equal(losses, np.float32([[1, 3, np.nan], [np.nan, np.nan, 6], [2, 4, np.nan]]))
+    np.testing.assert_array_equal(
+        losses, np.float32([[1, 3, np.nan], [np.nan, np.nan, 6], [2, 4, np.nan]])
+    )
 
 
 def test_the_monitor_sees_this_process_and_ends_its_thread(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ class Own(Callback):
 
 
 def names(*given: str, framework: str = "torch", known: Any = KNOWN, **more: Any) -> list[str]:
-    return [type(callback).__name__ for callback in choose(given, framework=framework, known=known, **more)]
+    return [
+        type(callback).__name__
+        for callback in choose(given, framework=framework, known=known, **more)
+    ]
 
 
 def test_the_page_comes_last_and_nothing_twice() -> None:
@@ -41,7 +44,9 @@ def test_only_what_fits_comes_by_default() -> None:
 
 def test_options_stand_behind_a_colon() -> None:
     (watch, report) = choose(
-        ["NanWatch:every=5,layers=false", "ClassificationReport:classes=[a, b]"], framework="torch", known=KNOWN
+        ["NanWatch:every=5,layers=false", "ClassificationReport:classes=[a, b]"],
+        framework="torch",
+        known=KNOWN,
     )
     assert (watch.every, watch.layers) == (5, False)  # type: ignore[attr-defined]
     assert report.classes == ("a", "b")  # type: ignore[attr-defined]
@@ -56,7 +61,9 @@ def test_options_stand_behind_a_colon() -> None:
 
 
 def test_callbacks_are_given_what_they_take() -> None:
-    (report, snapshot) = choose(["ClassificationReport", "SourceSnapshot"], framework="torch", known=KNOWN)
+    (report, snapshot) = choose(
+        ["ClassificationReport", "SourceSnapshot"], framework="torch", known=KNOWN
+    )
     assert report.classes == ("ant", "bee")  # type: ignore[attr-defined]
     assert snapshot.folders == (Path(__file__),)  # type: ignore[attr-defined]
 
@@ -66,7 +73,14 @@ def test_without_matplotlib_tables_are_left_and_that_is_told(
 ) -> None:
     monkeypatch.setattr(selection, "find_spec", lambda name: None)
     found = names("default")
-    assert found == ["EpochSummary", "DatasetSummary", "ModelSummary", "BestFigures", "SourceSnapshot", "RunPage"]
+    assert found == [
+        "EpochSummary",
+        "DatasetSummary",
+        "ModelSummary",
+        "BestFigures",
+        "SourceSnapshot",
+        "RunPage",
+    ]
     assert "there will be no pictures: matplotlib is not installed" in caplog.text
     assert names("HistoryPlots") == ["HistoryPlots"]  # asked for, so it says itself what it needs
 
@@ -77,5 +91,8 @@ def test_a_callback_of_another_framework_is_refused_by_name() -> None:
 
 
 def test_every_callback_says_whose_trainings_it_looks_on() -> None:
-    assert {name for cls in callback_classes().values() for name in cls.frameworks} == {"torch", "keras"}
+    assert {name for cls in callback_classes().values() for name in cls.frameworks} == {
+        "torch",
+        "keras",
+    }
     assert "WritingCallback" not in callback_classes()

@@ -29,8 +29,15 @@ class Noting(Callback):
             self.state.seen.append([name, epoch])
 
 
-for hook in ("on_fit_begin", "on_epoch_begin", "on_batch_begin", "on_batch_end", "on_evaluate_batch", "on_epoch_end",
-             "on_fit_end"):  # fmt: skip
+for hook in (
+    "on_fit_begin",
+    "on_epoch_begin",
+    "on_batch_begin",
+    "on_batch_end",
+    "on_evaluate_batch",
+    "on_epoch_end",
+    "on_fit_end",
+):
     setattr(Noting, hook, lambda self, fit, *_, hook=hook: self._note(hook, fit.epoch))
 
 
@@ -43,8 +50,18 @@ def test_callbacks_run_in_every_second_epoch_and_the_last_one() -> None:
     noting = Noting()
     train(SkipEpochs([noting], every=2))
     seen = noting.state.seen
-    inner = ["on_epoch_begin", "on_batch_begin", "on_batch_end", "on_evaluate_batch", "on_epoch_end"]
-    assert seen == [["on_fit_begin", 0], *([name, epoch] for epoch in (2, 4, 5) for name in inner), ["on_fit_end", 5]]
+    inner = [
+        "on_epoch_begin",
+        "on_batch_begin",
+        "on_batch_end",
+        "on_evaluate_batch",
+        "on_epoch_end",
+    ]
+    assert seen == [
+        ["on_fit_begin", 0],
+        *([name, epoch] for epoch in (2, 4, 5) for name in inner),
+        ["on_fit_end", 5],
+    ]
 
 
 def test_their_states_are_part_of_checkpoints(tmp_path: Path) -> None:
@@ -55,7 +72,9 @@ def test_their_states_are_part_of_checkpoints(tmp_path: Path) -> None:
 
 
 def test_they_can_be_named() -> None:
-    (found,) = choose(["SkipEpochs:callbacks=['NanWatch:every=3'],every=4"], framework="torch", known={})
+    (found,) = choose(
+        ["SkipEpochs:callbacks=['NanWatch:every=3'],every=4"], framework="torch", known={}
+    )
     assert isinstance(found, SkipEpochs)
     assert found.every == 4
     assert isinstance(found.callbacks[0], NanWatch)

@@ -51,11 +51,20 @@ def model() -> Embedding:
 
 
 def looking_on() -> list[Callback]:
-    return [WeightStatistics(), GradientNorms(), HistoryPlots(), Kernels(4), Embeddings(30), TensorBoard()]
+    return [
+        WeightStatistics(),
+        GradientNorms(),
+        HistoryPlots(),
+        Kernels(4),
+        Embeddings(30),
+        TensorBoard(),
+    ]
 
 
 def fit(folder: Path, *others: Callback, epochs: int = 3, trained: Any = None) -> Any:
-    trainer = Trainer(TrainerOptions(num_epochs=epochs, checkpoint_every=2), [*looking_on(), *others])
+    trainer = Trainer(
+        TrainerOptions(num_epochs=epochs, checkpoint_every=2), [*looking_on(), *others]
+    )
     return trainer.fit(trained or model(), digits.sequences(64, 40), folder=folder)
 
 
@@ -82,7 +91,9 @@ def test_all_figures_of_the_history_are_there_over_the_steps(run: tuple[Path, An
         assert [event.value for event in events] == pytest.approx(history[name].tolist(), rel=1e-6)
 
 
-def test_the_graph_has_the_operations_of_each_layer_in_their_order(run: tuple[Path, Any, Any]) -> None:
+def test_the_graph_has_the_operations_of_each_layer_in_their_order(
+    run: tuple[Path, Any, Any],
+) -> None:
     graph = read(run[0]).Graph()
     nodes = {node.name: node for node in graph.node}
     assert nodes["features/0/convolution"].input[:2] == ["batch/image", "features/0/weight"]
@@ -110,7 +121,9 @@ def test_histograms_are_those_of_the_weights_and_gradients(run: tuple[Path, Any,
         assert [event.step for event in found.Histograms(f"gradients/{name}")] == [1, 3, 5]
 
 
-def test_pictures_of_others_are_there_as_they_were_at_epochs_1_and_2_and_at_the_end(run: tuple[Path, Any, Any]) -> None:
+def test_pictures_of_others_are_there_as_they_were_at_epochs_1_and_2_and_at_the_end(
+    run: tuple[Path, Any, Any],
+) -> None:
     folder, _, _ = run
     found = read(folder)
     names = sorted(path.stem for path in (folder / "pictures").iterdir())
@@ -119,18 +132,24 @@ def test_pictures_of_others_are_there_as_they_were_at_epochs_1_and_2_and_at_the_
         events = found.Images(name)
         assert [event.step for event in events] == [2, 4, 6]
         assert events[-1].encoded_image_string == (folder / "pictures" / f"{name}.png").read_bytes()
-        assert (events[-1].width, events[-1].height) == pillow.open(io.BytesIO(events[-1].encoded_image_string)).size
+        assert (events[-1].width, events[-1].height) == pillow.open(
+            io.BytesIO(events[-1].encoded_image_string)
+        ).size
 
 
 def test_the_projector_of_tensorboard_shows_the_features(run: tuple[Path, Any, Any]) -> None:
     plugins = pytest.importorskip(
         "tensorboard.plugins.projector.projector_plugin", reason="TensorBoard is not installed"
     )
-    base = pytest.importorskip("tensorboard.plugins.base_plugin", reason="TensorBoard is not installed")
+    base = pytest.importorskip(
+        "tensorboard.plugins.base_plugin", reason="TensorBoard is not installed"
+    )
     werkzeug = pytest.importorskip("werkzeug.test", reason="Werkzeug is not installed")
     wrappers = pytest.importorskip("werkzeug.wrappers", reason="Werkzeug is not installed")
     folder, _, _ = run
-    plugin = plugins.ProjectorPlugin(base.TBContext(logdir=str(folder / "tensorboard"), data_provider=None))
+    plugin = plugins.ProjectorPlugin(
+        base.TBContext(logdir=str(folder / "tensorboard"), data_provider=None)
+    )
     routes = plugin.get_plugin_apps()
 
     def ask(route: str) -> Any:
@@ -142,17 +161,24 @@ def test_the_projector_of_tensorboard_shows_the_features(run: tuple[Path, Any, A
     (told,) = json.loads(ask("/info"))["embeddings"]
     assert (told["tensorName"], told["tensorShape"]) == ("digits/test/features", [30, 256])
     assert told["sprite"]["singleImageDim"] == [32, 32]
-    with np.load(folder / "tables" / "embeddings-digits-test-features.npz", allow_pickle=False) as arrays:
+    with np.load(
+        folder / "tables" / "embeddings-digits-test-features.npz", allow_pickle=False
+    ) as arrays:
         points = np.frombuffer(ask("/tensor"), np.float32).reshape(30, 256)
         np.testing.assert_allclose(points, arrays["features"], rtol=1e-5, atol=1e-7)
         rows = [line.split("\t") for line in ask("/metadata").decode().splitlines()]
         assert rows[0] == ["sample_id", "label"]
-        assert rows[1:] == [[str(n), str(label)] for n, label in enumerate(arrays["labels"].tolist())]
+        assert rows[1:] == [
+            [str(n), str(label)] for n, label in enumerate(arrays["labels"].tolist())
+        ]
     sprite = np.asarray(pillow.open(io.BytesIO(ask("/sprite_image"))))
-    assert sprite.shape == (6 * 32, 6 * 32, 3)  # 30 pictures need six in a row, and the sprite is square
+    # 30 pictures need six in a row, and the sprite is square
+    assert sprite.shape == (6 * 32, 6 * 32, 3)
     image = digits.arrays(1207, 1208)["image"][0, 0]
     tile = sprite[32:64, 32:64, 0]  # the eighth, of id 7, in the second row
-    np.testing.assert_array_equal(tile, np.kron(np.rint(image / image.max() * 255), np.ones((4, 4))))
+    np.testing.assert_array_equal(
+        tile, np.kron(np.rint(image / image.max() * 255), np.ones((4, 4)))
+    )
 
 
 class Kill(Callback):
@@ -173,7 +199,8 @@ class Kill(Callback):
 def events(folder: Path) -> list[tuple[Any, ...]]:
     """All that the file holds but the times, in order."""
     loader = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_file_loader", reason="TensorBoard is not installed"
+        "tensorboard.backend.event_processing.event_file_loader",
+        reason="TensorBoard is not installed",
     )
     (path,) = (folder / "tensorboard").glob("events.*")
     return [
@@ -210,12 +237,22 @@ def test_where_the_file_is_lost_the_history_is_written_anew(tmp_path: Path) -> N
     shutil.rmtree(tmp_path / "tensorboard")
     history = fit(tmp_path, epochs=3)
     found = read(tmp_path).Scalars("digits/test/loss")
-    assert [event.value for event in found] == pytest.approx(history["digits/test/loss"].tolist(), rel=1e-6)
+    assert [event.value for event in found] == pytest.approx(
+        history["digits/test/loss"].tolist(), rel=1e-6
+    )
 
 
-def test_without_tensorboardx_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorboardx_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboardX" else find(name))
-    with pytest.raises(TrainingError, match=r"TensorBoard needs tensorboardX.*pip install 'tensorboardX'") as caught:
-        Trainer(TrainerOptions(num_epochs=1), [TensorBoard()]).fit(model(), digits.sequences(32, 20), folder=tmp_path)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "tensorboardX" else find(name)
+    )
+    with pytest.raises(
+        TrainingError, match=r"TensorBoard needs tensorboardX.*pip install 'tensorboardX'"
+    ) as caught:
+        Trainer(TrainerOptions(num_epochs=1), [TensorBoard()]).fit(
+            model(), digits.sequences(32, 20), folder=tmp_path
+        )
     assert isinstance(caught.value.__cause__, MissingDependency)

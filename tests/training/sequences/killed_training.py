@@ -1,8 +1,9 @@
-"""Trains with augmentation, is killed with -9 before given batches and begun again, until it is through.
+"""Trains with augmentation, is killed with -9 before given batches and begun again, until it is
+through.
 
-Takes a JSON object of folders: for each, the number of worker processes, and the numbers of the batches, counted in
-each attempt.  Writes ``result.state`` into each.
-PyTorch is imported once, here and not by the workers; each attempt is a forked child.
+Takes a JSON object of folders: for each, the number of worker processes, and the numbers of the
+batches, counted in each attempt.  Writes ``result.state`` into each. PyTorch is imported once, here
+and not by the workers; each attempt is a forked child.
 """
 
 from __future__ import annotations
@@ -46,12 +47,15 @@ def train(folder: Path, workers: int, at: int) -> None:
         history = trainer.fit(model, {"blobs": {"train": sequence}}, folder=folder)
     weights = {name: np.asarray(value) for name, value in model.state_dict().items()}
     # Times and the like differ between runs.
-    figures = [{name: value for name, value in row.items() if "loss" in name} for row in history.rows()]
+    figures = [
+        {name: value for name, value in row.items() if "loss" in name} for row in history.rows()
+    ]
     write_state(folder / "result.state", {"weights": weights, "figures": figures}, kind="result")
 
 
 def main() -> None:
-    # Before forking, so that each attempt need not.  The first step of an optimiser would import the second.
+    # Before forking, so that each attempt need not.  The first step of an optimiser would import
+    # the second.
     import torch
     import torch._dynamo  # noqa: F401
     import training_toys  # noqa: F401

@@ -16,7 +16,9 @@ def noisy(sample, random):
 
 
 def noisy_batch(batch, randoms):
-    batch["input"] = batch["input"] + np.stack([random.normal(size=batch["input"].shape[1:]) for random in randoms])
+    batch["input"] = batch["input"] + np.stack(
+        [random.normal(size=batch["input"].shape[1:]) for random in randoms]
+    )
     return batch
 
 

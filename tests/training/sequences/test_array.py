@@ -160,7 +160,10 @@ def test_a_subset_that_is_not_there_is_refused():
 def test_a_balanced_sampler_gives_each_class_as_often():
     target = np.array([0] * 90 + [1] * 9 + [2] * 2)
     sequence = ArraySequence(
-        {"target": target, "input": np.zeros(101)}, batch=32, sampler=ClassBalancedSampler(by="target"), seed=1
+        {"target": target, "input": np.zeros(101)},
+        batch=32,
+        sampler=ClassBalancedSampler(by="target"),
+        seed=1,
     )
     batches = list(sequence)
     counts = np.bincount(np.concatenate([batch["target"] for batch in batches]))

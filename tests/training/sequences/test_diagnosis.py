@@ -15,7 +15,12 @@ def advice(stall, step, *stages):
 
 def mapped(busy, wall=0.0, workers=0, **more):
     return StageFigures(
-        name="augment", workers=workers, busy_ns=int(busy * S), wall_ns=int(wall * S), samples=1000, **more
+        name="augment",
+        workers=workers,
+        busy_ns=int(busy * S),
+        wall_ns=int(wall * S),
+        samples=1000,
+        **more,
     )
 
 
@@ -24,7 +29,12 @@ def test_counts_come_from_the_consumers_end():
     list(sequence)
     list(sequence)
     found = sequence.diagnosis()
-    assert (found.batches, found.samples, found.workers, found.worker_efficiency) == (6, 20, 0, None)
+    assert (found.batches, found.samples, found.workers, found.worker_efficiency) == (
+        6,
+        20,
+        0,
+        None,
+    )
     assert "20 samples in 6 batches" in str(found)
 
 

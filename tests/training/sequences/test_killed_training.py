@@ -1,4 +1,6 @@
-"""A training that is killed in mid-epoch, with workers and augmentation, ends as one that never was."""
+"""A training that is killed in mid-epoch, with workers and augmentation, ends as one that never
+was.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def train(folders):
     return [read_state(folder / "result.state", kind="result") for folder in folders]
 
 
-@pytest.mark.slow  # test_map.py goes on amid an epoch, and tests/training/test_resume.py after kills
+# test_map.py goes on amid an epoch, and tests/training/test_resume.py after kills
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "kills"), [(0, 1), *((seed, 3) for seed in range(3))])
 def test_the_end_is_the_same_to_the_bit(tmp_path, seed, kills):
     numbers = random.Random(seed)

@@ -11,12 +11,19 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences.array import Letters, LetterWindows
 
 
-def test_windows_hold_the_numbers_of_letters_and_the_last_ones_are_for_the_test(tmp_path: Path) -> None:
+def test_windows_hold_the_numbers_of_letters_and_the_last_ones_are_for_the_test(
+    tmp_path: Path,
+) -> None:
     letters = Letters(text="abacus ", times=3)
     assert (letters.alphabet, letters.count) == (" abcsu", 6)
-    parts = {split: list(LetterWindows(letters, split, length=4, stride=2, test=3)) for split in ("train", "test")}
+    parts = {
+        split: list(LetterWindows(letters, split, length=4, stride=2, test=3))
+        for split in ("train", "test")
+    }
     words = {
-        split: ["".join(letters.alphabet[n] for n in row) for batch in batches for row in batch["text"]]
+        split: [
+            "".join(letters.alphabet[n] for n in row) for batch in batches for row in batch["text"]
+        ]
         for split, batches in parts.items()
     }
     text = "abacus " * 3
@@ -28,7 +35,12 @@ def test_windows_hold_the_numbers_of_letters_and_the_last_ones_are_for_the_test(
 
 def test_what_gives_no_window_is_told(tmp_path: Path) -> None:
     letters = Letters(text="abacus")
-    for wrong in ({"length": 6}, {"length": 3, "test": 3}, {"length": 0}, {"length": 2, "stride": 0}):
+    for wrong in (
+        {"length": 6},
+        {"length": 3, "test": 3},
+        {"length": 0},
+        {"length": 2, "stride": 0},
+    ):
         with pytest.raises(ConfigError, match="LetterWindows"):
             LetterWindows(letters, "train", **wrong)  # type: ignore[arg-type]
     for given in ({}, {"text": "a", "file": "b"}, {"text": "a", "times": 0}):

@@ -1,4 +1,6 @@
-"""Transforms of torchvision and Albumentations: boxes stay at what they mark, and samples are the same again."""
+"""Transforms of torchvision and Albumentations: boxes stay at what they mark, and samples are
+the same again.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from torchvision_for_cpu import torchvision
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._content_digest import named
-from nnpipe.training.sequences.library_transforms import AlbumentationsTransform, TorchvisionTransform
+from nnpipe.training.sequences.library_transforms import (
+    AlbumentationsTransform,
+    TorchvisionTransform,
+)
 
 sys.path.append(str(Path(__file__).parent))
 from test_geometry import scene
@@ -22,11 +27,19 @@ def of_torchvision(degrees: float = 30) -> TorchvisionTransform:
     torchvision()
     from torchvision.transforms import v2
 
-    steps = [v2.RandomHorizontalFlip(), v2.RandomAffine(degrees, translate=(0.2, 0.2)), v2.ColorJitter(0.3)]
+    steps = [
+        v2.RandomHorizontalFlip(),
+        v2.RandomAffine(degrees, translate=(0.2, 0.2)),
+        v2.ColorJitter(0.3),
+    ]
     return TorchvisionTransform(
-        transform=v2.Compose([*steps, v2.SanitizeBoundingBoxes(labels_getter=lambda given: given["labels"])]),
-        masks=("mask",), boxes=("boxes",), labels=("kinds",),
-    )  # fmt: skip
+        transform=v2.Compose(
+            [*steps, v2.SanitizeBoundingBoxes(labels_getter=lambda given: given["labels"])]
+        ),
+        masks=("mask",),
+        boxes=("boxes",),
+        labels=("kinds",),
+    )
 
 
 def of_albumentations(degrees: float = 30) -> AlbumentationsTransform:
@@ -38,7 +51,10 @@ def of_albumentations(degrees: float = 30) -> AlbumentationsTransform:
     ]
     boxes = albumentations.BboxParams(format="pascal_voc", label_fields=["kinds"])
     return AlbumentationsTransform(
-        transform=albumentations.Compose(steps, bbox_params=boxes), masks=("mask",), boxes="boxes", labels=("kinds",)
+        transform=albumentations.Compose(steps, bbox_params=boxes),
+        masks=("mask",),
+        boxes="boxes",
+        labels=("kinds",),
     )
 
 
@@ -53,7 +69,11 @@ def test_boxes_and_masks_move_with_the_picture(make: Any) -> None:
     for seed in range(20):
         random = np.random.default_rng(seed)
         found = transform(scene(random), random)
-        assert (found["input"].shape, found["mask"].shape, found["sample_id"]) == ((3, 30, 28), (30, 28), 1)
+        assert (found["input"].shape, found["mask"].shape, found["sample_id"]) == (
+            (3, 30, 28),
+            (30, 28),
+            1,
+        )
         assert len(found["kinds"]) == len(found["boxes"])
         if 7 in found["kinds"]:
             left, top, right, bottom = found["boxes"][found["kinds"].tolist().index(7)]

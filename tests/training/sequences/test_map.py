@@ -50,7 +50,10 @@ class Interrupted:
 def source(samples=40, batch=8, sampler=None):
     inputs = np.arange(samples, dtype=np.float64).reshape(samples, 1) * np.ones((1, 4))
     return ArraySequence(
-        {"input": inputs, "target": np.arange(samples) % 3}, batch=batch, sampler=sampler or RandomSampler(), seed=1
+        {"input": inputs, "target": np.arange(samples) % 3},
+        batch=batch,
+        sampler=sampler or RandomSampler(),
+        seed=1,
     )
 
 
@@ -68,7 +71,11 @@ def same(one, other):
 def gone(pids, seconds=10.0):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+        alive = [
+            pid
+            for pid in pids
+            if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"
+        ]
         if not alive:
             return True
         time.sleep(0.02)
@@ -77,12 +84,16 @@ def gone(pids, seconds=10.0):
 
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
 def test_any_number_of_workers_gives_the_same_bits_in_the_same_order(start):
-    wanted = list(source().map(functions.noisy, seed=5).map(functions.noisy_batch, each="batch", seed=5))
+    wanted = list(
+        source().map(functions.noisy, seed=5).map(functions.noisy_batch, each="batch", seed=5)
+    )
     with source().map(functions.noisy, workers=2, seed=5, start=start) as first:
         chain = first.map(functions.noisy_batch, each="batch", seed=5)
         same(wanted, list(chain))
         chain.set_epoch(1)
-        assert any((a["input"] != b["input"]).any() for a, b in zip(wanted, list(chain), strict=True))
+        assert any(
+            (a["input"] != b["input"]).any() for a, b in zip(wanted, list(chain), strict=True)
+        )
 
 
 def test_order_holds_where_samples_take_different_times():
@@ -115,7 +126,9 @@ def test_a_state_continues_amid_an_epoch_to_the_bit(workers):
 def test_two_maps_with_one_seed_draw_differently():
     once = np.concatenate([b["input"] for b in source().map(functions.noisy, seed=5)])
     plain = np.concatenate([b["input"] for b in source()])
-    twice = np.concatenate([b["input"] for b in source().map(functions.noisy, seed=5).map(functions.noisy, seed=5)])
+    twice = np.concatenate(
+        [b["input"] for b in source().map(functions.noisy, seed=5).map(functions.noisy, seed=5)]
+    )
     assert not np.allclose(twice - once, once - plain)
 
 
@@ -138,7 +151,8 @@ def test_an_error_names_the_sample(workers):
     with source().map(functions.fails_for_17, workers=workers) as sequence:
         sequence.set_epoch(3)
         with pytest.raises(
-            TransformError, match="fails_for_17 failed for sample 17 in epoch 3: ValueError: no good"
+            TransformError,
+            match="fails_for_17 failed for sample 17 in epoch 3: ValueError: no good",
         ) as e:
             list(sequence)
         assert e.value.sample_id == 17
@@ -184,14 +198,20 @@ def test_a_batch_of_which_nothing_is_left_does_not_come():
     ],
 )
 def test_results_of_no_use_are_refused(function, workers, said):
-    with source().map(function, workers=workers) as sequence, pytest.raises(TransformError, match=said):
+    with (
+        source().map(function, workers=workers) as sequence,
+        pytest.raises(TransformError, match=said),
+    ):
         list(sequence)
 
 
 def test_results_may_grow_beyond_what_was_shared():
     with source(200, batch=50).map(functions.grows, workers=1) as sequence:
         for batch in sequence:
-            assert all((row == number).all() for row, number in zip(batch["input"], batch["sample_id"], strict=True))
+            assert all(
+                (row == number).all()
+                for row, number in zip(batch["input"], batch["sample_id"], strict=True)
+            )
 
 
 def test_a_function_that_no_worker_can_get_is_refused_before_any_starts():
@@ -205,9 +225,14 @@ def test_a_worker_that_cannot_start_says_why():
             list(sequence)
 
 
-@pytest.mark.parametrize(("function", "said"), [(functions.dies, "SIGKILL"), (functions.leaves, "status 3")])
+@pytest.mark.parametrize(
+    ("function", "said"), [(functions.dies, "SIGKILL"), (functions.leaves, "status 3")]
+)
 def test_a_worker_that_dies_names_the_samples_in_its_hands(function, said):
-    with source().map(function, workers=2) as sequence, pytest.raises(WorkerError, match=said) as error:
+    with (
+        source().map(function, workers=2) as sequence,
+        pytest.raises(WorkerError, match=said) as error,
+    ):
         list(sequence)
     assert error.value.sample_ids
 
@@ -224,7 +249,10 @@ def test_after_an_error_workers_start_anew():
 
 @pytest.mark.parametrize("function", [functions.stuck, functions.stuck_in_c])
 def test_a_stuck_worker_is_ended_by_a_time_limit(function):
-    with source().map(function, workers=1, time_limit=0.5) as sequence, pytest.raises(WorkerError, match=r"0\.5 s"):
+    with (
+        source().map(function, workers=1, time_limit=0.5) as sequence,
+        pytest.raises(WorkerError, match=r"0\.5 s"),
+    ):
         list(sequence)
 
 
@@ -343,7 +371,9 @@ SCRIPT = """
 def started(tmp_path, function, then, reservoir=False):
     script = tmp_path / "script.py"
     folder = str(Path(__file__).parent)
-    text = textwrap.dedent(SCRIPT).format(folder=folder, function=function, then=then, reservoir=reservoir)
+    text = textwrap.dedent(SCRIPT).format(
+        folder=folder, function=function, then=then, reservoir=reservoir
+    )
     script.write_text(text, "utf-8")
     process = subprocess.Popen(
         [sys.executable, script],
@@ -365,7 +395,13 @@ def started(tmp_path, function, then, reservoir=False):
         ("noisy", "time.sleep(1000)", signal.SIGINT, False),
         ("stuck_in_c", "time.sleep(1000)", signal.SIGKILL, False),
         pytest.param("stuck", "time.sleep(1000)", signal.SIGTERM, False, marks=pytest.mark.slow),
-        pytest.param("noisy", "raise RuntimeError('an error of the script')", None, False, marks=pytest.mark.slow),
+        pytest.param(
+            "noisy",
+            "raise RuntimeError('an error of the script')",
+            None,
+            False,
+            marks=pytest.mark.slow,
+        ),
         ("stuck", "raise RuntimeError('an error of the script')", None, False),
         ("noisy", "pass", None, True),
         pytest.param("noisy", "time.sleep(1000)", signal.SIGINT, True, marks=pytest.mark.slow),

@@ -1,4 +1,6 @@
-"""Mixup, CutMix and the targets that they make; weighted samplers; texts and sounds of different lengths."""
+"""Mixup, CutMix and the targets that they make; weighted samplers; texts and sounds of different
+lengths.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def mixed(transform: Any, workers: int = 0, seed: int = 2) -> list[dict[str, Any
         return list(found)
 
 
-@pytest.mark.parametrize("transform", [MixUp(classes=4, alpha=0.5), CutMix(classes=4)], ids=["mixup", "cutmix"])
+@pytest.mark.parametrize(
+    "transform", [MixUp(classes=4, alpha=0.5), CutMix(classes=4)], ids=["mixup", "cutmix"]
+)
 def test_a_picture_has_of_each_class_what_its_label_says(transform: Any) -> None:
     batches = mixed(transform)
     assert len(batches) == 5
@@ -35,12 +39,18 @@ def test_a_picture_has_of_each_class_what_its_label_says(transform: Any) -> None
         assert batch["label"].shape == (8, 4)
         np.testing.assert_allclose(batch["label"].sum(1), 1, rtol=1e-6)
         # Pictures have the number of their class in each pixel, so the mean is the expected class.
-        np.testing.assert_allclose(batch["input"].mean((1, 2, 3)), batch["label"] @ np.arange(4), atol=1e-5)
+        np.testing.assert_allclose(
+            batch["input"].mean((1, 2, 3)), batch["label"] @ np.arange(4), atol=1e-5
+        )
     assert any(((batch["label"] > 0.05) & (batch["label"] < 0.95)).any() for batch in batches)
 
 
 def test_what_is_mixed_follows_from_seed_and_ids() -> None:
-    one, two, other = mixed(MixUp(classes=4)), mixed(MixUp(classes=4)), mixed(MixUp(classes=4), seed=5)
+    one, two, other = (
+        mixed(MixUp(classes=4)),
+        mixed(MixUp(classes=4)),
+        mixed(MixUp(classes=4), seed=5),
+    )
     assert all(np.array_equal(a["input"], b["input"]) for a, b in zip(one, two, strict=True))
     assert not all(np.array_equal(a["input"], b["input"]) for a, b in zip(one, other, strict=True))
 
@@ -48,7 +58,9 @@ def test_what_is_mixed_follows_from_seed_and_ids() -> None:
 def test_mixing_twice_mixes_shares() -> None:
     sequence = ArraySequence(pictures(), batch=8).map(CutMix(classes=4), each="batch", seed=1)
     batch = next(iter(sequence.map(MixUp(classes=4), each="batch", seed=1)))
-    np.testing.assert_allclose(batch["input"].mean((1, 2, 3)), batch["label"] @ np.arange(4), atol=1e-5)
+    np.testing.assert_allclose(
+        batch["input"].mean((1, 2, 3)), batch["label"] @ np.arange(4), atol=1e-5
+    )
 
 
 def test_what_cannot_be_mixed_is_refused() -> None:
@@ -56,7 +68,11 @@ def test_what_cannot_be_mixed_is_refused() -> None:
         mixed(MixUp(classes=3))
     with pytest.raises(ConfigError, match="two classes"):
         MixUp(classes=1)
-    batch = {"input": np.zeros((2, 3), np.int64), "label": np.zeros(2, np.int64), "sample_id": np.arange(2)}
+    batch = {
+        "input": np.zeros((2, 3), np.int64),
+        "label": np.zeros(2, np.int64),
+        "sample_id": np.arange(2),
+    }
     with pytest.raises(ConfigError, match="real numbers"):
         MixUp(classes=3)(batch, [np.random.default_rng(0)] * 2)
 
@@ -65,7 +81,10 @@ def test_shares_of_classes_are_targets() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     from nnpipe.training.outputs.classification import ClassificationOutput
 
-    logits, label = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 4
+    logits, label = (
+        torch.randn(6, 4, generator=torch.Generator().manual_seed(0)),
+        torch.arange(6) % 4,
+    )
     hard, soft = (ClassificationOutput(logits, t) for t in (label, torch.eye(4)[label]))
     torch.testing.assert_close(hard.losses, soft.losses)
     assert torch.equal(hard.metrics()["accuracy"].numerator, soft.metrics()["accuracy"].numerator)
@@ -130,4 +149,8 @@ def test_sounds_are_filled_up_at_their_end() -> None:
     assert batch["audio_length"].tolist() == [5, 8]
     assert batch["audio"][0, :, 5:].tolist() == [[-1] * 3] * 2
     with pytest.raises(ConfigError, match="only the last axis"):
-        list(ArraySequence({"audio": [np.ones((1, 5)), np.ones((2, 5))]}, batch=2).collate(AudioCollation()))
+        list(
+            ArraySequence({"audio": [np.ones((1, 5)), np.ones((2, 5))]}, batch=2).collate(
+                AudioCollation()
+            )
+        )

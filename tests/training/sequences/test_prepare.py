@@ -27,7 +27,9 @@ def test_transforms_change_their_inputs_and_no_others() -> None:
 def test_what_a_data_set_declares_is_applied() -> None:
     inputs, _ = TABLE.read(np.arange(5))
     expected = transform_from(TABLE.spec.transforms["features"]).apply(inputs["features"])
-    np.testing.assert_array_equal(ApplyDeclaredTransforms(dataset=TABLE)(inputs)["features"], expected)
+    np.testing.assert_array_equal(
+        ApplyDeclaredTransforms(dataset=TABLE)(inputs)["features"], expected
+    )
 
 
 def test_classes_are_balanced_by_the_training_samples() -> None:

@@ -10,13 +10,19 @@ from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.samplers import RandomSampler
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["batch", "rebatch", "sub_batch", "max_samples", "collate"]), st.integers(1, 30)),
+    st.tuples(
+        st.sampled_from(["batch", "rebatch", "sub_batch", "max_samples", "collate"]),
+        st.integers(1, 30),
+    ),
     max_size=4,
 )
 
 
 def chain(steps, samples, batch):
-    features = {"input": np.arange(samples, dtype=np.float32), "text": list(map(str, range(samples)))}
+    features = {
+        "input": np.arange(samples, dtype=np.float32),
+        "text": list(map(str, range(samples))),
+    }
     sequence = ArraySequence(features, batch=batch, sampler=RandomSampler(), seed=2)
     for name, number in steps:
         sequence = sequence.collate() if name == "collate" else getattr(sequence, name)(number)
@@ -33,7 +39,12 @@ def test_any_chain_continues_anywhere(steps, samples, batch, data):
     whole = ids(sequence)
     assert [len(part) for part in whole] == sequence.sizes()
     flat = [number for part in whole for number in part]
-    assert flat == [number for part in chain([], samples, batch) for number in part["sample_id"]][: len(flat)]
+    assert (
+        flat
+        == [number for part in chain([], samples, batch) for number in part["sample_id"]][
+            : len(flat)
+        ]
+    )
     done = data.draw(st.integers(0, len(whole)))
     batches = iter(sequence)
     for _ in range(done):

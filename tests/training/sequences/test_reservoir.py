@@ -19,7 +19,8 @@ import pipeline_functions as functions
 
 def source(samples=64, batch=8):
     return ArraySequence(
-        {"input": np.arange(samples, dtype=np.float64), "text": list(map(str, range(samples)))}, batch=batch
+        {"input": np.arange(samples, dtype=np.float64), "text": list(map(str, range(samples)))},
+        batch=batch,
     )
 
 
@@ -94,7 +95,9 @@ def test_nothing_is_handed_out_twice_where_the_source_is_fast():
 
 
 def test_a_function_that_raises_stops_the_iteration_with_the_sample():
-    with source().map(functions.fails_for_17, workers=1).reservoir(16, 4, batches=10**6) as sequence:
+    with (
+        source().map(functions.fails_for_17, workers=1).reservoir(16, 4, batches=10**6) as sequence
+    ):
         with pytest.raises(TransformError, match="sample 17"):
             for _ in sequence:
                 pass

@@ -20,7 +20,11 @@ def test_a_data_sets_batches_are_counted():
     sequence = TensorFlowSequence(dataset())
     batches = list(sequence)
     assert len(sequence) == 3
-    assert [batch["sample_id"].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [batch["sample_id"].tolist() for batch in batches] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9],
+    ]
     assert batches[2]["target"] == ["8.0", "9.0"]
     batches[0]["input"][:] = 0  # ours to write
 
@@ -51,12 +55,18 @@ def test_a_length_that_tensorflow_does_not_know_is_not_guessed():
 
 
 def test_a_sequence_becomes_a_data_set():
-    sequence = ArraySequence({"input": np.ones((10, 3), np.float32), "text": list("abcdefghij")}, batch=4)
+    sequence = ArraySequence(
+        {"input": np.ones((10, 3), np.float32), "text": list("abcdefghij")}, batch=4
+    )
     list(sequence)
     made = dataset_from(sequence)
     assert int(made.cardinality()) == 3
     for _ in range(2):
         batches = list(made.as_numpy_iterator())
-        assert [batch["sample_id"].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+        assert [batch["sample_id"].tolist() for batch in batches] == [
+            [0, 1, 2, 3],
+            [4, 5, 6, 7],
+            [8, 9],
+        ]
         assert batches[2]["input"].shape == (2, 3)
         assert batches[2]["text"].tolist() == [b"i", b"j"]

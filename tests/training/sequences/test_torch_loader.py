@@ -33,12 +33,17 @@ class Augmented:
 
 def loader(workers=0, **more):
     context = {"multiprocessing_context": "spawn"} if workers else {}
-    return torch.utils.data.DataLoader(Augmented(), batch_size=6, shuffle=True, num_workers=workers, **context, **more)
+    return torch.utils.data.DataLoader(
+        Augmented(), batch_size=6, shuffle=True, num_workers=workers, **context, **more
+    )
 
 
 def numbers(sequence, epoch):
     sequence.set_epoch(epoch)
-    return [(batch["sample_id"].tolist(), batch["input"].tolist(), batch["target"].tolist()) for batch in sequence]
+    return [
+        (batch["sample_id"].tolist(), batch["input"].tolist(), batch["target"].tolist())
+        for batch in sequence
+    ]
 
 
 def test_a_loaders_batches_get_their_true_ids():
@@ -67,10 +72,16 @@ def test_order_and_augmentation_follow_from_seed_and_epoch(generator):
 
 @pytest.mark.slow
 def test_workers_change_nothing():
-    sequence = TorchSequence(torch.utils.data.DataLoader(functions.drawing_dataset(), batch_size=6, shuffle=True))
+    sequence = TorchSequence(
+        torch.utils.data.DataLoader(functions.drawing_dataset(), batch_size=6, shuffle=True)
+    )
     wanted = numbers(sequence, 1)
     with_workers = torch.utils.data.DataLoader(
-        functions.drawing_dataset(), batch_size=6, shuffle=True, num_workers=1, multiprocessing_context="spawn"
+        functions.drawing_dataset(),
+        batch_size=6,
+        shuffle=True,
+        num_workers=1,
+        multiprocessing_context="spawn",
     )
     assert numbers(TorchSequence(with_workers), 1) == wanted
 
@@ -82,7 +93,10 @@ def test_a_state_continues_without_loading_twice():
     next(batches), next(batches)
     other = TorchSequence(loader(), seed=1)
     other.load_state_dict(sequence.state_dict())
-    rest = [(batch["sample_id"].tolist(), batch["input"].tolist(), batch["target"].tolist()) for batch in other]
+    rest = [
+        (batch["sample_id"].tolist(), batch["input"].tolist(), batch["target"].tolist())
+        for batch in other
+    ]
     assert rest == whole[2:]
 
 
@@ -94,7 +108,11 @@ class Stream(torch.utils.data.IterableDataset):
 def test_without_indices_ids_are_counted():
     sequence = TorchSequence(torch.utils.data.DataLoader(Stream(), batch_size=4))
     assert not sequence.exact
-    assert [batch["sample_id"].tolist() for batch in sequence] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [batch["sample_id"].tolist() for batch in sequence] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9],
+    ]
     next(iter(sequence))
     sequence.load_state_dict(sequence.state_dict())
     assert [batch["input"].tolist() for batch in sequence] == [[4, 5, 6, 7], [8, 9]]
@@ -113,7 +131,9 @@ def test_a_chain_goes_on_from_a_loader():
 
 
 def test_a_sequence_becomes_a_loader():
-    sequence = ArraySequence({"input": np.arange(10, dtype=np.float32), "text": list("abcdefghij")}, batch=4)
+    sequence = ArraySequence(
+        {"input": np.arange(10, dtype=np.float32), "text": list("abcdefghij")}, batch=4
+    )
     made = loader_from(sequence)
     assert len(made) == 3
     batches = list(made)

@@ -32,7 +32,9 @@ def draws(transform, number=64, **more):
 
 
 def test_noise_on_integers_stays_within_their_type():
-    found = AddNoise(deviation=40)({"input": np.full((100, 100), 250, np.uint8)}, np.random.default_rng(0))["input"]
+    found = AddNoise(deviation=40)(
+        {"input": np.full((100, 100), 250, np.uint8)}, np.random.default_rng(0)
+    )["input"]
     assert found.dtype == np.uint8
     assert (found == 255).mean() > 0.3
     assert np.std(found.astype(float)) > 10
@@ -46,7 +48,9 @@ def test_noise_on_integers_stays_within_their_type():
         RandomCrop(features=BOTH, size=(3, 4)),
         RandomCrop(features=BOTH, padding=2),
         RandomErase(features=BOTH, size=(3, 2)),
-        Jointly(function=lambda array, random: np.roll(array, random.integers(6), -1), features=BOTH),
+        Jointly(
+            function=lambda array, random: np.roll(array, random.integers(6), -1), features=BOTH
+        ),
     ],
     ids=lambda transform: type(transform).__name__,
 )
@@ -70,7 +74,10 @@ def test_a_flip_is_a_flip():
 
 
 def test_a_crop_reaches_all_places_and_no_other():
-    found = {tuple(after["mask"].ravel()) for after in draws(RandomCrop(features=("mask",), size=(5, 5)), 200)}
+    found = {
+        tuple(after["mask"].ravel())
+        for after in draws(RandomCrop(features=("mask",), size=(5, 5)), 200)
+    }
     mask = sample()["mask"]
     assert found == {tuple(mask[r : r + 5, c : c + 5].ravel()) for r in range(2) for c in range(2)}
 
@@ -82,13 +89,18 @@ def test_padding_is_filled():
 
 
 def test_erasing_covers_at_most_its_size():
-    counts = [int((after["mask"] == 0).sum()) for after in draws(RandomErase(features=("mask",), size=(3, 2)))]
+    counts = [
+        int((after["mask"] == 0).sum())
+        for after in draws(RandomErase(features=("mask",), size=(3, 2)))
+    ]
     assert max(counts) == 6
     assert min(counts) >= 1
 
 
 def test_noise_has_its_deviation_and_keeps_the_type():
-    noisy = AddNoise(deviation=0.5)({"input": np.zeros((100, 100), np.float32)}, np.random.default_rng(0))["input"]
+    noisy = AddNoise(deviation=0.5)(
+        {"input": np.zeros((100, 100), np.float32)}, np.random.default_rng(0)
+    )["input"]
     assert noisy.dtype == np.float32
     assert abs(noisy.std() - 0.5) < 0.02
     assert abs(noisy.mean()) < 0.02
@@ -101,10 +113,14 @@ def test_sometimes_is_sometimes():
 
 
 def test_transforms_travel_and_go_into_a_map():
-    transform = Compose(transforms=(RandomCrop(features=BOTH, padding=1), RandomFlip(features=BOTH), AddNoise()))
+    transform = Compose(
+        transforms=(RandomCrop(features=BOTH, padding=1), RandomFlip(features=BOTH), AddNoise())
+    )
     assert pickle.loads(pickle.dumps(transform)) == transform
     one = sample()
-    source = ArraySequence({"input": one["input"][None].repeat(5, 0), "mask": one["mask"][None].repeat(5, 0)}, batch=2)
+    source = ArraySequence(
+        {"input": one["input"][None].repeat(5, 0), "mask": one["mask"][None].repeat(5, 0)}, batch=2
+    )
     first = list(source.map(transform))
     with source.map(transform, workers=1) as other:
         for left, right in zip(first, other, strict=True):

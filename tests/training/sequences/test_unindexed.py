@@ -1,9 +1,12 @@
-"""Data sets as they are: those that only yield, of PyTorch, TensorFlow and Hugging Face, continued or refused."""
+"""Data sets as they are: those that only yield, of PyTorch, TensorFlow and Hugging Face,
+continued or refused.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,9 @@ tf = ImportedWhenUsed("tensorflow")
 
 
 class Walk(torch.utils.data.IterableDataset):
-    """Numbers with a random part, drawn from the global generators or from one that nobody seeds."""
+    """Numbers with a random part, drawn from the global generators or from one that nobody
+    seeds.
+    """
 
     def __init__(self, unseeded: bool = False) -> None:
         self.generator = random.SystemRandom() if unseeded else random
@@ -134,7 +139,11 @@ def test_a_data_set_of_tensorflow_can_be_given_as_it_is() -> None:
 def people() -> Any:
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     image = [np.full((4, 4), n, np.uint8) for n in range(50)]
-    columns = {"x": [[float(n), 1.0] for n in range(50)], "label": [n % 5 == 0 for n in range(50)], "image": image}
+    columns = {
+        "x": [[float(n), 1.0] for n in range(50)],
+        "label": [n % 5 == 0 for n in range(50)],
+        "image": image,
+    }
     return datasets.Dataset.from_dict(columns | {"text": [f"number {n}" for n in range(50)]})
 
 
@@ -151,12 +160,14 @@ def test_a_data_set_of_hugging_face_can_be_given_as_it_is(people: Any) -> None:
 def test_such_a_data_set_goes_on_in_any_order(people: Any) -> None:
     sampler = ClassBalancedSampler(by="label")
     for options in ({"shuffle": True}, {"sampler": sampler}):
-        made = lambda options=options: HuggingFaceSequence(people.rename_column("x", "input"), batch=8, **options)  # noqa: E731
-        found, expected = interrupted(made)
+        make = partial(HuggingFaceSequence, people.rename_column("x", "input"), batch=8, **options)
+        found, expected = interrupted(make)
         assert found == expected != []
 
 
-def test_a_streamed_data_set_of_hugging_face_goes_on_and_is_refused_in_another_order(people: Any) -> None:
+def test_a_streamed_data_set_of_hugging_face_goes_on_and_is_refused_in_another_order(
+    people: Any,
+) -> None:
     seeds = [1, 1, 1, 1, 1, 2]
 
     def make() -> HuggingFaceSequence:

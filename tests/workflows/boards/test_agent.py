@@ -1,4 +1,6 @@
-"""What a board does, without a way to it: the requests are carried out in this process, in another home."""
+"""What a board does, without a way to it: the requests are carried out in this process, in
+another home.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from nnpipe.workflows.boards.agent import service
 from nnpipe.workflows.boards.packages import packed
 
 SERVES = "import signal\nprint('Fake is served at 127.0.0.1:7', flush=True)\nsignal.pause()\n"
-SETTINGS = {"name": "fake", "arguments": ["--flag"], "runtime": "Fake", "address": "127.0.0.1:7", "service": "process"}
+SETTINGS = {
+    "name": "fake",
+    "arguments": ["--flag"],
+    "runtime": "Fake",
+    "address": "127.0.0.1:7",
+    "service": "process",
+}
 
 
 @pytest.fixture
@@ -36,7 +44,9 @@ def install(folder: Path, text: str, **more: Any) -> dict[str, Any]:
     return send(packed(folder / "made"), **more)
 
 
-def send(payload: bytes, whole: bytes | None = None, token: str = "secret", **more: Any) -> dict[str, Any]:
+def send(
+    payload: bytes, whole: bytes | None = None, token: str = "secret", **more: Any
+) -> dict[str, Any]:
     sha256 = hashlib.sha256(payload if whole is None else whole).hexdigest()
     asked = {"settings": {**SETTINGS, **more}, "token": token, "sha256": sha256, "seconds": 30.0}
     return agent.answer({"action": "install", **asked}, io.BytesIO(payload))
@@ -58,7 +68,9 @@ def test_a_plain_process_is_started_stopped_and_removed(home: Path, tmp_path: Pa
     assert not list(home.iterdir())
 
 
-def test_a_process_that_only_has_the_number_of_the_server_is_let_be(home: Path, tmp_path: Path) -> None:
+def test_a_process_that_only_has_the_number_of_the_server_is_let_be(
+    home: Path, tmp_path: Path
+) -> None:
     install(tmp_path, SERVES)
     folder = home / ".nnpipe/targets/fake"
     ask("stop")
@@ -121,32 +133,44 @@ def test_where_the_user_has_systemd_the_server_is_its_service(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
-    for name, text in {"systemctl": SYSTEMCTL.format(python=sys.executable), "loginctl": "#!/bin/sh\nexit 1\n"}.items():
+    for name, text in {
+        "systemctl": SYSTEMCTL.format(python=sys.executable),
+        "loginctl": "#!/bin/sh\nexit 1\n",
+    }.items():
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     assert service.kind_here() == "systemd"
     found = install(tmp_path, SERVES, service="systemd")
-    assert (found["lingers"], found["targets"][0]["pid"]) == (False, int((home / "pid").read_text()))
+    assert (found["lingers"], found["targets"][0]["pid"]) == (
+        False,
+        int((home / "pid").read_text()),
+    )
     assert ask("uninstall") == {}
     calls = (home / "calls").read_text().splitlines()
     changed = [line for line in calls if "show" not in line]
     assert changed == [
-        "--user daemon-reload", "--user enable --now nnpipe-fake.service", "--user disable --now nnpipe-fake.service",
         "--user daemon-reload",
-    ]  # fmt: skip
+        "--user enable --now nnpipe-fake.service",
+        "--user disable --now nnpipe-fake.service",
+        "--user daemon-reload",
+    ]
     assert not (home / ".config/systemd/user/nnpipe-fake.service").exists()
 
 
 def test_the_service_is_what_systemd_reads(tmp_path: Path) -> None:
     folder = tmp_path / "50% of it"
     folder.mkdir()
-    text = service.unit_file(folder, [sys.executable, "-c", 'print("$HOME", "%h", "\\\\")'], {"PYTHONPATH": "/a b/c"})
+    text = service.unit_file(
+        folder, [sys.executable, "-c", 'print("$HOME", "%h", "\\\\")'], {"PYTHONPATH": "/a b/c"}
+    )
     assert 'Environment="PYTHONPATH=/a b/c"' in text
     assert '"print(\\"$$HOME\\", \\"%%h\\", \\"\\\\\\\\\\")"' in text
     assert f"append:{tmp_path}/50%% of it/log.txt" in text
     if shutil.which("systemd-analyze") is not None:
         unit = tmp_path / "nnpipe-x.service"
         unit.write_text(text)
-        done = subprocess.run(["systemd-analyze", "--man=no", "verify", unit], capture_output=True, text=True)
+        done = subprocess.run(
+            ["systemd-analyze", "--man=no", "verify", unit], capture_output=True, text=True
+        )
         assert "nnpipe-x" not in done.stderr, done.stderr

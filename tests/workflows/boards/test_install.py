@@ -24,7 +24,10 @@ HERE = ("--python", sys.executable)
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    with ssh_server(tmp_path_factory.mktemp("ssh")) as server, pytest.MonkeyPatch.context() as patch:
+    with (
+        ssh_server(tmp_path_factory.mktemp("ssh")) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("PATH", str(server.client), prepend=":")
         yield server
         for path in server.home.glob(f".nnpipe/targets/*/{service.PID}"):  # of a test that failed
@@ -39,8 +42,14 @@ def port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def processes(port: str) -> list[str]:
-    shown = subprocess.run(["ps", "-wweo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in shown.splitlines() if "inference_server" in line and f"--port {port}" in line]
+    shown = subprocess.run(
+        ["ps", "-wweo", "args"], capture_output=True, text=True, check=True
+    ).stdout
+    return [
+        line
+        for line in shown.splitlines()
+        if "inference_server" in line and f"--port {port}" in line
+    ]
 
 
 @pytest.mark.slow
@@ -100,7 +109,12 @@ def test_what_does_not_start_is_told_and_not_left_running(
 ) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     with socket.create_server(("127.0.0.1", int(port))):
-        assert target(["install", machine.address, "ONNXRuntime", "--port", port, "--no-packages", *HERE]) == 2
+        assert (
+            target(
+                ["install", machine.address, "ONNXRuntime", "--port", port, "--no-packages", *HERE]
+            )
+            == 2
+        )
     told = capsys.readouterr().err
     assert f"cannot listen at 127.0.0.1:{port}: Address already in use" in told
     assert told.count("\n") == 1
@@ -130,9 +144,12 @@ def test_packages_are_gathered_here_and_the_board_needs_none(
 def test_words_that_cannot_be(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words, told in {
         "status me@-x": "'me@-x': expected HOST, USER@HOST or USER@HOST:PORT",
-        "status box:70000": "expected HOST", "install box": "install: name the board and the runtime",
-        "stop box": "stop: name the board and the target", "stop box x -- --num-threads 2": "nothing may follow --",
-        "install box ONNXRuntime --name ../x": "name '../x'", "install box Nothing": "Nothing",
+        "status box:70000": "expected HOST",
+        "install box": "install: name the board and the runtime",
+        "stop box": "stop: name the board and the target",
+        "stop box x -- --num-threads 2": "nothing may follow --",
+        "install box ONNXRuntime --name ../x": "name '../x'",
+        "install box Nothing": "Nothing",
         "install box ONNXRuntime -- --insecure": "--insecure",
         "install box ONNXRuntime -- --token-file x": "--token-file: a target has its own",
         "install box ONNXRuntime -- --num-thread 2": "--num-thread",
@@ -140,7 +157,7 @@ def test_words_that_cannot_be(port: str, capsys: pytest.CaptureFixture[str]) -> 
         "install box ONNXRuntime --token-file no/where": "there is no folder",
         "bundle new ONNXRuntime --python-version three": "--python-version",
         "install box ONNXRuntime --port 0": "--port",
-    }.items():  # fmt: skip
+    }.items():
         assert target(shlex.split(words)) == 2, words
         said = capsys.readouterr().err
         assert said.count("\n") == 1, words
@@ -152,9 +169,14 @@ def test_a_machine_that_is_not_there_is_told_in_one_line(
 ) -> None:
     fake = tmp_path / "bin" / "ssh"
     fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\necho 'ssh: connect to host box port 22: No route to host' >&2\nexit 255\n")
+    fake.write_text(
+        "#!/bin/sh\necho 'ssh: connect to host box port 22: No route to host' >&2\nexit 255\n"
+    )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake.parent}{os.pathsep}{os.environ['PATH']}")
     assert target(["status", "box"]) == 2
     said = capsys.readouterr().err
-    assert said == "nnpipe target: box: cannot be reached: ssh: connect to host box port 22: No route to host\n"
+    assert (
+        said
+        == "nnpipe target: box: cannot be reached: ssh: connect to host box port 22: No route to host\n"
+    )

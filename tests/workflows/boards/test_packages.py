@@ -21,9 +21,15 @@ from nnpipe.workflows.boards.packages import Platform, gather, packed, pip_comma
 def test_wheels_of_older_libraries_fit_too() -> None:
     board = Platform("aarch64", (3, 11), (2, 19))
     assert board.tags() == (
-        "manylinux_2_19_aarch64", "manylinux_2_18_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64",
-    )  # fmt: skip
-    assert Platform("armv7l", (3, 12), None).tags() == ("musllinux_1_2_armv7l", "musllinux_1_1_armv7l")
+        "manylinux_2_19_aarch64",
+        "manylinux_2_18_aarch64",
+        "manylinux_2_17_aarch64",
+        "manylinux2014_aarch64",
+    )
+    assert Platform("armv7l", (3, 12), None).tags() == (
+        "musllinux_1_2_armv7l",
+        "musllinux_1_1_armv7l",
+    )
     command = pip_command(board, Path("there"))
     assert command[command.index("--python-version") + 1] == "3.11"
     assert command.count("--platform") == 4
@@ -39,9 +45,14 @@ def test_wheels_of_older_libraries_fit_too() -> None:
         (TVMRuntime, ["apache-tvm-ffi", "apache-tvm", "ml-dtypes"]),
     ],
 )
-def test_a_target_gets_what_its_runtime_needs_and_no_compilers(runtime: type[Runtime], own: list[str]) -> None:
+def test_a_target_gets_what_its_runtime_needs_and_no_compilers(
+    runtime: type[Runtime], own: list[str]
+) -> None:
     base = {"numpy", "psutil", "pyyaml", "tqdm", "xxhash"}
-    names = {line.partition(">")[0].partition("<")[0].partition("=")[0].lower() for line in requirements(runtime)}
+    names = {
+        line.partition(">")[0].partition("<")[0].partition("=")[0].lower()
+        for line in requirements(runtime)
+    }
     assert names == base | set(own)
     assert not any(";" in line for line in requirements(runtime))
 
@@ -61,8 +72,12 @@ def test_nnpipe_alone_is_sent_where_the_packages_are_there(tmp_path: Path) -> No
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-def test_gathering_leaves_extensions_of_python_to_be_compiled_in_the_same_process(tmp_path: Path) -> None:
-    """Looking for pip as a module made PyTorch's compiler fail afterwards, which imports setuptools."""
+def test_gathering_leaves_extensions_of_python_to_be_compiled_in_the_same_process(
+    tmp_path: Path,
+) -> None:
+    """Looking for pip as a module made PyTorch's compiler fail afterwards, which imports
+    setuptools.
+    """
     pytest.importorskip("setuptools", reason="setuptools is not installed")
     program = (
         "import subprocess, sys\nfrom pathlib import Path\nfrom types import SimpleNamespace\n"
@@ -71,7 +86,9 @@ def test_gathering_leaves_extensions_of_python_to_be_compiled_in_the_same_proces
         "gather(Platform('aarch64', (3, 11), (2, 36)), ('numpy',), Path(sys.argv[1]))\n"
         "import setuptools\nimport distutils.core\nprint(distutils.core.__file__)"
     )
-    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False
+    )
     assert "_distutils" in done.stdout, done.stderr
 
 

@@ -1,4 +1,6 @@
-"""The names of classes go with a compiled model where its source knows them, and data never give it any."""
+"""The names of classes go with a compiled model where its source knows them, and data never give
+it any.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ QUICK = MeasureOptions(measure_seconds=0.0)
 
 
 def data_in_another_order(folder: Path, *inputs: str) -> Dataset:
-    """Return samples whose first input is greatest at the model's number of the class, and whose others are 0."""
+    """Return samples whose first input is greatest at the model's number of the class, and whose
+    others are 0.
+    """
     classes = np.arange(40) % 4
     labels = np.array([ORDER.index(NAMES[number]) for number in classes])
     arrays = {name: np.zeros((40, 4), np.float32) for name in inputs}
@@ -60,13 +64,19 @@ def data_in_another_order(folder: Path, *inputs: str) -> Dataset:
         ("tflite", {"result_kind": "scores"}),
     ],
 )
-def test_a_compiled_model_keeps_the_names_in_its_source(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_compiled_model_keeps_the_names_in_its_source(
+    kind: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     wrapper: type[FileModel]
     if kind == "onnx":
         needs("onnx")
         needs("onnxruntime")
         path = write_labelled_onnx(tmp_path / "m.onnx", NAMES)
-        data, wrapper, runtime = data_in_another_order(tmp_path / "data", "image"), ONNXModel, ONNXRuntime()
+        data, wrapper, runtime = (
+            data_in_another_order(tmp_path / "data", "image"),
+            ONNXModel,
+            ONNXRuntime(),
+        )
     else:
         needs("ai_edge_litert")
         path = write_labelled_tflite(tmp_path / "m.tflite", NAMES)
@@ -74,7 +84,14 @@ def test_a_compiled_model_keeps_the_names_in_its_source(kind: str, options: dict
         wrapper, runtime = TFLiteModel, LiteRTRuntime()
     model = (wrapper(model_path=path, **options), path)
     to = tmp_path / f"made.{kind}"
-    found = measure(model, data=data, way=Way("none", (), runtime), options=QUICK, compiled_path=to, progress=silent)
+    found = measure(
+        model,
+        data=data,
+        way=Way("none", (), runtime),
+        options=QUICK,
+        compiled_path=to,
+        progress=silent,
+    )
     by_number = "class_offset" in options
     assert found.figure("accuracy").value == (0.0 if by_number else 1.0)
     meaning = Artifact.read(to).meaning
@@ -98,7 +115,9 @@ def test_data_give_a_model_no_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_export_has_the_names_of_the_data_that_the_weights_were_trained_on(tmp_path: Path) -> None:
+def test_an_export_has_the_names_of_the_data_that_the_weights_were_trained_on(
+    tmp_path: Path,
+) -> None:
     needs("sklearn")
     needs("skl2onnx")
     rows, labels = np.eye(4, dtype=np.float32)[np.arange(40) % 4], np.arange(40) % 4
@@ -113,11 +132,15 @@ def test_an_export_has_the_names_of_the_data_that_the_weights_were_trained_on(tm
 
 def test_weights_are_not_judged_on_their_classes_in_another_order(tmp_path: Path) -> None:
     write_onnx_classifier(tmp_path / "weights", np.eye(4, dtype=np.float32), np.arange(4))
-    io = IOSpec((TensorSpec("x", (None, 4), "float32"),), (TensorSpec("scores", (None, 4), "float32"),))
+    io = IOSpec(
+        (TensorSpec("x", (None, 4), "float32"),), (TensorSpec("scores", (None, 4), "float32"),)
+    )
     meaning = Meaning(outputs=(OutputMeaning("scores", "probabilities", NAMES),))
     Artifact.of(tmp_path / "weights", "skops", io, meaning=meaning)
     data = data_in_another_order(tmp_path / "data", "x")
     spec = CandidateSpec("m", SklearnTabularModel(), tmp_path / "weights", dataset=data)
-    with pytest.raises(ConfigError, match=r"trained on the classes cat, dog, .* as dog, bee, .*--class-list"):
+    with pytest.raises(
+        ConfigError, match=r"trained on the classes cat, dog, .* as dog, bee, .*--class-list"
+    ):
         spec.fitted()
     replace(spec, judged=False).fitted()

@@ -23,12 +23,25 @@ from nnpipe.workflows.candidates.deployment import Deployment, check_reached, de
 from nnpipe.workflows.pipeline.file import Pipeline
 
 TORCH = "nnpipe.modelwrappers.classification.small_cnn.PyTorchDigitsCNN"
-TESTER = ["inference_tester", TORCH, "none", "ONNXRuntime", "DigitsDataset", "out.json", "--model-path", "m"]
+TESTER = [
+    "inference_tester",
+    TORCH,
+    "none",
+    "ONNXRuntime",
+    "DigitsDataset",
+    "out.json",
+    "--model-path",
+    "m",
+]
 
 
 @pytest.mark.parametrize("where", ["network", "unix"])
 def test_a_server_is_started_for_a_candidate_and_ended_after_it(tmp_path: Path, where: str) -> None:
-    protocol = NetworkProtocol(port=0) if where == "network" else UnixProtocol(socket_path=tmp_path / "socket")
+    protocol = (
+        NetworkProtocol(port=0)
+        if where == "network"
+        else UnixProtocol(socket_path=tmp_path / "socket")
+    )
     with deployed(Deployment(protocol, serve=True), FakeRuntime()) as reached:
         with open_session(reached, fake_model(tmp_path, IO)) as session:
             same(session.infer(a_batch()), expected(IO, a_batch()))
@@ -45,28 +58,38 @@ def test_a_target_that_runs_already_is_left_alone() -> None:
 def test_a_server_that_cannot_be_started_says_why() -> None:
     with NetworkProtocol(port=0).listen() as taken:
         busy = NetworkProtocol(port=taken.address()[1])
-        with pytest.raises(NNPipeError, match="cannot listen"), deployed(Deployment(busy, serve=True), FakeRuntime()):
+        with (
+            pytest.raises(NNPipeError, match="cannot listen"),
+            deployed(Deployment(busy, serve=True), FakeRuntime()),
+        ):
             raise AssertionError
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--protocol-cls", "NetworkProtokol"], "did you mean nnpipe.protocols.network.NetworkProtocol"),
+        (
+            ["--protocol-cls", "NetworkProtokol"],
+            "did you mean nnpipe.protocols.network.NetworkProtocol",
+        ),
         (["--save-model-path", "x"], "--protocol-cls"),
         (["--token-file", "x"], "--protocol-cls"),
         (["--protocol-cls", "NetworkProtocol", "--token-file", "nowhere"], "nowhere"),
         (["--protocol-cls", "NetworkProtocol", "--port", "99999"], "65535"),
     ],
 )
-def test_what_cannot_work_is_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_work_is_one_line(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*TESTER, *words]) == 2
     said = capsys.readouterr().err
     assert told in said
     assert said.count("\n") == 1
 
 
-def test_help_shows_the_options_of_the_line_and_of_the_server(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_options_of_the_line_and_of_the_server(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for argv in (
         [*TESTER, "--protocol-cls", "NetworkProtocol", "-h"],
         ["inference_server", "NetworkProtocol", "LiteRTRuntime", "-h"],
@@ -75,7 +98,14 @@ def test_help_shows_the_options_of_the_line_and_of_the_server(capsys: pytest.Cap
             main(argv)
         assert caught.value.code == 0
         shown = capsys.readouterr().out
-        for flag in ("--host", "--port", "--packet-size", "--save-model-path", "--verbosity", "--token-file"):
+        for flag in (
+            "--host",
+            "--port",
+            "--packet-size",
+            "--save-model-path",
+            "--verbosity",
+            "--token-file",
+        ):
             assert flag in shown
     assert "--delegates-list" in shown
     assert "--insecure" in shown
@@ -89,12 +119,16 @@ SETTINGS = {
 
 
 def pipeline(**candidate: object) -> Pipeline:
-    return Pipeline.from_settings({**SETTINGS, "candidates": [{**SETTINGS["candidates"][0], **candidate}]})
+    return Pipeline.from_settings(
+        {**SETTINGS, "candidates": [{**SETTINGS["candidates"][0], **candidate}]}
+    )
 
 
 def test_a_pipeline_file_names_the_way_to_a_target() -> None:
     found = pipeline(
-        protocol={"class": "NetworkProtocol", "arguments": {"port": 7}}, remote={"run_timeout": 3.0}, serve=True
+        protocol={"class": "NetworkProtocol", "arguments": {"port": 7}},
+        remote={"run_timeout": 3.0},
+        serve=True,
     )
     assert found.models[0].candidates[0].deployment == Deployment(
         NetworkProtocol(port=7), RemoteOptions(run_timeout=3.0), True
@@ -109,16 +143,25 @@ def test_a_pipeline_file_names_the_way_to_a_target() -> None:
         ({"remote": {}}, "protocol"),
         ({"protocol": "NetworkProtocol", "serve": 1}, "candidates.0.serve"),
         ({"protocol": "NetworkProtocol", "remote": {"run_time": 1}}, "candidates.0.remote"),
-        ({"protocol": {"class": "NetworkProtocol", "arguments": {"port": "x"}}}, "candidates.0.protocol"),
-        ({"protocol": "NetworkProtocol", "runtime": None, "export": None}, "a target needs a runtime"),
+        (
+            {"protocol": {"class": "NetworkProtocol", "arguments": {"port": "x"}}},
+            "candidates.0.protocol",
+        ),
+        (
+            {"protocol": "NetworkProtocol", "runtime": None, "export": None},
+            "a target needs a runtime",
+        ),
     ],
 )
-def test_a_slip_in_a_pipeline_file_is_named_with_its_place(changes: dict[str, object], told: str) -> None:
+def test_a_slip_in_a_pipeline_file_is_named_with_its_place(
+    changes: dict[str, object], told: str
+) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
         pipeline(**changes)
 
 
-# -- what is wrong with a target is told at the beginning --------------------------------------------
+# -- what is wrong with a target is told at the beginning
+# --------------------------------------------
 
 PIPELINE = """
 dataset: DigitsDataset
@@ -159,9 +202,17 @@ def server() -> Iterator[tuple[int, Path]]:
         token = Path(folder, "token")
         token.write_text("the token that they share")
         command = [
-            sys.executable, "-m", "nnpipe", "inference_server", "NetworkProtocol",
-            "nnpipe.testing.fakes.FakeRuntime", "--port", "0", "--token-file", str(token),
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "nnpipe",
+            "inference_server",
+            "NetworkProtocol",
+            "nnpipe.testing.fakes.FakeRuntime",
+            "--port",
+            "0",
+            "--token-file",
+            str(token),
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             try:
@@ -174,12 +225,21 @@ def server() -> Iterator[tuple[int, Path]]:
 @pytest.mark.parametrize("command", ["inference_tester", "run"])
 @pytest.mark.parametrize(
     ("token", "told"),
-    [("wrong", "token is wrong"), (None, "asks for a shared token"), ("absent", "cannot read the token")],
+    [
+        ("wrong", "token is wrong"),
+        (None, "asks for a shared token"),
+        ("absent", "cannot read the token"),
+    ],
 )
 def test_a_token_that_the_target_refuses_is_told_before_anything_slow(
-    server: tuple[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    command: str, token: str | None, told: str,
-) -> None:  # fmt: skip
+    server: tuple[int, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    token: str | None,
+    told: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     port, _ = server
     Path("wrong").write_text("another token altogether")
@@ -192,7 +252,10 @@ def test_a_token_that_the_target_refuses_is_told_before_anything_slow(
 @pytest.mark.usefixtures("nothing_slow")
 @pytest.mark.parametrize("command", ["inference_tester", "run"])
 def test_a_target_that_does_not_answer_is_told_before_anything_slow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with at_once():
@@ -203,7 +266,9 @@ def test_a_target_that_does_not_answer_is_told_before_anything_slow(
     assert ("'there'" in said) == (command == "run")
 
 
-def test_a_target_that_serves_somebody_now_will_do(server: tuple[int, Path], tmp_path: Path) -> None:
+def test_a_target_that_serves_somebody_now_will_do(
+    server: tuple[int, Path], tmp_path: Path
+) -> None:
     port, token = server
     deployment = Deployment(NetworkProtocol(port=port), RemoteOptions(token_file=token))
     with open_session(deployment.protocol, fake_model(tmp_path, IO), deployment.remote):
@@ -218,7 +283,14 @@ def test_a_missing_compiler_for_the_edge_tpu_is_told_before_anything_slow(
     needs("tensorflow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    words = ["inference_tester", "TensorFlowDigitsCNN", "TFLiteCompiler", "LiteRTRuntime", "DigitsDataset", "out.json"]
+    words = [
+        "inference_tester",
+        "TensorFlowDigitsCNN",
+        "TFLiteCompiler",
+        "LiteRTRuntime",
+        "DigitsDataset",
+        "out.json",
+    ]
     with at_once():
         assert main([*words, "--model-path", "m.keras", "--target", "edgetpu"]) == 2
     said = capsys.readouterr().err

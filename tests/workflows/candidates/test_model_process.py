@@ -47,24 +47,40 @@ def chains(tmp_path: Path) -> Any:
         yield Chains(source, tmp_path)
 
 
-def test_one_export_serves_twelve_candidates(chains: Chains, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_export_serves_twelve_candidates(
+    chains: Chains, caplog: pytest.LogCaptureFixture
+) -> None:
     optimiser, half, dynamic = (
-        find(n, ModelCompiler) for n in ("ONNXRuntimeOptimizer", "ONNXFloat16", "ONNXDynamicQuantizer")
+        find(n, ModelCompiler)
+        for n in ("ONNXRuntimeOptimizer", "ONNXFloat16", "ONNXDynamicQuantizer")
     )
-    lines = [(), (optimiser(),), (half(),), (optimiser(), half()), (optimiser(), dynamic()), (dynamic(),)]
+    lines = [
+        (),
+        (optimiser(),),
+        (half(),),
+        (optimiser(), half()),
+        (optimiser(), dynamic()),
+        (dynamic(),),
+    ]
     with caplog.at_level("INFO", "nnpipe"):
-        made = [chains.made(f"{n:02d}.onnx", *compilers) for n, compilers in enumerate([*lines, *lines])]
+        made = [
+            chains.made(f"{n:02d}.onnx", *compilers) for n, compilers in enumerate([*lines, *lines])
+        ]
     assert exports(caplog.records) == 1
-    assert sum("compiling" in record.getMessage() for record in caplog.records) == 5  # each step once
+    # each step once
+    assert sum("compiling" in record.getMessage() for record in caplog.records) == 5
     assert [each.path.name for each in made] == [f"{n:02d}.onnx" for n in range(12)]
     assert len({each.exported.sha256 for each in made}) == 1
-    for first, second in zip(made[:6], made[6:], strict=True):  # equal chains give equal files with names of their own
+    # equal chains give equal files with names of their own
+    for first, second in zip(made[:6], made[6:], strict=True):
         assert (first.sha256, first.producer) == (second.sha256, second.producer)
         assert Artifact.read(second.path).path == second.path
     assert not list(chains.folder.glob("*.step0.onnx"))  # the first candidate is the export itself
 
 
-def test_a_step_that_is_refused_is_not_tried_again(chains: Chains, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_that_is_refused_is_not_tried_again(
+    chains: Chains, caplog: pytest.LogCaptureFixture
+) -> None:
     static = find("ONNXStaticQuantizer", ModelCompiler)()
     with caplog.at_level("INFO", "nnpipe"):
         for name in ("one.onnx", "two.onnx"):

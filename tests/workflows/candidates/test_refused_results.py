@@ -53,8 +53,13 @@ def tflite(path: Path) -> Artifact:
 
 def openvino(path: Path) -> Artifact:
     xml = path.with_suffix(".xml")
-    layer = '<layer id="0" name="x" type="Surprise" version="opset1"><output><port id="0"/></output></layer>'
-    xml.write_text(f'<?xml version="1.0"?><net name="m" version="11"><layers>{layer}</layers><edges/></net>')
+    layer = (
+        '<layer id="0" name="x" type="Surprise" version="opset1"><output><port '
+        'id="0"/></output></layer>'
+    )
+    xml.write_text(
+        f'<?xml version="1.0"?><net name="m" version="11"><layers>{layer}</layers><edges/></net>'
+    )
     xml.with_suffix(".bin").write_bytes(b"")
     write_openvino(path, xml, IO, ("x",))
     return Artifact.of(path, "openvino", IO)
@@ -62,7 +67,9 @@ def openvino(path: Path) -> Artifact:
 
 def sealed(format: str, **notes: Any) -> Planting:
     def plant(path: Path) -> Artifact:
-        write_sealed(path, SealedFile(b"no code" * 20, format, IO, {MACHINE: platform.machine(), **notes}))
+        write_sealed(
+            path, SealedFile(b"no code" * 20, format, IO, {MACHINE: platform.machine(), **notes})
+        )
         return Artifact.of(path, format, IO)
 
     return plant
@@ -76,13 +83,17 @@ def inductor(path: Path) -> Artifact:
 @pytest.mark.parametrize(
     ("runtime", "plant"),
     [
-        ("ONNXRuntime", onnx), ("OpenVINORuntime", onnx), ("OpenVINORuntime", openvino), ("LiteRTRuntime", tflite),
+        ("ONNXRuntime", onnx),
+        ("OpenVINORuntime", onnx),
+        ("OpenVINORuntime", openvino),
+        ("LiteRTRuntime", tflite),
         ("IREERuntime", sealed("iree", function="f")),
-        pytest.param("TVMRuntime", sealed("tvm"), marks=pytest.mark.slow),  # these import for seconds
+        # these import for seconds
+        pytest.param("TVMRuntime", sealed("tvm"), marks=pytest.mark.slow),
         pytest.param("ExecuTorchRuntime", sealed("executorch"), marks=pytest.mark.slow),
         pytest.param("TorchInductorRuntime", inductor, marks=pytest.mark.slow),
     ],
-)  # fmt: skip
+)
 def test_a_result_that_its_framework_cannot_load_is_a_failed_compilation(
     tmp_path: Path, runtime: str, plant: Planting
 ) -> None:

@@ -41,9 +41,15 @@ def spec_of(model: Artifact) -> CandidateSpec:
 def test_all_of_it_arrives(model: Artifact) -> None:
     bare = spec_of(model)
     whole = replace(
-        bare, runtime=ONNXRuntime(num_threads=2), artifact=model, format="onnx", export="onnx", judged=False,
-        deployment=Deployment(NetworkProtocol(port=7), RemoteOptions(), serve=True), dataset=DigitsDataset(),
-    )  # fmt: skip
+        bare,
+        runtime=ONNXRuntime(num_threads=2),
+        artifact=model,
+        format="onnx",
+        export="onnx",
+        judged=False,
+        deployment=Deployment(NetworkProtocol(port=7), RemoteOptions(), serve=True),
+        dataset=DigitsDataset(),
+    )
     assert sent(bare) == bare
     assert sent(whole) == whole
     assert sent(whole).run_by == "ONNXRuntime, by way of NetworkProtocol"
@@ -52,7 +58,11 @@ def test_all_of_it_arrives(model: Artifact) -> None:
 def test_what_arrives_opens_the_same(model: Artifact) -> None:
     bare = spec_of(model)
     given = {tensor.name: np.ones((1, *tensor.shape[1:]), np.float32) for tensor in model.io.inputs}
-    ways = [bare, replace(bare, runtime=ONNXRuntime()), replace(bare, runtime=ONNXRuntime(), artifact=model)]
+    ways = [
+        bare,
+        replace(bare, runtime=ONNXRuntime()),
+        replace(bare, runtime=ONNXRuntime(), artifact=model),
+    ]
     found = []
     for each in ways:
         with sent(each).open() as session:
@@ -65,9 +75,13 @@ def test_a_server_that_is_to_be_started_is_one_that_runs(tmp_path: Path) -> None
     model = fake_model(tmp_path, IO)
     wrapper = ONNXModel(model_path=model.path)
     spec = CandidateSpec(
-        "m", wrapper, model.path, runtime=FakeRuntime(), artifact=model,
+        "m",
+        wrapper,
+        model.path,
+        runtime=FakeRuntime(),
+        artifact=model,
         deployment=Deployment(NetworkProtocol(port=0), serve=True),
-    )  # fmt: skip
+    )
     with spec.served() as reached:
         arrived = sent(reached)
         assert arrived.deployment is not None

@@ -31,7 +31,10 @@ def network() -> Any:
     x, y = (torch.from_numpy(array[:1200]) for array in digits())
     torch.manual_seed(0)
     found = torch.nn.Sequential(
-        torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(512, 10)
+        torch.nn.Conv2d(1, 8, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(512, 10),
     )
     optimiser = torch.optim.Adam(found.parameters(), 3e-3)
     for _ in range(60):
@@ -57,9 +60,14 @@ def test_a_file_and_arrays(tmp_path: Path) -> None:
     x, y = x[1200:1300], y[1200:1300]
     nearest = ((x.reshape(-1, 1, 64) - means) ** 2).sum(-1).argmin(1)
     result = nn.compare(
-        source, data=(x, y), calibration=(x[:50], y[:50]), ways=["onnx-int8"], max_seconds=0.1, folder=tmp_path / "out",
+        source,
+        data=(x, y),
+        calibration=(x[:50], y[:50]),
+        ways=["onnx-int8"],
+        max_seconds=0.1,
+        folder=tmp_path / "out",
         progress=silent,
-    )  # fmt: skip
+    )
     assert (result.titles, result.reference) == (("as it is", "onnx-int8"), "as it is")
     assert result.comparison.title == "Ways to ship nearest.onnx"
     assert result.files["as it is"].name == "nearest.onnx"
@@ -73,8 +81,12 @@ def test_a_file_and_arrays(tmp_path: Path) -> None:
     assert best.title in result.titles
     assert "accuracy_loss <= 50 %" in str(best)
     model = best.save(tmp_path / "ship")
-    assert {"choice.json", "model.onnx", "result.json"} <= {path.name for path in model.parent.iterdir()}
-    with pytest.raises(nn.ConfigError, match="no candidate surely satisfies all constraints") as caught:
+    assert {"choice.json", "model.onnx", "result.json"} <= {
+        path.name for path in model.parent.iterdir()
+    }
+    with pytest.raises(
+        nn.ConfigError, match="no candidate surely satisfies all constraints"
+    ) as caught:
         result.best("size <= 1 B")
     assert "onnx-int8: size <= 1 B: fails" in str(caught.value)
 
@@ -85,9 +97,14 @@ def test_a_module_and_arrays(network: Any, tmp_path: Path) -> None:
     x, y = digits()
     x, y = x[1200:], y[1200:]
     result = nn.compare(
-        network, data=(x, y), calibration=(x[:50], y[:50]), ways=["onnx", "onnx-int8"], max_seconds=1,
-        folder=tmp_path, progress=silent,
-    )  # fmt: skip
+        network,
+        data=(x, y),
+        calibration=(x[:50], y[:50]),
+        ways=["onnx", "onnx-int8"],
+        max_seconds=1,
+        folder=tmp_path,
+        progress=silent,
+    )
     assert result.titles == ("as it is", "onnx", "onnx-int8")
     assert result.accuracy("as it is") == share_right(network, x, y)
     assert result.accuracy("onnx") == share_right(network, x, y)
@@ -99,11 +116,16 @@ def test_a_module_and_arrays(network: Any, tmp_path: Path) -> None:
     assert "accuracy_loss <= 5 %" in str(best)
     model = best.save(tmp_path / "ship")
     assert sorted(path.name for path in model.parent.iterdir()) == [
-        "choice.json", "model.onnx", "model.onnx.json", "result.json",
-    ]  # fmt: skip
+        "choice.json",
+        "model.onnx",
+        "model.onnx.json",
+        "result.json",
+    ]
     again = nn.compare(model, data=(x, y), ways=["onnx"], max_seconds=1, progress=silent)
     assert again.reference == "as it is"
-    with pytest.raises(nn.ConfigError, match="no candidate surely satisfies all constraints") as caught:
+    with pytest.raises(
+        nn.ConfigError, match="no candidate surely satisfies all constraints"
+    ) as caught:
         result.best("size <= 1 kB")
     assert "onnx-int8: size <= 1 kB: fails" in str(caught.value)
 
@@ -115,14 +137,36 @@ def test_the_command_gives_the_same_accuracies(network: Any, tmp_path: Path) -> 
 
     x, y = digits()
     result = nn.compare(
-        network, data=(x[1200:], y[1200:]), ways=["onnx", "onnx-int8", "openvino-int8", "tflite-int8"], max_seconds=5,
-        folder=tmp_path, progress=silent,
-    )  # fmt: skip
+        network,
+        data=(x[1200:], y[1200:]),
+        ways=["onnx", "onnx-int8", "openvino-int8", "tflite-int8"],
+        max_seconds=5,
+        folder=tmp_path,
+        progress=silent,
+    )
     assert not result.failures
-    files = [str(path) for title, path in result.files.items() if title != "as it is" and path.suffix != ".openvino"]
+    files = [
+        str(path)
+        for title, path in result.files.items()
+        if title != "as it is" and path.suffix != ".openvino"
+    ]
     written = tmp_path / "again.json"
-    assert main([*files, "--dataset", "ArraysDataset", "--dataset-root", str(tmp_path / "data"), "--output",
-                 str(written), "--max-seconds", "2"]) == 0  # fmt: skip
+    assert (
+        main(
+            [
+                *files,
+                "--dataset",
+                "ArraysDataset",
+                "--dataset-root",
+                str(tmp_path / "data"),
+                "--output",
+                str(written),
+                "--max-seconds",
+                "2",
+            ]
+        )
+        == 0
+    )
     again = {run.title: run for run in nn.Comparison.read(written).runs}
     for title, path in result.files.items():
         if path.name in again:
@@ -141,11 +185,15 @@ def test_a_model_of_keras_and_batches_of_tensorflow() -> None:
     )
     x, y = digits()
     x = x.transpose(0, 2, 3, 1)
-    model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
+    model = keras.Sequential(
+        [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10)]
+    )
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(x[:1200], y[:1200], epochs=3, verbose=0)
     data = tf.data.Dataset.from_tensor_slices((x[1200:], y[1200:])).batch(64)
-    result = nn.compare(model, data=data, ways=["tflite", "tflite-int8"], max_seconds=1, progress=silent)
+    result = nn.compare(
+        model, data=data, ways=["tflite", "tflite-int8"], max_seconds=1, progress=silent
+    )
     assert result.titles == ("as it is", "tflite", "tflite-int8")
     assert result.accuracy("as it is") == result.accuracy("tflite")
 
@@ -154,13 +202,21 @@ def test_the_usual_ways_that_fit_are_taken_by_default_and_none_twice(tmp_path: P
     for package in ("onnxruntime", "openvino", "torch", "tensorflow", "ai_edge_litert"):
         needs(package)
     x, y = digits()
-    models = [opened_by(write_onnx_classifier(tmp_path / "nearest.onnx", x, y), tmp_path, arrays_of((x, y), silent))[0]]
+    models = [
+        opened_by(
+            write_onnx_classifier(tmp_path / "nearest.onnx", x, y),
+            tmp_path,
+            arrays_of((x, y), silent),
+        )[0]
+    ]
     found = _planned(models, None, 1)
     titles = ["onnx", "onnx-int8", "openvino", "openvino-int8", "tflite", "tflite-int8"]
     assert [each.title for each in found] == [AS_IS, *titles]
     assert [each.runtime is None for each in found] == [True, *[False] * len(titles)]
     assert [each.title for each in _planned(models, [AS_IS, "onnx"], 1)] == [AS_IS, "onnx"]
-    with pytest.raises(nn.ConfigError, match="two ways are called 'onnx'; give each a title of its own"):
+    with pytest.raises(
+        nn.ConfigError, match="two ways are called 'onnx'; give each a title of its own"
+    ):
         _planned(models, ["onnx", nn.Way("onnx", (), ONNXRuntime())], 1)
     with pytest.raises(nn.NNPipeError, match=r"^keras: "):
         _planned(models, ["onnx", "keras"], 1)
@@ -169,9 +225,9 @@ def test_the_usual_ways_that_fit_are_taken_by_default_and_none_twice(tmp_path: P
 
 
 def test_a_comparison_is_called_like_its_model() -> None:
-    assert [_name(each) for each in ("a/b.onnx", Path("a/b.onnx"), DigitsDataset())] == ["b.onnx"] * 2 + [
-        "DigitsDataset"
-    ]
+    assert [_name(each) for each in ("a/b.onnx", Path("a/b.onnx"), DigitsDataset())] == [
+        "b.onnx"
+    ] * 2 + ["DigitsDataset"]
 
 
 def test_a_data_set_of_ours_and_wrong_arguments(network: Any) -> None:

@@ -32,8 +32,10 @@ def models(samples: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
     """One that has seen all samples, and one that has every label wrong."""
     folder, (images, labels) = tmp_path_factory.mktemp("models"), samples
     wrong = (labels + 1) % 10
-    return [write_onnx_classifier(folder / "right.onnx", images, labels),
-            write_onnx_classifier(folder / "wrong.onnx", images, wrong)]  # fmt: skip
+    return [
+        write_onnx_classifier(folder / "right.onnx", images, labels),
+        write_onnx_classifier(folder / "wrong.onnx", images, wrong),
+    ]
 
 
 @pytest.mark.slow
@@ -43,9 +45,15 @@ def test_each_has_its_own_accuracy(models: list[Path], samples: Any, tmp_path: P
     nearest = ((images.reshape(-1, 1, 64) - means) ** 2).sum(-1).argmin(1)
     output, plan = tmp_path / "written.json", ComparisonPlan(max_seconds=0.1, seed=3)
     found = nn.compare_models(
-        models, data=samples, plan=plan, options=MeasureOptions(warmup_runs=2), output=output,
-        title="right or wrong", command=("compare", "them"), progress=silent,
-    )  # fmt: skip
+        models,
+        data=samples,
+        plan=plan,
+        options=MeasureOptions(warmup_runs=2),
+        output=output,
+        title="right or wrong",
+        command=("compare", "them"),
+        progress=silent,
+    )
     assert found.titles == ("right.onnx", "wrong.onnx")
     assert found.accuracy("right.onnx") == pytest.approx((nearest == labels).mean())
     assert found.accuracy("wrong.onnx") == pytest.approx(((nearest + 1) % 10 == labels).mean())
@@ -93,19 +101,26 @@ def test_a_model_in_memory_is_called_by_its_class() -> None:
         assert _called(given, Path("folder/model.onnx")) == str(Path("folder/model.onnx"))
 
 
-def test_results_and_a_single_candidate_are_not_measured(models: list[Path], tmp_path: Path) -> None:
+def test_results_and_a_single_candidate_are_not_measured(
+    models: list[Path], tmp_path: Path
+) -> None:
     result = tmp_path / "result.json"
     nn.Comparison("before", ComparisonPlan(), ()).write(result)
-    with pytest.raises(ConfigError, match=r"result\.json is the result of a measurement, and this command measures"):
+    with pytest.raises(
+        ConfigError, match=r"result\.json is the result of a measurement, and this command measures"
+    ):
         nn.compare_pipeline(result, [str(result)])
     settings = {
-        "output": str(tmp_path / "build"), "dataset": "DigitsDataset",
+        "output": str(tmp_path / "build"),
+        "dataset": "DigitsDataset",
         "model": {"class": "ONNXModel", "path": str(models[0]), "arguments": {"scale": 16}},
         "candidates": [{"title": "alone"}],
-    }  # fmt: skip
+    }
     with pytest.raises(ConfigError, match=r"^a comparison needs two candidates or more"):
         nn.compare_pipeline(settings)
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(settings), "utf-8")
-    with pytest.raises(ConfigError, match=r"settings\.json: a comparison needs two candidates or more"):
+    with pytest.raises(
+        ConfigError, match=r"settings\.json: a comparison needs two candidates or more"
+    ):
         nn.compare_pipeline(path)

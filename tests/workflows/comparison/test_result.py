@@ -1,4 +1,6 @@
-"""The best of several candidates is chosen by what is surely known of each, and written with the reason."""
+"""The best of several candidates is chosen by what is surely known of each, and written with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -24,38 +26,69 @@ SAMPLES = 400
 def run(title: str, right: int, size: int | None, constant: bool = False) -> nn.Run:
     truth = np.arange(SAMPLES) % 4
     predicted = (
-        np.zeros(SAMPLES, np.int64) if constant else np.where(np.arange(SAMPLES) < right, truth, (truth + 1) % 4)
+        np.zeros(SAMPLES, np.int64)
+        if constant
+        else np.where(np.arange(SAMPLES) < right, truth, (truth + 1) % 4)
     )
     return nn.Run(
-        title, (), {}, {}, {}, {"batch_size": 1, "load_ns": 2_000_000_000}, {},
-        evaluation=nn.Evaluation("classification", {"truth": truth, "predicted": predicted}, tuple("abcd")),
+        title,
+        (),
+        {},
+        {},
+        {},
+        {"batch_size": 1, "load_ns": 2_000_000_000},
+        {},
+        evaluation=nn.Evaluation(
+            "classification", {"truth": truth, "predicted": predicted}, tuple("abcd")
+        ),
         artifact={} if size is None else {"path": f"{title}.onnx", "format": "onnx", "size": size},
-    )  # fmt: skip
+    )
 
 
 def result_of(folder: Path, **candidates: tuple[float, nn.Run]) -> nn.ComparisonResult:
-    """Candidates by title, each with its time of a call in nanoseconds, that were measured in turns."""
+    """Candidates by title, each with its time of a call in nanoseconds, that were measured in
+    turns.
+    """
     random = np.random.default_rng(0)
     turns = []
     for start in range(12):
         for place, (median, _) in enumerate(candidates.values()):
             latency = (median * np.exp(random.normal(0, 0.005, 20))).astype(np.int64)
-            turns.append(Turn(start, 0, place, place, len(turns) * 10**8, Block(np.cumsum(latency) - latency, latency)))
-    runs = tuple(with_turns(each, Record(turns), place) for place, (_, each) in enumerate(candidates.values()))
+            turns.append(
+                Turn(
+                    start,
+                    0,
+                    place,
+                    place,
+                    len(turns) * 10**8,
+                    Block(np.cumsum(latency) - latency, latency),
+                )
+            )
+    runs = tuple(
+        with_turns(each, Record(turns), place)
+        for place, (_, each) in enumerate(candidates.values())
+    )
     found = nn.Comparison("c", ComparisonPlan(), runs, {"broken": "it crashed"}, created="today")
-    return nn.ComparisonResult(found, {title: folder / f"{title}.onnx" for title in candidates}, "exact")
+    return nn.ComparisonResult(
+        found, {title: folder / f"{title}.onnx" for title in candidates}, "exact"
+    )
 
 
 @pytest.fixture
 def result(tmp_path: Path) -> nn.ComparisonResult:
     return result_of(
         tmp_path,
-        exact=(4e6, run("exact", 380, None)), fast=(2e6, run("fast", 372, 300)), small=(3e6, run("small", 340, 100)),
-        stuck=(1e6, run("stuck", 0, 50, constant=True)), broken=(1e5, run("broken", 400, 10)),
-    )  # fmt: skip
+        exact=(4e6, run("exact", 380, None)),
+        fast=(2e6, run("fast", 372, 300)),
+        small=(3e6, run("small", 340, 100)),
+        stuck=(1e6, run("stuck", 0, 50, constant=True)),
+        broken=(1e5, run("broken", 400, 10)),
+    )
 
 
-def test_it_says_what_was_measured_and_what_failed(result: nn.ComparisonResult, capsys: pytest.CaptureFixture) -> None:
+def test_it_says_what_was_measured_and_what_failed(
+    result: nn.ComparisonResult, capsys: pytest.CaptureFixture
+) -> None:
     assert result.titles == ("exact", "fast", "small", "stuck")
     assert result.failures == {"broken": "it crashed"}
     assert (result.interrupted, result.path) == (False, None)
@@ -82,17 +115,26 @@ def test_what_was_not_measured_is_told(tmp_path: Path) -> None:
 
 def test_c_is_chosen_by_what_was_built_and_never_by_its_text_or_constants(tmp_path: Path) -> None:
     files = {"path": "c.c", "format": "c"}
-    built = dataclasses.replace(run("c", 380, 0), artifact={**files, "size": 90, "size_of": "code and constants"})
+    built = dataclasses.replace(
+        run("c", 380, 0), artifact={**files, "size": 90, "size_of": "code and constants"}
+    )
     unknown = dataclasses.replace(run("c", 380, 0), artifact={**files, "size": None})
     exact, small = (4e6, run("exact", 380, None)), (3e6, run("small", 340, 100))
-    assert result_of(tmp_path, exact=exact, small=small, c=(2e6, built)).best(by="size").title == "c"
+    assert (
+        result_of(tmp_path, exact=exact, small=small, c=(2e6, built)).best(by="size").title == "c"
+    )
     found = result_of(tmp_path, exact=exact, small=small, c=(2e6, unknown))
     assert found.best(by="size").title == "small"
-    with pytest.raises(ConfigError, match="c: size <= 1 MB: not known, what was built from its C source is not told"):
+    with pytest.raises(
+        ConfigError,
+        match="c: size <= 1 MB: not known, what was built from its C source is not told",
+    ):
         found.best("size <= 1 MB", "accuracy >= 0.9")
 
 
-def test_each_metric_has_its_best_and_the_predictions_of_the_best_say_something(result: nn.ComparisonResult) -> None:
+def test_each_metric_has_its_best_and_the_predictions_of_the_best_say_something(
+    result: nn.ComparisonResult,
+) -> None:
     assert result.best().title == "fast"  # what is faster gives one class for everything, or failed
     assert result.best(by="accuracy").title == "exact"
     assert result.best(by="size").title == "small"
@@ -103,7 +145,9 @@ def test_each_metric_has_its_best_and_the_predictions_of_the_best_say_something(
     assert str(choice) == repr(choice)
     assert str(choice).startswith("small: latency_median ")
     assert str(choice).endswith(", latency_median >= 2.5 ms, latency_median <= 3.5 ms")
-    assert result.best("size <= 1 kB", confidence=0.9).figure == result.figure("fast", "latency_median", 0.9)
+    assert result.best("size <= 1 kB", confidence=0.9).figure == result.figure(
+        "fast", "latency_median", 0.9
+    )
 
 
 def test_a_candidate_that_is_not_its_source_is_told_and_not_chosen(tmp_path: Path) -> None:
@@ -113,7 +157,9 @@ def test_a_candidate_that_is_not_its_source_is_told_and_not_chosen(tmp_path: Pat
 
     assert found.best().title == "exact"
     assert "of 'feat' is 0.301" in str(found)
-    with pytest.raises(ConfigError, match=r"spoilt: its outputs are not those of the model .* 'feat' is 0.301"):
+    with pytest.raises(
+        ConfigError, match=r"spoilt: its outputs are not those of the model .* 'feat' is 0.301"
+    ):
         found.best("latency_median <= 2 ms")
 
 
@@ -123,7 +169,9 @@ def test_a_loss_of_accuracy_is_judged_against_the_reference(result: nn.Compariso
     assert result.best(accuracy_loss=1.0, by="size").title == "small"
     assert result.best(accuracy_loss=0.05).constraints[0].text == "accuracy_loss <= 5 %"
     for wrong in (-0.01, 1.01, math.nan, math.inf):
-        with pytest.raises(ConfigError, match="accuracy_loss is a share of the samples, from 0 to 1, not"):
+        with pytest.raises(
+            ConfigError, match="accuracy_loss is a share of the samples, from 0 to 1, not"
+        ):
             result.best(accuracy_loss=wrong)
     with pytest.raises(ConfigError, match="exclude each other"):
         result.best("size <= 1 kB", "size >= 2 kB")
@@ -147,7 +195,9 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
-def test_a_choice_is_saved_with_all_that_belongs_to_it(result: nn.ComparisonResult, tmp_path: Path) -> None:
+def test_a_choice_is_saved_with_all_that_belongs_to_it(
+    result: nn.ComparisonResult, tmp_path: Path
+) -> None:
     (tmp_path / "small.onnx").write_bytes(b"weights")
     (tmp_path / "small.onnx.json").write_text("{}")
     choice = result.best("size <= 200 B")
@@ -157,15 +207,20 @@ def test_a_choice_is_saved_with_all_that_belongs_to_it(result: nn.ComparisonResu
     assert names == {"model.onnx", "model.onnx.json", "choice.json", "result.json"}
     assert nn.Run.read(model.parent / "result.json").title == "small"
     assert read(model.parent / "choice.json") == {
-        "title": "small", "by": "latency_median", "value": choice.figure.value,
-        "interval": [choice.figure.low, choice.figure.high], "constraints": ["size <= 200 B"],
-    }  # fmt: skip
+        "title": "small",
+        "by": "latency_median",
+        "value": choice.figure.value,
+        "interval": [choice.figure.low, choice.figure.high],
+        "constraints": ["size <= 200 B"],
+    }
     assert choice.save(tmp_path / "a" / "ship") == model  # once more, over what is there
     result.save(tmp_path / "comparison.json")
     assert nn.Comparison.read(tmp_path / "comparison.json").runs[2].title == "small"
 
 
-def test_a_model_that_is_a_folder_is_copied_and_no_interval_is_written_as_none(tmp_path: Path) -> None:
+def test_a_model_that_is_a_folder_is_copied_and_no_interval_is_written_as_none(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "exact.onnx").mkdir()
     (tmp_path / "exact.onnx" / "part").write_bytes(b"1")
     measured, metric = run("exact", 380, None), metric_of("latency_median")

@@ -1,4 +1,6 @@
-"""Comparing on devices: what is run where, and that candidates take turns on a server that serves one at a time."""
+"""Comparing on devices: what is run where, and that candidates take turns on a server that
+serves one at a time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ needs("onnx", "onnxruntime")
 
 def fleet(*ports: int) -> Fleet:
     boards = [
-        {"name": f"board-{port}", "protocol": {"class": "NetworkProtocol", "arguments": {"port": port}}}
+        {
+            "name": f"board-{port}",
+            "protocol": {"class": "NetworkProtocol", "arguments": {"port": port}},
+        }
         for port in ports
     ]
     return read_devices({"devices": [{"name": "here", "runtimes": ["ONNXRuntime"]}, *boards]})
@@ -39,14 +44,20 @@ def fleet(*ports: int) -> Fleet:
 
 def specs(*runtimes: Any) -> Sequence[tuple[CandidateSpec, None]]:
     wrapper = ONNXModel(model_path=Path("model.onnx"), scale=1)
-    return [(CandidateSpec(str(type(each).__name__), wrapper, Path("model.onnx"), (), each), None) for each in runtimes]
+    return [
+        (CandidateSpec(str(type(each).__name__), wrapper, Path("model.onnx"), (), each), None)
+        for each in runtimes
+    ]
 
 
 def test_each_candidate_runs_on_each_device_and_models_as_trained_on_this_machine() -> None:
     found = on_targets(specs(None, ONNXRuntime(), LiteRTRuntime()), fleet(7))
     assert [spec.title for spec, _ in found.candidates] == [
-        "NoneType", "here: ONNXRuntime", "board-7: ONNXRuntime", "board-7: LiteRTRuntime",
-    ]  # fmt: skip
+        "NoneType",
+        "here: ONNXRuntime",
+        "board-7: ONNXRuntime",
+        "board-7: LiteRTRuntime",
+    ]
     ports = [spec.deployment and spec.deployment.protocol.port for spec, _ in found.candidates]  # type: ignore[attr-defined]
     assert ports == [None, None, 7, 7]
     assert found.impossible == {"here: LiteRTRuntime": "here serves ONNXRuntime, not LiteRTRuntime"}
@@ -56,14 +67,20 @@ def test_each_candidate_runs_on_each_device_and_models_as_trained_on_this_machin
 def test_files_are_sent_to_devices_as_they_are() -> None:
     found = on_targets(specs(None), fleet(7), files=True)
     assert [(spec.title, spec.deployment is None) for spec, _ in found.candidates] == [
-        ("here: NoneType", True), ("board-7: NoneType", False),
-    ]  # fmt: skip
+        ("here: NoneType", True),
+        ("board-7: NoneType", False),
+    ]
 
 
 def test_a_candidate_with_a_target_of_its_own_is_refused() -> None:
     ((spec, _),) = specs(ONNXRuntime())
     own = CandidateSpec(
-        "own", spec.wrapper, spec.model_path, (), spec.runtime, deployment=Deployment(NetworkProtocol(port=9))
+        "own",
+        spec.wrapper,
+        spec.model_path,
+        (),
+        spec.runtime,
+        deployment=Deployment(NetworkProtocol(port=9)),
     )
     with pytest.raises(ConfigError, match="own: has a protocol of its own"):
         on_targets([(own, None)], fleet(7))
@@ -82,10 +99,22 @@ def test_two_files_take_turns_on_one_server_beside_this_machine(
     with Server(runtime="nnpipe.runtimes.onnxruntime.ONNXRuntime", timeout=10) as server:
         entries = [
             {"name": "here"},
-            {"name": "board", "protocol": {"class": "NetworkProtocol", "arguments": {"port": server.port}}},
+            {
+                "name": "board",
+                "protocol": {"class": "NetworkProtocol", "arguments": {"port": server.port}},
+            },
         ]
         Path("devices.yaml").write_text(json.dumps({"devices": entries}), "utf-8")
-        words = ["one.onnx", "two.onnx", "--dataset", "ArraysDataset", "--dataset-root", "data", "--scale", "1"]
+        words = [
+            "one.onnx",
+            "two.onnx",
+            "--dataset",
+            "ArraysDataset",
+            "--dataset-root",
+            "data",
+            "--scale",
+            "1",
+        ]
         assert main([*words, "--target-devices", "all", "--max-seconds", "1"]) == 0
         assert main([*words, "--target-devices", "bord"]) == 2
     assert "did you mean board" in capsys.readouterr().err

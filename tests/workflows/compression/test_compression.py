@@ -57,7 +57,10 @@ def settings(tmp_path: Path) -> dict[str, Any]:
         "compress": {
             "title": "nearest",
             "class": "ONNXModel",
-            "arguments": {"model_path": write_onnx_classifier(tmp_path / "m.onnx", samples, labels), "scale": 1},
+            "arguments": {
+                "model_path": write_onnx_classifier(tmp_path / "m.onnx", samples, labels),
+                "scale": 1,
+            },
         },
         "dataset": write_arrays(tmp_path / "data", {"image": samples}, labels),
         "forms": ["as-it-is", "int6", "int4"],
@@ -87,7 +90,9 @@ class WatchedTurns(MachineTurns):
 
 
 @pytest.mark.slow
-def test_compressed_models_are_made_beside_other_workers_and_measured_alone(settings: dict[str, Any]) -> None:
+def test_compressed_models_are_made_beside_other_workers_and_measured_alone(
+    settings: dict[str, Any],
+) -> None:
     search = read_search(settings)
     subject = search.subject
     assert isinstance(subject, SearchedCompression)
@@ -109,23 +114,31 @@ def test_compressed_models_are_made_beside_other_workers_and_measured_alone(sett
         assert low <= result.values[metric] <= high
 
 
-def test_other_machines_cannot_compress_a_model_that_is_trained_here(settings: dict[str, Any]) -> None:
+def test_other_machines_cannot_compress_a_model_that_is_trained_here(
+    settings: dict[str, Any],
+) -> None:
     subject = read_search(settings).subject
     assert isinstance(subject, SearchedCompression)
     subject.close()
     subject.check_elsewhere()
     subject._compressing.model = replace(subject._compressing.model, training=TrainingOptions())
-    with pytest.raises(ConfigError, match=r"compress\.training: workers on other machines compress a trained model"):
+    with pytest.raises(
+        ConfigError, match=r"compress\.training: workers on other machines compress a trained model"
+    ):
         subject.check_elsewhere()
 
 
 def test_the_metric_to_choose_by_is_an_objective(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="choose: latency_median is no objective; add it to objectives"):
+    with pytest.raises(
+        ConfigError, match="choose: latency_median is no objective; add it to objectives"
+    ):
         read_search({**settings, "choose": "latency_median"})
 
 
 @pytest.mark.slow
-def test_the_smallest_model_whose_loss_is_proven_is_chosen(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_the_smallest_model_whose_loss_is_proven_is_chosen(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     search = read_search(settings)
     assert [each.count for each in search.space.parameters.values()] == [3]
     with RunDatabase(f"sqlite:///{tmp_path / 'runs.sqlite'}") as database:
@@ -134,8 +147,11 @@ def test_the_smallest_model_whose_loss_is_proven_is_chosen(settings: dict[str, A
     best = min(found.finished, key=lambda trial: trial.values["size"])
     assert found.final.chosen == f"trial {best.number}"
     certificate = json.loads((tmp_path / "found" / "final" / "certificate.json").read_text("utf-8"))
-    # What was searched is what ships: the file is made anew by the compilers that the certificate names.
-    assert certificate["artifact"]["bytes"] == best.values["size"] == found.final.model.stat().st_size  # type: ignore[union-attr]
+    # What was searched is what ships: the file is made anew by the compilers that the certificate
+    # names.
+    assert (
+        certificate["artifact"]["bytes"] == best.values["size"] == found.final.model.stat().st_size
+    )  # type: ignore[union-attr]
     assert certificate["compilers"][-1]["class"].endswith("ONNXCompressor")
     assert certificate["claims"][0]["holds"] is True
     whole = next(each for each in found.final.judged if each.title == "8 bits everywhere")
@@ -147,13 +163,19 @@ def test_the_smallest_model_whose_loss_is_proven_is_chosen(settings: dict[str, A
     [
         ("forms", ["int6", "int1"], "forms.1: 'int1' is no form of a layer"),
         ("activations", ["int4"], "activations: expected a list of int8 and float"),
-        ("space", {"a": {"kind": "bool"}}, "space: this key does not belong to a search with compress"),
+        (
+            "space",
+            {"a": {"kind": "bool"}},
+            "space: this key does not belong to a search with compress",
+        ),
         ("constraints", ["units <= 3"], "constraints: 'units <= 3' is on no metric"),
         ("objectives", ["memory"], "objectives: a trial tells size, latency_median, accuracy"),
         ("dataset", None, "dataset: a model is compressed with samples"),
     ],
 )
-def test_a_wrong_setting_is_named(settings: dict[str, Any], key: str, value: Any, told: str) -> None:
+def test_a_wrong_setting_is_named(
+    settings: dict[str, Any], key: str, value: Any, told: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         read_search({**settings, key: value})
     assert told in str(caught.value)
@@ -163,7 +185,9 @@ def test_finalists_go_from_the_best_to_the_safest() -> None:
     objectives = Objectives({"size": "minimize"}, (Limit("loss", 0.1),))
     losses = [0.09, 0.095, 0.06, 0.08, 0.05, 0.03, 0.02, 0.04]
     trials = [
-        SearchTrial(number=place, configuration={}, state="finished", values={"size": place, "loss": loss})
+        SearchTrial(
+            number=place, configuration={}, state="finished", values={"size": place, "loss": loss}
+        )
         for place, loss in enumerate(losses)
     ]
     assert [each.number for each in finalists(trials, objectives, 9)] == [0, 2, 4, 5, 6]

@@ -51,7 +51,9 @@ def test_a_damaged_source_is_refused_before_anything_is_written(tmp_path: Path) 
 
 def test_what_the_compiler_says_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.c"
-    write_c_source(path, "void nn_run(void) { nonsense }\n", IOSpec((), (TensorSpec("y", (1,), "int8"),)), {})
+    write_c_source(
+        path, "void nn_run(void) { nonsense }\n", IOSpec((), (TensorSpec("y", (1,), "int8"),)), {}
+    )
     with pytest.raises(CompileError, match="nonsense") as caught:
         build_server([path], tmp_path / "server", flags=SMALL)
     assert "\n" not in str(caught.value)
@@ -92,7 +94,10 @@ def test_it_serves_on_other_processors_as_here(
     model = write_model(tmp_path)
     built = build_server([model.path], tmp_path / "server", f"{machine}-gcc", flags)
     prefix = (emulator, "-L", f"/usr/{machine}")
-    with CServer(built.path, prefix=prefix, timeout=20) as server, open_session(server.protocol, model) as session:
+    with (
+        CServer(built.path, prefix=prefix, timeout=20) as server,
+        open_session(server.protocol, model) as session,
+    ):
         for seed in range(5):
             batch = batch_for(model, seed)
             same(session.infer(batch), expected(batch))

@@ -14,7 +14,10 @@ from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.workflows.devices.device import read_devices
 
-BOARD = {"name": "board", "protocol": {"class": "NetworkProtocol", "arguments": {"host": "board", "port": 7}}}
+BOARD = {
+    "name": "board",
+    "protocol": {"class": "NetworkProtocol", "arguments": {"host": "board", "port": 7}},
+}
 
 
 def test_a_file_tells_what_devices_are_and_what_they_cost(tmp_path: Path) -> None:
@@ -36,7 +39,11 @@ def test_a_file_tells_what_devices_are_and_what_they_cost(tmp_path: Path) -> Non
     assert laptop.here
     assert laptop.deployment(ONNXRuntime) is None
     assert laptop.price(fleet.currency) == "0.05 EUR an hour"
-    assert (board.price(fleet.currency), board.description, board.tags) == ("80 EUR a piece", "a board", ("arm",))
+    assert (board.price(fleet.currency), board.description, board.tags) == (
+        "80 EUR a piece",
+        "a board",
+        ("arm",),
+    )
     deployment = board.deployment(ONNXRuntime)
     assert deployment is not None
     assert deployment.protocol == NetworkProtocol(host="board", port=7)
@@ -50,8 +57,9 @@ def test_a_device_may_serve_each_runtime_at_an_address_of_its_own() -> None:
     ).devices
     found = [board.deployment(each) for each in (ONNXRuntime, LiteRTRuntime)]
     assert [each and each.protocol for each in found] == [
-        NetworkProtocol(host="board", port=7), NetworkProtocol(host="board", port=8)
-    ]  # fmt: skip
+        NetworkProtocol(host="board", port=7),
+        NetworkProtocol(host="board", port=8),
+    ]
     assert list(board.deployments()) == ["ONNXRuntime", "LiteRTRuntime"]
     (only,) = read_devices({"devices": [{**BOARD, "runtimes": ["ONNXRuntime"]}]}).devices
     assert only.refusal(ONNXRuntime) == ""
@@ -63,7 +71,9 @@ def test_names_and_tags_choose_devices_in_the_order_of_the_file() -> None:
     fleet = read_devices({"devices": entries})
     assert [each.name for each in fleet.chosen(["c", "x"])] == ["a", "board", "c"]
     assert len(fleet.chosen(["all"])) == 3
-    with pytest.raises(ConfigError, match="targets: no device has the name or the tag 'boards'; did you mean board"):
+    with pytest.raises(
+        ConfigError, match="targets: no device has the name or the tag 'boards'; did you mean board"
+    ):
         fleet.chosen(["boards"])
 
 
@@ -73,13 +83,28 @@ def test_names_and_tags_choose_devices_in_the_order_of_the_file() -> None:
         ([], "devices: expected a list with at least one entry"),
         ([{"name": "a", "colour": "red"}], r"devices\.0: unknown key 'colour'"),
         ([{"protocol": "NetworkProtocol"}], r"devices\.0: 'name' is missing"),
-        ([{"name": "a", "protocol": "CarrierPigeon"}], r"devices\.0\.protocol: no RuntimeProtocol is called"),
-        ([{"name": "a", "protocol": "SerialProtocol"}], r"devices\.0\.protocol: SerialProtocol needs the argument"),
+        (
+            [{"name": "a", "protocol": "CarrierPigeon"}],
+            r"devices\.0\.protocol: no RuntimeProtocol is called",
+        ),
+        (
+            [{"name": "a", "protocol": "SerialProtocol"}],
+            r"devices\.0\.protocol: SerialProtocol needs the argument",
+        ),
         ([BOARD, BOARD], r"devices\.1: 'board' is the name of devices\.0, too"),
-        ([{"name": "a"}, {"name": "b"}], r"devices\.1: 'b' has no protocol, and one device is this machine already"),
-        ([{"name": "a", "cost_per_hour": -1}], r"devices\.0\.cost_per_hour: expected a number from 0 upwards"),
+        (
+            [{"name": "a"}, {"name": "b"}],
+            r"devices\.1: 'b' has no protocol, and one device is this machine already",
+        ),
+        (
+            [{"name": "a", "cost_per_hour": -1}],
+            r"devices\.0\.cost_per_hour: expected a number from 0 upwards",
+        ),
         ([{"name": "a", "cost_per_piece": "80"}], r"devices\.0\.cost_per_piece: expected a number"),
-        ([{"name": "a", "cost_per_hour": float("inf")}], r"devices\.0\.cost_per_hour: expected a number"),
+        (
+            [{"name": "a", "cost_per_hour": float("inf")}],
+            r"devices\.0\.cost_per_hour: expected a number",
+        ),
         ([{"name": "a", "cost_per_hour": True}], r"devices\.0\.cost_per_hour: expected a number"),
         ([{"name": "two words"}], r"devices\.0\.name: 'two words' should be"),
         ([{"name": "all"}], r"devices\.0\.name: 'all' stands for all devices"),
@@ -87,7 +112,10 @@ def test_names_and_tags_choose_devices_in_the_order_of_the_file() -> None:
         ([{"name": "a", "remote": {"run_timeout": 1}}], r"devices\.0\.remote: is for targets"),
         ([{**BOARD, "remote": {"run_timeout": 0}}], r"devices\.0\.remote: .*run_timeout"),
         ([{**BOARD, "runtimes": ["NoRuntime"]}], r"devices\.0\.runtimes: no Runtime is called"),
-        ([{**BOARD, "runtimes": {"ONNXRuntime": {"prt": 8}}}], r"unknown key 'prt'; did you mean port"),
+        (
+            [{**BOARD, "runtimes": {"ONNXRuntime": {"prt": 8}}}],
+            r"unknown key 'prt'; did you mean port",
+        ),
         ([{"name": "a", "runtimes": {"ONNXRuntime": {"port": 8}}}], "this machine has none"),
     ],
 )

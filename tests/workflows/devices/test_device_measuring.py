@@ -1,4 +1,6 @@
-"""Measuring on a device that is busy, goes away and comes back: by functions that fail as devices do."""
+"""Measuring on a device that is busy, goes away and comes back: by functions that fail as
+devices do.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +46,16 @@ class Scripted:
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What the device says when it is looked at; it is free when there is nothing left."""
     states: list[tuple[str, str]] = []
-    monkeypatch.setattr(device_measuring, "state_of", lambda _: states.pop(0) if states else ("free", ""))
+    monkeypatch.setattr(
+        device_measuring, "state_of", lambda _: states.pop(0) if states else ("free", "")
+    )
     return states
 
 
 @contextmanager
-def measuring(patience: float = 0.0, working: WorkingDevices | None = None) -> Iterator[DeviceMeasuring]:
+def measuring(
+    patience: float = 0.0, working: WorkingDevices | None = None
+) -> Iterator[DeviceMeasuring]:
     with DeviceMeasuring("board", patience, working or WorkingDevices(), nullcontext) as found:
         yield found
 
@@ -69,14 +75,20 @@ def test_what_a_device_was_lost_in_is_measured_again(answers: list[tuple[str, st
 
 def test_what_loses_its_device_every_time_fails_alone(answers: list[tuple[str, str]]) -> None:
     with measuring() as board:
-        with pytest.raises(NNPipeError, match="board was lost in each of 3 attempts, the last time: gone 3") as caught:
+        with pytest.raises(
+            NNPipeError, match="board was lost in each of 3 attempts, the last time: gone 3"
+        ) as caught:
             board.measure(NOWHERE, Scripted(*(TransportError(f"gone {n}") for n in (1, 2, 3))))
         assert not isinstance(caught.value, DeviceAway)
         assert board.measure(NOWHERE, Scripted()) == 1
 
 
-@pytest.mark.parametrize("error", [told(ErrorCode.MODEL), told(ErrorCode.DIED), NNPipeError("did not end within 3 s")])
-def test_what_is_the_candidates_fault_is_not_tried_again(error: NNPipeError, answers: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(
+    "error", [told(ErrorCode.MODEL), told(ErrorCode.DIED), NNPipeError("did not end within 3 s")]
+)
+def test_what_is_the_candidates_fault_is_not_tried_again(
+    error: NNPipeError, answers: list[tuple[str, str]]
+) -> None:
     work = Scripted(error)
     with measuring() as board, pytest.raises(type(error), match=str(error)):
         board.measure(NOWHERE, work)
@@ -84,13 +96,19 @@ def test_what_is_the_candidates_fault_is_not_tried_again(error: NNPipeError, ans
 
 
 def test_a_device_that_stays_away_is_given_up_with_the_reason() -> None:
-    with measuring(patience=0.2) as board, pytest.raises(DeviceAway, match=r"board went away .* no target answers"):
+    with (
+        measuring(patience=0.2) as board,
+        pytest.raises(DeviceAway, match=r"board went away .* no target answers"),
+    ):
         board.measure(NOWHERE, Scripted(TransportError("it closed the line")))
 
 
 def test_a_device_that_lets_nobody_in_is_given_up_at_once(answers: list[tuple[str, str]]) -> None:
     work = Scripted(AuthenticationError("the proof is wrong"))
-    with measuring(patience=60) as board, pytest.raises(DeviceAway, match="board: the proof is wrong"):
+    with (
+        measuring(patience=60) as board,
+        pytest.raises(DeviceAway, match="board: the proof is wrong"),
+    ):
         board.measure(NOWHERE, work)
     assert work.calls == 1
 

@@ -42,11 +42,15 @@ def test_two_sweeps_take_turns_measurement_by_measurement(tmp_path: Path) -> Non
         thread.join(60)
     assert sorted(order) == ["a"] * 6 + ["b"] * 6
     changes = sum(one != other for one, other in itertools.pairwise(order))
-    assert changes >= 9, order  # only the first turns, before both have asked, may go to one of them
+    # only the first turns, before both have asked, may go to one of them
+    assert changes >= 9, order
 
 
 def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path) -> None:
-    with DeviceTurns(str(tmp_path / "leases.sqlite"), "a test", seconds=0.4) as turns, turns.turn(BOARD):
+    with (
+        DeviceTurns(str(tmp_path / "leases.sqlite"), "a test", seconds=0.4) as turns,
+        turns.turn(BOARD),
+    ):
         time.sleep(1)
 
 
@@ -95,9 +99,14 @@ def test_the_command_tells_who_holds_a_device_since_when(
         f"leases: {address}\n"
         "devices:\n"
         "  - {name: board, protocol: NetworkProtocol}\n"
-        "  - {name: phone, protocol: NetworkProtocol}\n", "utf-8"
-    )  # fmt: skip
-    with RunDatabase(address) as database, DeviceTurns(address, "the sweep 'digits'") as turns, turns.turn(BOARD):
+        "  - {name: phone, protocol: NetworkProtocol}\n",
+        "utf-8",
+    )
+    with (
+        RunDatabase(address) as database,
+        DeviceTurns(address, "the sweep 'digits'") as turns,
+        turns.turn(BOARD),
+    ):
         database.devices.ask("board", "bert@lab", "a test", 60)
         (held, _) = database.devices.tickets("board")
         assert main(["list"]) == 0

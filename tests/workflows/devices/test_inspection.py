@@ -47,19 +47,24 @@ def test_a_device_is_tried_out_and_tells_what_it_is(board: Server, fake: Server)
     assert "FakeRuntime" in refused.reason
 
 
-def test_a_device_for_which_there_is_no_tiny_model_still_tells_what_it_counts(board: Server) -> None:
+def test_a_device_for_which_there_is_no_tiny_model_still_tells_what_it_counts(
+    board: Server,
+) -> None:
     runtimes = {"nnpipe.runtimes.iree.IREERuntime": board.protocol}
     (found,) = try_out([Device("board", board.protocol, runtimes=runtimes)])
     assert (found.state, found.facts["counter"]) == ("not tried", "wall")
 
 
-def test_who_is_busy_away_or_asks_for_a_token_is_told(board: Server, fake: Server, tmp_path: Path) -> None:
+def test_who_is_busy_away_or_asks_for_a_token_is_told(
+    board: Server, fake: Server, tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text("a token that nobody asked for", "utf-8")
     devices = [
-        Device("busy", fake.protocol), Device("strange", board.protocol, RemoteOptions(token_file=token)),
+        Device("busy", fake.protocol),
+        Device("strange", board.protocol, RemoteOptions(token_file=token)),
         Device("away", type(fake.protocol)(port=1)),
-    ]  # fmt: skip
+    ]
     with open_session(fake.protocol, fake_model(tmp_path, IO)):
         busy, strange, away = ping(devices)
     assert busy.state == "busy"
@@ -74,11 +79,16 @@ def test_the_command_lists_and_pings(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     entries = [
-        {"name": name, "protocol": {"class": "NetworkProtocol", "arguments": {"port": port}}, **more}
+        {
+            "name": name,
+            "protocol": {"class": "NetworkProtocol", "arguments": {"port": port}},
+            **more,
+        }
         for name, port, more in (
-            ("board", board.port, {"cost_per_piece": 80, "tags": ["arm"]}), ("away", 1, {"description": "switched off"})
+            ("board", board.port, {"cost_per_piece": 80, "tags": ["arm"]}),
+            ("away", 1, {"description": "switched off"}),
         )
-    ]  # fmt: skip
+    ]
     Path("devices.yaml").write_text(json.dumps({"currency": "EUR", "devices": entries}), "utf-8")
     assert main(["list"]) == 0
     told = capsys.readouterr().out

@@ -14,7 +14,10 @@ from nnpipe.workflows.devices.inspection import trial_batch, write_trial_models
 
 def test_a_model_is_written_in_each_format_that_is_taken(tmp_path: Path) -> None:
     assert [model.format for model in write_trial_models(tmp_path)] == ["onnx", "tflite", "c"]
-    assert [model.format for model in write_trial_models(tmp_path, {"c", "tflite"})] == ["tflite", "c"]
+    assert [model.format for model in write_trial_models(tmp_path, {"c", "tflite"})] == [
+        "tflite",
+        "c",
+    ]
 
 
 def test_the_file_in_c_is_the_same_in_every_version(tmp_path: Path) -> None:

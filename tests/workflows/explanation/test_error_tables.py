@@ -9,7 +9,17 @@ from nnpipe.workflows.explanation.layer_errors import LayerErrors
 
 
 def error(name: str, median: float, whole: float) -> TensorError:
-    return TensorError(f"{name}_q", f"{name}_t", name, "Relu", median, median - 5, whole, (median,), (f"{name}_conv",))
+    return TensorError(
+        f"{name}_q",
+        f"{name}_t",
+        name,
+        "Relu",
+        median,
+        median - 5,
+        whole,
+        (median,),
+        (f"{name}_conv",),
+    )
 
 
 def suspect(name: str, told: str) -> Suspect:
@@ -26,7 +36,10 @@ def told(lost: TensorError, *suspects: Suspect) -> tuple[str, ...]:
 
 def test_the_operations_with_weights_and_the_seen_cause_are_told_once() -> None:
     (line,) = told(error("a", 5.0, 6.0), suspect("a", "values are cut off at 3"))
-    assert line == "a_q (a_conv, a of the source): half of its channels have 5.0 dB or less; values are cut off at 3"
+    assert (
+        line
+        == "a_q (a_conv, a of the source): half of its channels have 5.0 dB or less; values are cut off at 3"
+    )
 
 
 def test_a_range_that_few_channels_take_is_seen_in_the_ratio_of_all_values() -> None:
@@ -37,5 +50,7 @@ def test_a_range_that_few_channels_take_is_seen_in_the_ratio_of_all_values() -> 
 
 
 def test_suspects_beside_lost_tensors_follow_and_a_sound_model_is_not_accused() -> None:
-    assert told(error("a", 5.0, 6.0), suspect("b", "twice the scale"))[1] == "b_conv: twice the scale"
+    assert (
+        told(error("a", 5.0, 6.0), suspect("b", "twice the scale"))[1] == "b_conv: twice the scale"
+    )
     assert told(error("a", 44.0, 45.0)) == ()

@@ -16,13 +16,18 @@ import nnpipe as nn
 MOBILENET = 300_774_272
 
 
-def write_onnx(path: Path, nodes: Any, inputs: dict[str, Any], outputs: dict[str, Any], **weights: Any) -> Path:
+def write_onnx(
+    path: Path, nodes: Any, inputs: dict[str, Any], outputs: dict[str, Any], **weights: Any
+) -> Path:
     """Write a model of float32 inputs and outputs, given as shapes by name."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
     sides = [
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in side.items()]
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in side.items()
+        ]
         for side in (inputs, outputs)
     ]
     held = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
@@ -43,7 +48,9 @@ def test_the_mnist_network_has_its_known_count(shared_data: Path) -> None:
 def test_a_quantised_file_of_another_framework_has_its_known_count(shared_data: Path) -> None:
     needs("ai_edge_litert")
     folder = shared_data / "models" / "mlperf_tiny_ic"
-    assert {nn.explain(folder / f"pretrainedResnet{end}.tflite").macs for end in ("", "_quant")} == {12_501_632}
+    assert {
+        nn.explain(folder / f"pretrainedResnet{end}.tflite").macs for end in ("", "_quant")
+    } == {12_501_632}
 
 
 def test_a_free_axis_takes_the_length_that_is_given(tmp_path: Path) -> None:
@@ -61,20 +68,29 @@ def test_a_free_axis_takes_the_length_that_is_given(tmp_path: Path) -> None:
         "s": np.array([-1, 4]),
         "m": np.zeros((4, 5), np.float32),
     }
-    path = write_onnx(tmp_path / "m.onnx", nodes, {"x": ["n", 4, "h", "w"]}, {"z": [None, 5]}, **weights)
+    path = write_onnx(
+        tmp_path / "m.onnx", nodes, {"x": ["n", 4, "h", "w"]}, {"z": [None, 5]}, **weights
+    )
     found = nn.explain(path, shapes={"x": (3, 4, 8, 6)})
     positions = 3 * 4 * 3
     assert [each.arithmetic and each.arithmetic.macs for each in found.cost.operations] == [
-        positions * 9 * 2 * 4, 0, positions * 4 * 5,
-    ]  # fmt: skip
+        positions * 9 * 2 * 4,
+        0,
+        positions * 4 * 5,
+    ]
     assert nn.explain(path).macs == 9 * 2 * 4 + 4 * 5
 
 
 @pytest.mark.parametrize("shapes", [{"y": (1, 6)}, {"x": (1, 7)}, {"x": (1, 6, 1)}, {"x": (0, 6)}])
-def test_a_shape_that_does_not_fit_is_refused(tmp_path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+def test_a_shape_that_does_not_fit_is_refused(
+    tmp_path: Path, shapes: dict[str, tuple[int, ...]]
+) -> None:
     needs("onnx_ir", "onnxruntime")
     path = write_onnx(
-        tmp_path / "m.onnx", lambda helper: [helper.make_node("Relu", ["x"], ["z"])], {"x": [None, 6]}, {"z": [None, 6]}
+        tmp_path / "m.onnx",
+        lambda helper: [helper.make_node("Relu", ["x"], ["z"])],
+        {"x": [None, 6]},
+        {"z": [None, 6]},
     )
     with pytest.raises(nn.ConfigError, match="input"):
         nn.explain(path, shapes=shapes)
@@ -105,7 +121,10 @@ def test_an_unknown_operation_is_named_with_its_number(tmp_path: Path) -> None:
 def test_a_notebook_shows_names_without_their_markup(tmp_path: Path) -> None:
     needs("onnx_ir", "onnxruntime")
     path = write_onnx(
-        tmp_path / "m.onnx", lambda helper: [helper.make_node("Relu", ["x"], ["z"], name="<b>")], {"x": [1]}, {"z": [1]}
+        tmp_path / "m.onnx",
+        lambda helper: [helper.make_node("Relu", ["x"], ["z"], name="<b>")],
+        {"x": [1]},
+        {"z": [1]},
     )
     page = nn.explain(path)._repr_html_()
     assert "&lt;b&gt;" in page
@@ -130,11 +149,14 @@ def test_a_network_of_pytorch_agrees_with_its_own_counter() -> None:
             return torch.nn.functional.scaled_dot_product_attention(q, k, v) @ torch.ones(2, 5)
 
     module, x = Network().eval(), torch.zeros(3, 4, 14, 14)
-    # PyTorch does not count its own kernel of attention on processors, but the two products of the plain one.
+    # PyTorch does not count its own kernel of attention on processors, but the two products of the
+    # plain one.
     plain = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with FlopCounterMode(display=False) as counter, torch.no_grad(), plain:
         module(x)
-    found = nn.explain(module, data=np.zeros((3, 4, 14, 14), np.float32), shapes={"x": (3, 4, 14, 14)})
+    found = nn.explain(
+        module, data=np.zeros((3, 4, 14, 14), np.float32), shapes={"x": (3, 4, 14, 14)}
+    )
     assert 2 * found.macs == counter.get_total_flops()
     assert not found.cost.unknown
 
@@ -158,12 +180,18 @@ def test_one_network_has_the_same_count_in_every_framework(tmp_path: Path) -> No
         wrapper.export(live, tmp_path / "m.onnx", "onnx")
     nn.compile(source, "tflite", tmp_path / "m.tflite")
     nn.compile(source, "tflite-int8", tmp_path / "m8.tflite", calibration=(images, np.arange(8)))
-    nn.compile(tmp_path / "m.onnx", "onnx-int8", tmp_path / "m8.onnx", calibration=(images, np.arange(8)))
+    nn.compile(
+        tmp_path / "m.onnx", "onnx-int8", tmp_path / "m8.onnx", calibration=(images, np.arange(8))
+    )
     graph = read_network(source).graph
     assert graph is not None
     program = torch.export.export(to_torch(graph).eval(), (torch.zeros(1, 224, 224, 3),))
     torch.export.save(program, tmp_path / "m.pt2")
-    found = {path.name: nn.explain(path) for path in sorted(tmp_path.glob("m*.*")) if path.suffix != ".json"}
+    found = {
+        path.name: nn.explain(path)
+        for path in sorted(tmp_path.glob("m*.*"))
+        if path.suffix != ".json"
+    }
     assert {name: each.macs for name, each in found.items() if each.macs != MOBILENET} == {}
     assert {"m.keras", "m.onnx", "m.pt2", "m.tflite", "m8.onnx", "m8.tflite"} <= found.keys()
     assert [each for each in found.values() if each.cost.unknown] == []

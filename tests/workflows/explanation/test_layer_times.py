@@ -19,7 +19,9 @@ from nnpipe.workflows.explanation.explain import explain
 
 def test_the_usual_times_add_up_and_a_slow_run_does_not_matter() -> None:
     wall = np.array([100.0, 101, 102, 103, 104, 105, 106, 9000])
-    found = OperationTimes((KernelTime("a", "Conv", 0.5 * wall), KernelTime("b", "Relu", 0.25 * wall)), wall)
+    found = OperationTimes(
+        (KernelTime("a", "Conv", 0.5 * wall), KernelTime("b", "Relu", 0.25 * wall)), wall
+    )
     usual, low, high = usual_times(found)
     np.testing.assert_allclose(usual, np.array([0.5, 0.25, 0.25]) * 103.5)
     assert ((low <= usual) & (usual <= high)).all()
@@ -32,7 +34,17 @@ def test_the_rows_of_a_timed_network_add_up_and_count_all_its_operations(
     needs("onnx_ir", "onnxruntime")
     model = str(shared_data / "models" / "mnist-8.onnx")
     written = [str(tmp_path / "times.json"), str(tmp_path / "times.csv")]
-    arguments = [model, "--runtime", "ONNXRuntime", "--runs", "8", "--json", written[0], "--csv", written[1]]
+    arguments = [
+        model,
+        "--runtime",
+        "ONNXRuntime",
+        "--runs",
+        "8",
+        "--json",
+        written[0],
+        "--csv",
+        written[1],
+    ]
     assert main(arguments) == 0
     told = capsys.readouterr().out
     assert "do not rely on times of single layers: a run takes only" in told

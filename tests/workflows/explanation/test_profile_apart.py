@@ -80,7 +80,11 @@ def test_each_process_ends_before_the_next_one_begins(
         watched(module)
     assert candidate.dataset is not None
     run = measure.measure_apart(
-        candidate, candidate.dataset, MeasureOptions(profile=True, measure_seconds=0.0), (), tmp_path / "result.json"
+        candidate,
+        candidate.dataset,
+        MeasureOptions(profile=True, measure_seconds=0.0),
+        (),
+        tmp_path / "result.json",
     )
     functions = ["carry_out", "profile_here", "measure_here"]
     assert seen == [f"{word} {function}" for function in functions for word in ("begin", "end")]

@@ -17,9 +17,16 @@ from nnpipe.workflows.explanation.reasons import Speedup, reasons, what_if
 
 
 def layer(
-    name: str, kind: str, ns: float, precision: str = "float32", macs: int | None = None, **others: object
+    name: str,
+    kind: str,
+    ns: float,
+    precision: str = "float32",
+    macs: int | None = None,
+    **others: object,
 ) -> LayerTime:
-    return LayerTime(name, kind, (name,), kind, kind, precision, ns, 0.9 * ns, 1.1 * ns, 0.0, macs, 0, **others)
+    return LayerTime(
+        name, kind, (name,), kind, kind, precision, ns, 0.9 * ns, 1.1 * ns, 0.0, macs, 0, **others
+    )
 
 
 def run_of(*layers: LayerTime) -> LayerTimes:
@@ -33,11 +40,15 @@ def test_it_names_floats_among_integers_with_their_conversions() -> None:
     products = [layer(f"p{n}", "pointwise convolution", 100, "int8", 1000) for n in range(17)]
     depthwise = [layer(f"d{n}", "depthwise convolution", 140, "float32", 100) for n in range(17)]
     around = [
-        LayerTime(f"r{n}", CONVERSION, (), "Reorder", "", "", 16.0, 16.0, 16.0, 0.0, converts=(f"d{n}",))
+        LayerTime(
+            f"r{n}", CONVERSION, (), "Reorder", "", "", 16.0, 16.0, 16.0, 0.0, converts=(f"d{n}",)
+        )
         for n in range(17)
     ]
     first, *_ = reasons(run_of(*products, *depthwise, *around))
-    assert first.text.startswith("17 depthwise convolutions ran in float32, with 17 conversions around them")
+    assert first.text.startswith(
+        "17 depthwise convolutions ran in float32, with 17 conversions around them"
+    )
     assert first.text.replace("\N{NO-BREAK SPACE}", " ").endswith("61 % of the time")
     assert len(first.layers) == 34
     assert reasons(run_of(*depthwise)) == (), "a network in floats"
@@ -55,7 +66,9 @@ def test_one_slow_operation_is_among_the_first_reasons_and_sound_runs_accuse_nob
         ]
         accused += bool(reasons(run_of(*layers)))
         slow = int(rng.integers(24))
-        layers[slow] = layer(f"c{slow}", "convolution", 10 * max(times.mean(), times[slow]), macs=int(macs[slow]))
+        layers[slow] = layer(
+            f"c{slow}", "convolution", 10 * max(times.mean(), times[slow]), macs=int(macs[slow])
+        )
         told = [name for each in reasons(run_of(*layers))[:3] for name in each.layers]
         found += f"c{slow}" in told
     assert found >= 95
@@ -91,7 +104,10 @@ def pause(seconds: float) -> None:
 
 def usual(times: OperationTimes) -> LayerTimes:
     values = usual_times(times)[0]
-    layers = [layer(kernel.name, kernel.kind, value) for kernel, value in zip(times.kernels, values, strict=False)]
+    layers = [
+        layer(kernel.name, kernel.kind, value)
+        for kernel, value in zip(times.kernels, values, strict=False)
+    ]
     return run_of(*layers, layer("rest", "rest", values[-1]))
 
 

@@ -18,7 +18,9 @@ from nnpipe.scenarios.explain import main
 
 def machine(rate: float) -> Ceilings:
     levels = (MemoryLevel(1 << 20, Ceiling((1e12,), "")), MemoryLevel(None, Ceiling((1e12,), "")))
-    return Ceilings("a board", 1, {"float32": Ceiling((rate,), "product")}, levels, {}, "2026-11-24")
+    return Ceilings(
+        "a board", 1, {"float32": Ceiling((rate,), "product")}, levels, {}, "2026-11-24"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +41,17 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [512, 1024])] for name in "xz"]
     graph = helper.make_graph(nodes, "g", *sides, initializer=weights)
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     return path
 
 
 @pytest.mark.slow
-def test_layers_have_their_share_of_the_roof_and_a_doubt_above_it(network: Path, tmp_path: Path) -> None:
+def test_layers_have_their_share_of_the_roof_and_a_doubt_above_it(
+    network: Path, tmp_path: Path
+) -> None:
     for rate, doubtful in ((1e15, False), (1e3, True)):
         found = nn.explain(network, runtime="ONNXRuntime", runs=3, ceilings=machine(rate))
         shares = [each for each in found.roof if each is not None]
@@ -70,8 +77,19 @@ def test_the_command_measures_memory_beside_what_lives_at_once(
     network: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nn.RooflineResult(machine(1e15)).save_json(tmp_path / "c.json")
-    told = ["--runtime", "ONNXRuntime", "--runs", "2", "--memory", "--ceilings", str(tmp_path / "c.json")]
-    assert main([str(network), *told, "--json", str(tmp_path / "e.json"), "--pictures", str(tmp_path)]) == 0
+    told = [
+        "--runtime",
+        "ONNXRuntime",
+        "--runs",
+        "2",
+        "--memory",
+        "--ceilings",
+        str(tmp_path / "c.json"),
+    ]
+    assert (
+        main([str(network), *told, "--json", str(tmp_path / "e.json"), "--pictures", str(tmp_path)])
+        == 0
+    )
     said = capsys.readouterr().out
     assert "memory, measured in a process of its own: loading takes" in said
     assert "share of the roof: " in said

@@ -1,4 +1,6 @@
-"""A file of somebody else's that crashes, computes without end or fills the memory costs one line."""
+"""A file of somebody else's that crashes, computes without end or fills the memory costs one
+line.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,24 @@ SHORT = -(11 << 20)  # a size at which the limit is a second
 
 
 @pytest.fixture(autouse=True)
-def found_by_the_subprocess(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def found_by_the_subprocess(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(request.path.parent))
 
 
 def test_what_goes_well_is_returned_and_errors_come_through() -> None:
-    assert call_limited("chores:carry_out_limited", Path("m.onnx"), {"do": "double", "number": 4}, 0) == 8
+    assert (
+        call_limited("chores:carry_out_limited", Path("m.onnx"), {"do": "double", "number": 4}, 0)
+        == 8
+    )
     with pytest.raises(ConfigError, match="no such chore"):
         call_limited("chores:carry_out_limited", Path("m.onnx"), {"do": "dance"}, 0)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory and processor time are limited on Linux")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="memory and processor time are limited on Linux"
+)
 @pytest.mark.parametrize(
     ("chore", "cause"),
     [("crash", "crashed its process"), ("compute", "takes more than 1 s"), ("fill", "more memory")],

@@ -122,7 +122,9 @@ def test_the_number_of_a_targets_failure_comes_through(make: Make) -> None:
     assert caught.value.code == 2
 
 
-def test_forked_workers_are_processes_of_their_own_that_end_when_they_are_closed(template: WorkerTemplate) -> None:
+def test_forked_workers_are_processes_of_their_own_that_end_when_they_are_closed(
+    template: WorkerTemplate,
+) -> None:
     workers = [Worker("chores:carry_out", template=template) for _ in range(3)]
     pids = [worker.call({"do": "tell pid"}, 30) for worker in workers]
     assert len(set(pids)) == 3
@@ -130,7 +132,11 @@ def test_forked_workers_are_processes_of_their_own_that_end_when_they_are_closed
         worker.close()
         worker.close()
     for pid in pids:
-        wait_for(lambda pid=pid: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        wait_for(
+            lambda pid=pid: (
+                not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+            )
+        )
 
 
 def test_a_template_that_has_ended_forks_nothing_but_its_workers_go_on() -> None:

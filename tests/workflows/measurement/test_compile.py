@@ -24,7 +24,9 @@ pytest.importorskip("onnxruntime")
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     labels = np.arange(40) % 4
-    return write_onnx_classifier(tmp_path / "m.onnx", np.random.default_rng(0).normal(labels[:, None], 0.1), labels)
+    return write_onnx_classifier(
+        tmp_path / "m.onnx", np.random.default_rng(0).normal(labels[:, None], 0.1), labels
+    )
 
 
 def test_a_compiled_model_is_described_and_runs(model: Path, tmp_path: Path) -> None:
@@ -45,9 +47,13 @@ def test_a_result_that_its_runtime_refuses_is_no_result(model: Path, tmp_path: P
     assert not list((tmp_path / "out").glob("broken.onnx*"))
 
 
-def test_a_runtime_that_crashes_on_the_result_is_told_as_a_compiler_is(model: Path, tmp_path: Path) -> None:
+def test_a_runtime_that_crashes_on_the_result_is_told_as_a_compiler_is(
+    model: Path, tmp_path: Path
+) -> None:
     way = Way("crashing", (find("toys.Swapper", ModelCompiler)(),), find("toys.Crasher", Runtime)())
-    with pytest.raises(NNPipeError, match=r"loading .*swapped\.onnx with Crasher crashed its process \(SIGSEGV\)"):
+    with pytest.raises(
+        NNPipeError, match=r"loading .*swapped\.onnx with Crasher crashed its process \(SIGSEGV\)"
+    ):
         compile(model, way, tmp_path / "out" / "swapped.onnx")
     assert not list((tmp_path / "out").glob("swapped.onnx*"))
 
@@ -56,12 +62,18 @@ def test_what_cannot_be_loaded_here_is_compiled_and_told(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = find("toys.Breaker", ModelCompiler)()
-    made = compile(model, Way("x", (broken,), find("toys.Runner", Runtime)()), tmp_path / "absent.onnx")
+    made = compile(
+        model, Way("x", (broken,), find("toys.Runner", Runtime)()), tmp_path / "absent.onnx"
+    )
     assert made.path.is_file()
     assert "absent.onnx: not loaded, because Runner cannot run here: " in caplog.text
     abroad = find("toys.Abroad", ModelCompiler)()
-    assert compile(model, Way("y", (abroad,), ONNXRuntime()), tmp_path / "abroad.onnx").path.is_file()
-    assert "abroad.onnx: not loaded, because it is for edgetpu and not for this machine" in caplog.text
+    assert compile(
+        model, Way("y", (abroad,), ONNXRuntime()), tmp_path / "abroad.onnx"
+    ).path.is_file()
+    assert (
+        "abroad.onnx: not loaded, because it is for edgetpu and not for this machine" in caplog.text
+    )
 
 
 @pytest.mark.slow
@@ -79,15 +91,25 @@ def test_a_module_is_traced_with_the_samples_that_quantisers_observe(tmp_path: P
     ("wrong", "said"),
     [
         ({"way": "as it is"}, "'as it is' compiles nothing"),
-        ({"way": "onnx-int8"}, "ONNXStaticQuantizer observes samples while it quantises: give calibration"),
+        (
+            {"way": "onnx-int8"},
+            "ONNXStaticQuantizer observes samples while it quantises: give calibration",
+        ),
         ({"way": Way("x", (), ONNXRuntime(), export="tflite")}, "x: "),
         ({"to": None}, "compile: to takes a text or a path, not None"),
         ({"batch_size": 1.5}, "batch_size takes a whole number, not 1.5"),
         ({"model": "nowhere.onnx"}, "nowhere.onnx"),
     ],
 )
-def test_what_cannot_be_is_one_line(wrong: dict[str, Any], said: str, model: Path, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"model": model, "way": "onnx-float16", "to": tmp_path / "out" / "o.onnx", **wrong}
+def test_what_cannot_be_is_one_line(
+    wrong: dict[str, Any], said: str, model: Path, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {
+        "model": model,
+        "way": "onnx-float16",
+        "to": tmp_path / "out" / "o.onnx",
+        **wrong,
+    }
     with pytest.raises(NNPipeError, match=said) as error:
         compile(given.pop("model"), given.pop("way"), given.pop("to"), **given)
     assert len(str(error.value).splitlines()) == 1

@@ -64,8 +64,17 @@ def test_a_file_and_arrays(model: Path, samples: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_compiled_model_lies_where_it_was_wanted(model: Path, samples: Any, tmp_path: Path) -> None:
-    found = measure(model, data=samples, way="onnx-int8", options=QUICK, output=tmp_path / "r.json", progress=silent)
+def test_a_compiled_model_lies_where_it_was_wanted(
+    model: Path, samples: Any, tmp_path: Path
+) -> None:
+    found = measure(
+        model,
+        data=samples,
+        way="onnx-int8",
+        options=QUICK,
+        output=tmp_path / "r.json",
+        progress=silent,
+    )
     assert found.artifact is not None
     assert found.artifact.path == tmp_path / "r.onnx"
     assert Run.read(tmp_path / "r.json").artifact["sha256"] == found.artifact.sha256
@@ -75,10 +84,14 @@ def test_a_compiled_model_lies_where_it_was_wanted(model: Path, samples: Any, tm
 
 
 @pytest.mark.slow
-def test_the_size_of_a_model_counts_the_files_of_its_weights(model: Path, samples: Any, tmp_path: Path) -> None:
+def test_the_size_of_a_model_counts_the_files_of_its_weights(
+    model: Path, samples: Any, tmp_path: Path
+) -> None:
     onnx = pytest.importorskip("onnx")
     split = tmp_path / "m.onnx"
-    onnx.save_model(onnx.load(model), split, save_as_external_data=True, location="m.data", size_threshold=256)
+    onnx.save_model(
+        onnx.load(model), split, save_as_external_data=True, location="m.data", size_threshold=256
+    )
     Artifact.of(split, "onnx", ONNXModel(model_path=split).io)
     weights = (tmp_path / "m.data").stat().st_size
     assert weights > 2000
@@ -86,34 +99,56 @@ def test_the_size_of_a_model_counts_the_files_of_its_weights(model: Path, sample
     assert found.figure("size").value == split.stat().st_size + weights
 
 
-def test_a_compiled_model_that_its_runtime_refuses_is_removed(model: Path, samples: Any, tmp_path: Path) -> None:
+def test_a_compiled_model_that_its_runtime_refuses_is_removed(
+    model: Path, samples: Any, tmp_path: Path
+) -> None:
     way = Way("broken", (find("toys.Breaker", ModelCompiler)(),), ONNXRuntime())
     place = tmp_path / "broken.onnx"
-    with pytest.raises(CompileError, match=r"Breaker made a model from .* that ONNXRuntime refuses: .*Surprise"):
+    with pytest.raises(
+        CompileError, match=r"Breaker made a model from .* that ONNXRuntime refuses: .*Surprise"
+    ):
         measure(model, data=samples, way=way, compiled_path=place, options=QUICK)
     assert not list(tmp_path.glob("broken.onnx*"))
 
 
-def test_a_compiled_model_never_replaces_the_one_that_it_is_made_from(model: Path, samples: Any) -> None:
+def test_a_compiled_model_never_replaces_the_one_that_it_is_made_from(
+    model: Path, samples: Any
+) -> None:
     before = model.read_bytes()
     with pytest.raises(ConfigError, match="would replace"):
-        measure(model, data=samples, way="onnx-int8", options=QUICK, output=model.with_suffix(".json"))
+        measure(
+            model, data=samples, way="onnx-int8", options=QUICK, output=model.with_suffix(".json")
+        )
     assert model.read_bytes() == before
 
 
 @pytest.mark.parametrize("compiled", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_the_command_gives_the_same(compiled: bool, model: Path, samples: Any, tmp_path: Path) -> None:
+def test_the_command_gives_the_same(
+    compiled: bool, model: Path, samples: Any, tmp_path: Path
+) -> None:
     from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     images, labels = samples
     split = np.where(np.arange(len(labels)) < 80, 0, 2).astype(np.int8)
-    dataset = write_arrays(tmp_path / "data", {"image": images}, labels, split=split, class_names=tuple("0123456789"))
-    words = ["ArraysDataset", str(tmp_path / "c.json"), "--dataset-root", str(dataset.dataset_root), "--scale", "1",
-             "--measure-seconds", "0"]  # fmt: skip
+    dataset = write_arrays(
+        tmp_path / "data", {"image": images}, labels, split=split, class_names=tuple("0123456789")
+    )
+    words = [
+        "ArraysDataset",
+        str(tmp_path / "c.json"),
+        "--dataset-root",
+        str(dataset.dataset_root),
+        "--scale",
+        "1",
+        "--measure-seconds",
+        "0",
+    ]
     wrapper = ONNXModel(model_path=model, scale=1.0)
     if compiled:
-        assert inference_tester.main([str(model), "ONNXStaticQuantizer", "ONNXRuntime", *words]) == 0
+        assert (
+            inference_tester.main([str(model), "ONNXStaticQuantizer", "ONNXRuntime", *words]) == 0
+        )
         way: str | Way = Way("", (ONNXStaticQuantizer(),), ONNXRuntime())
     else:
         assert inference_performance.main([str(model), *words]) == 0
@@ -138,14 +173,25 @@ def test_the_command_gives_the_same(compiled: bool, model: Path, samples: Any, t
         ({"way": 3}, "measure: way takes a text or Way, not 3"),
         ({"way": Way("x", export="onnx")}, "x: a compiled model needs a runtime"),
         ({"options": {"pace": "30/s"}}, "measure: options takes MeasureOptions or None"),
-        ({"options": MeasureOptions(pace="30/s"), "load": LoadOptions(scenario="single-stream")}, "leave out --pace"),
-        ({"deployment": Deployment(NetworkProtocol(port=1))}, "on a target a model runs in a runtime"),
+        (
+            {"options": MeasureOptions(pace="30/s"), "load": LoadOptions(scenario="single-stream")},
+            "leave out --pace",
+        ),
+        (
+            {"deployment": Deployment(NetworkProtocol(port=1))},
+            "on a target a model runs in a runtime",
+        ),
         ({"time_limit": "long"}, "time_limit takes a number, not 'long'"),
-        ({"calibration": (np.zeros((2, 3)), np.zeros(2, int))}, "should have the shape of those of data"),
+        (
+            {"calibration": (np.zeros((2, 3)), np.zeros(2, int))},
+            "should have the shape of those of data",
+        ),
         ({"data": DigitsDataset(), "calibration": DigitsDataset()}, "leave calibration out"),
     ],
 )
-def test_what_cannot_be_is_one_line(wrong: dict[str, Any], said: str, model: Path, samples: Any) -> None:
+def test_what_cannot_be_is_one_line(
+    wrong: dict[str, Any], said: str, model: Path, samples: Any
+) -> None:
     given: dict[str, Any] = {"model": model, "data": samples, **wrong}
     with pytest.raises(ConfigError, match=said) as error:
         measure(given.pop("model"), **given, progress=silent)

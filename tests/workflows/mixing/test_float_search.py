@@ -1,4 +1,6 @@
-"""The search finds the tensors that have to stay in floats, with few evaluations, and takes the fastest."""
+"""The search finds the tensors that have to stay in floats, with few evaluations, and takes the
+fastest.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,11 @@ def test_of_models_that_are_good_enough_the_fastest_is_chosen() -> None:
     def step(kept: tuple[str, ...], loss: float, low: float, high: float) -> MixStep:
         return MixStep(kept, loss, loss, loss, (low + high) / 2, (low, high))
 
-    integers, one, two = step((), 0.3, 0.1, 0.2), step(("a",), 0.0, 0.65, 0.75), step(("a", "b"), 0.0, 0.5, 0.6)
+    integers, one, two = (
+        step((), 0.3, 0.1, 0.2),
+        step(("a",), 0.0, 0.65, 0.75),
+        step(("a", "b"), 0.0, 0.5, 0.6),
+    )
     assert fastest([integers, one, two], 0.01) is two
     unsure = step(("a", "b"), 0.0, 0.4, 0.7)
     assert fastest([integers, unsure, one], 0.01) is one

@@ -19,7 +19,9 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
 def write_spoilt(path: Path, images: Any, labels: Any) -> None:
-    """Write a nearest-mean classifier behind two layers, between which one channel is a million times larger."""
+    """Write a nearest-mean classifier behind two layers, between which one channel is a million
+    times larger.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     generator = np.random.default_rng(0)
@@ -27,9 +29,13 @@ def write_spoilt(path: Path, images: Any, labels: Any) -> None:
     scale = np.array([1e6, 1, 1, 1, 1, 1])
     means = np.stack([images[labels == each].mean(0) for each in range(4)])
     weights = {
-        "first": turn * scale, "bias": 5 * scale, "second": turn.T / scale[:, None], "back": -5 * turn.T.sum(axis=0),
-        "third": 2 * means.T, "last": -(means**2).sum(1),
-    }  # fmt: skip
+        "first": turn * scale,
+        "bias": 5 * scale,
+        "second": turn.T / scale[:, None],
+        "back": -5 * turn.T.sum(axis=0),
+        "third": 2 * means.T,
+        "last": -(means**2).sum(1),
+    }
     nodes = [
         helper.make_node("Gemm", ["x", "first", "bias"], ["wide"]),
         helper.make_node("Relu", ["wide"], ["positive"]),
@@ -37,11 +43,15 @@ def write_spoilt(path: Path, images: Any, labels: Any) -> None:
         helper.make_node("Gemm", ["again", "third", "last"], ["scores"]),
     ]
     graph = helper.make_graph(
-        nodes, "spoilt",
+        nodes,
+        "spoilt",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 6])],
         [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 4])],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
-    )  # fmt: skip
+        [
+            numpy_helper.from_array(array.astype(np.float32), name)
+            for name, array in weights.items()
+        ],
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save_model(model, str(path))
 
@@ -54,12 +64,19 @@ def data() -> tuple[Any, Any]:
 
 
 @pytest.mark.slow
-def test_the_spoilt_tensor_is_found_and_kept_in_floats(tmp_path: Path, data: tuple[Any, Any]) -> None:
+def test_the_spoilt_tensor_is_found_and_kept_in_floats(
+    tmp_path: Path, data: tuple[Any, Any]
+) -> None:
     write_spoilt(tmp_path / "model.onnx", *data)
     found = nn.mix(
-        tmp_path / "model.onnx", tmp_path / "mixed.onnx", data=data, max_loss=0.02, calibration_samples=50,
-        max_seconds=2, progress=silent,
-    )  # fmt: skip
+        tmp_path / "model.onnx",
+        tmp_path / "mixed.onnx",
+        data=data,
+        max_loss=0.02,
+        calibration_samples=50,
+        max_seconds=2,
+        progress=silent,
+    )
     assert found.steps[0].loss > 0.2
     assert found.chosen is not None
     assert found.chosen.kept == ("positive",)
@@ -67,7 +84,11 @@ def test_the_spoilt_tensor_is_found_and_kept_in_floats(tmp_path: Path, data: tup
     assert found.verdict == "proven"
     assert found.difference.samples == 640
     assert len(found.steps) <= 26
-    rounded = {node.takes(0) for node in read_nodes(tmp_path / "mixed.onnx") if node.kind == "QuantizeLinear"}
+    rounded = {
+        node.takes(0)
+        for node in read_nodes(tmp_path / "mixed.onnx")
+        if node.kind == "QuantizeLinear"
+    }
     assert rounded
     assert rounded.isdisjoint(("wide", "positive"))
     assert nn.Artifact.read(tmp_path / "mixed.onnx").meaning is not None
@@ -79,15 +100,24 @@ def test_the_spoilt_tensor_is_found_and_kept_in_floats(tmp_path: Path, data: tup
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["openvino-int8", "tflite-int8", "executorch-int8", "inductor-int8"])
-def test_a_spoilt_network_of_pytorch_is_mended_on_every_way(way: str, tmp_path: Path, data: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize(
+    "way", ["openvino-int8", "tflite-int8", "executorch-int8", "inductor-int8"]
+)
+def test_a_spoilt_network_of_pytorch_is_mended_on_every_way(
+    way: str, tmp_path: Path, data: tuple[Any, Any]
+) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    for runtime in {"openvino-int8": ("openvino", "nncf"), "tflite-int8": ("tensorflow",), "executorch-int8": (
-        "executorch",), "inductor-int8": ("torchao",)}[way]:  # fmt: skip
+    for runtime in {
+        "openvino-int8": ("openvino", "nncf"),
+        "tflite-int8": ("tensorflow",),
+        "executorch-int8": ("executorch",),
+        "inductor-int8": ("torchao",),
+    }[way]:
         needs(runtime)
     write_spoilt(tmp_path / "model.onnx", *data)
     weights = {
-        each.name: onnx.numpy_helper.to_array(each) for each in onnx.load(tmp_path / "model.onnx").graph.initializer
+        each.name: onnx.numpy_helper.to_array(each)
+        for each in onnx.load(tmp_path / "model.onnx").graph.initializer
     }
     layers = [torch.nn.Linear(6, 6), torch.nn.ReLU(), torch.nn.Linear(6, 6), torch.nn.Linear(6, 4)]
     names = (("first", "bias"), ("second", "back"), ("third", "last"))
@@ -95,18 +125,39 @@ def test_a_spoilt_network_of_pytorch_is_mended_on_every_way(way: str, tmp_path: 
         layer.weight.data = torch.tensor(weights[weight].T)
         layer.bias.data = torch.tensor(weights[bias])
     found = nn.mix(
-        torch.nn.Sequential(*layers), tmp_path / "mixed", data=data, way=way, max_loss=0.03, calibration_samples=50,
-        search_samples=100, max_seconds=1, progress=silent,
-    )  # fmt: skip
+        torch.nn.Sequential(*layers),
+        tmp_path / "mixed",
+        data=data,
+        way=way,
+        max_loss=0.03,
+        calibration_samples=50,
+        search_samples=100,
+        max_seconds=1,
+        progress=silent,
+    )
     assert found.steps[0].loss > 0.2
     assert found.chosen is not None
     assert 1 <= len(found.chosen.kept) <= 2
     assert found.verdict == "proven"
 
 
-def test_a_way_without_a_quantiser_that_keeps_tensors_is_refused(tmp_path: Path, data: tuple[Any, Any]) -> None:
+def test_a_way_without_a_quantiser_that_keeps_tensors_is_refused(
+    tmp_path: Path, data: tuple[Any, Any]
+) -> None:
     write_spoilt(tmp_path / "model.onnx", *data)
-    with pytest.raises(ConfigError, match=r"^onnx-dynamic: none of its compilers quantises and keeps"):
-        nn.mix(tmp_path / "model.onnx", tmp_path / "m.onnx", data=data, way="onnx-dynamic", progress=silent)
-    with pytest.raises(ConfigError, match="'map' is no metric of the task classification; there are accuracy"):
-        nn.mix(tmp_path / "model.onnx", tmp_path / "m.onnx", data=data, metric="map", progress=silent)
+    with pytest.raises(
+        ConfigError, match=r"^onnx-dynamic: none of its compilers quantises and keeps"
+    ):
+        nn.mix(
+            tmp_path / "model.onnx",
+            tmp_path / "m.onnx",
+            data=data,
+            way="onnx-dynamic",
+            progress=silent,
+        )
+    with pytest.raises(
+        ConfigError, match="'map' is no metric of the task classification; there are accuracy"
+    ):
+        nn.mix(
+            tmp_path / "model.onnx", tmp_path / "m.onnx", data=data, metric="map", progress=silent
+        )

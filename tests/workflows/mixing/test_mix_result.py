@@ -1,4 +1,6 @@
-"""What the result of a search for mixed precision says of the loss on samples that the search never saw."""
+"""What the result of a search for mixed precision says of the loss on samples that the search
+never saw.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,19 @@ def result(wrong: int, samples: int, max_loss: float, chosen: bool = True) -> Mi
     comparison: Any = SimpleNamespace(comparison=SimpleNamespace(run_of=runs.__getitem__))
     step = MixStep(("x",), 0.0, 0.0, 0.0, 0.5, (0.4, 0.6))
     accuracy = task_named("classification").metric("accuracy")
-    return MixResult(accuracy, max_loss, (), (step,), step if chosen else None, 10, comparison, None)
+    return MixResult(
+        accuracy, max_loss, (), (step,), step if chosen else None, 10, comparison, None
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "samples", "max_loss", "verdict"),
-    [(0, 2000, 0.01, "proven"), (2, 100, 0.01, "not proven"), (100, 1000, 0.01, "refuted"), (5, 1000, 0.02, "proven")],
+    [
+        (0, 2000, 0.01, "proven"),
+        (2, 100, 0.01, "not proven"),
+        (100, 1000, 0.01, "refuted"),
+        (5, 1000, 0.02, "proven"),
+    ],
 )
 def test_a_loss_is_proven_only_if_its_whole_interval_is_allowed(
     wrong: int, samples: int, max_loss: float, verdict: str

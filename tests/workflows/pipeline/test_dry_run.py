@@ -20,13 +20,20 @@ ONNX = {"title": "ONNX", "export": "onnx", "runtime": "ONNXRuntime"}
 TRAINED = {"title": "trained", "class": "PyTorchDigitsCNN", "training": {"num_epochs": 1}}
 
 
-def settings(folder: Path, *candidates: dict[str, Any], model: dict[str, Any] = TRAINED) -> dict[str, Any]:
+def settings(
+    folder: Path, *candidates: dict[str, Any], model: dict[str, Any] = TRAINED
+) -> dict[str, Any]:
     return {
-        "output": str(folder / "out"), "dataset": "DigitsDataset", "models": [model], "candidates": list(candidates),
-    }  # fmt: skip
+        "output": str(folder / "out"),
+        "dataset": "DigitsDataset",
+        "models": [model],
+        "candidates": list(candidates),
+    }
 
 
-def test_all_candidates_are_told_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_candidates_are_told_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ONNXFloat16, "requires", ("package_of_nobody",))
     found = dry_run(
         settings(
@@ -43,7 +50,11 @@ def test_all_candidates_are_told_and_nothing_is_written(tmp_path: Path, monkeypa
         "trained: optimised": ("onnx", "onnx"),
     }
     no_chain, slip, half = found.refused
-    assert (no_chain.title, slip.title, half.title) == ("trained: no chain", "trained: slip", "trained: half")
+    assert (no_chain.title, slip.title, half.title) == (
+        "trained: no chain",
+        "trained: slip",
+        "trained: half",
+    )
     assert no_chain.cause.startswith("LiteRTRuntime takes tflite, but PyTorchDigitsCNN gives")
     assert "candidates.1.runtime: no Runtime is called 'ONNXRuntim'" in slip.cause
     assert "pip install" in half.cause
@@ -51,7 +62,11 @@ def test_all_candidates_are_told_and_nothing_is_written(tmp_path: Path, monkeypa
 
 
 def test_weights_that_are_missing_are_told(tmp_path: Path) -> None:
-    found = dry_run(settings(tmp_path, ONNX, model={"title": "m", "class": "PyTorchDigitsCNN", "path": "gone.pt"}))
+    found = dry_run(
+        settings(
+            tmp_path, ONNX, model={"title": "m", "class": "PyTorchDigitsCNN", "path": "gone.pt"}
+        )
+    )
     (refused,) = found.refused
     assert refused.cause.startswith(
         "gone.pt: no such file; name the file of its weights as path, or say under training"
@@ -75,7 +90,8 @@ def test_the_exit_status_says_whether_all_would_work(
 ) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(
-        f"output: {tmp_path}/out\ndataset: DigitsDataset\nmodel: {{class: PyTorchDigitsCNN, training: {{}}}}\n"
+        f"output: {tmp_path}/out\ndataset: DigitsDataset\nmodel: {{class: PyTorchDigitsCNN, "
+        f"training: {{}}}}\n"
         f"candidates:\n  - {{title: first}}\n  - {{title: second, runtime: {runtime}}}\n"
     )
     assert main([str(file), "--dry-run"]) == status

@@ -53,9 +53,13 @@ def settings(model: Path, deed: str) -> dict[str, Any]:
 def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     paths = [str(HERE), *filter(None, sys.path)]
     return subprocess.Popen(
-        [sys.executable, "-m", "nnpipe", "run", "pipeline.yaml", *arguments], cwd=folder, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
+        [sys.executable, "-m", "nnpipe", "run", "pipeline.yaml", *arguments],
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+    )
 
 
 def done(folder: Path, *arguments: str) -> str:
@@ -76,7 +80,9 @@ def results(folder: Path) -> dict[str, bytes]:
 def killed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which a run was killed while it measured its second candidate."""
     folder = tmp_path_factory.mktemp("killed")
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump(settings(model, "hang"), sort_keys=False), "utf-8")
+    (folder / "pipeline.yaml").write_text(
+        yaml.safe_dump(settings(model, "hang"), sort_keys=False), "utf-8"
+    )
     process = started(folder)
     assert process.stdout is not None
     for line in process.stdout:  # the second one begins when the first is done
@@ -86,7 +92,9 @@ def killed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     process.communicate()
     assert (folder / "out" / "01-as-exported.json").is_file()
     assert not (folder / "out" / "report.rst").exists()
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump(settings(model, "print"), sort_keys=False), "utf-8")
+    (folder / "pipeline.yaml").write_text(
+        yaml.safe_dump(settings(model, "print"), sort_keys=False), "utf-8"
+    )
     return folder
 
 
@@ -97,10 +105,15 @@ def interrupted(killed: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_what_a_killed_run_measured_is_taken_up_and_a_finished_run_is_measured_anew(interrupted: Path) -> None:
+def test_what_a_killed_run_measured_is_taken_up_and_a_finished_run_is_measured_anew(
+    interrupted: Path,
+) -> None:
     first = (interrupted / "out" / "01-as-exported.json").read_bytes()
     said = done(interrupted)
-    assert "as exported: measured already, out/01-as-exported.json; --measure-again measures it anew" in said
+    assert (
+        "as exported: measured already, out/01-as-exported.json; --measure-again measures it anew"
+        in said
+    )
     assert "[1/3]" not in said
     assert "[2/3] hanging" in said
     assert "[3/3] as trained" in said
@@ -134,7 +147,9 @@ def test_what_was_measured_otherwise_is_measured_anew(interrupted: Path, change:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost", [pytest.param("01-as-exported.json", marks=pytest.mark.slow), "01-as-exported.onnx"])
+@pytest.mark.parametrize(
+    "lost", [pytest.param("01-as-exported.json", marks=pytest.mark.slow), "01-as-exported.onnx"]
+)
 def test_a_candidate_whose_file_changed_is_measured_anew(interrupted: Path, lost: str) -> None:
     with open(interrupted / "out" / lost, "ab") as file:
         file.write(b" ")

@@ -23,11 +23,22 @@ from nnpipe.workflows.prediction.predict import predictions
 def network(channels: int, *more: Operation) -> Graph:
     """Return a convolution and its activation, and further operations."""
     shape = (1, channels, 10, 10)
-    sizes = {"x": shape, "w": (channels, channels, 3, 3), "b": (channels,), "y": shape, "z": shape, "end": shape}
-    convolution = ConvolutionPrimitive(100, (3, 3), channels, channels, strides=(1, 1), dilations=(1, 1))
+    sizes = {
+        "x": shape,
+        "w": (channels, channels, 3, 3),
+        "b": (channels,),
+        "y": shape,
+        "z": shape,
+        "end": shape,
+    }
+    convolution = ConvolutionPrimitive(
+        100, (3, 3), channels, channels, strides=(1, 1), dilations=(1, 1)
+    )
     operations = (
         Operation("conv", "Conv", ("x", "w", "b"), ("y",), primitives=(convolution,)),
-        Operation("relu", "Relu", ("y",), ("z",), primitives=(PlainPrimitive("elementwise", "relu"),)),
+        Operation(
+            "relu", "Relu", ("y",), ("z",), primitives=(PlainPrimitive("elementwise", "relu"),)
+        ),
         *more,
     )
     tensors = {name: TensorSpec(name, size, "float32") for name, size in sizes.items()}
@@ -37,7 +48,9 @@ def network(channels: int, *more: Operation) -> Graph:
 def test_networks_are_predicted_by_their_fused_kernels(tmp_path: Path) -> None:
     needs("sklearn")
     unknown = Operation("strange", "Strange", ("z",), ("end",))
-    gelu = Operation("gelu", "Gelu", ("z",), ("end",), primitives=(PlainPrimitive("elementwise", "gelu"),))
+    gelu = Operation(
+        "gelu", "Gelu", ("z",), ("end",), primitives=(PlainPrimitive("elementwise", "gelu"),)
+    )
     found = nn.predict([network(40), network(40, gelu), network(40, unknown)], table())
     plain, outside, without = found.predictions
     assert [each.kernel.operations for each in plain.kernels] == [("conv", "relu")]
@@ -54,7 +67,13 @@ def test_networks_are_predicted_by_their_fused_kernels(tmp_path: Path) -> None:
     found.save_csv(tmp_path / "k.csv")
     with (tmp_path / "k.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["operations"] for row in rows] == ["conv relu", "conv relu", "gelu", "conv relu", "strange"]
+    assert [row["operations"] for row in rows] == [
+        "conv relu",
+        "conv relu",
+        "gelu",
+        "conv relu",
+        "strange",
+    ]
     assert rows[-1]["ns"] == ""
     found.save_json(tmp_path / "k.json")
     assert json.loads((tmp_path / "k.json").read_text())["predictions"][0]["ns"] == plain.ns
@@ -98,7 +117,16 @@ def test_what_was_learnt_here_predicts_a_network_here(
 ) -> None:
     needs("sklearn", "onnx_ir", "onnxruntime" if runtime == "ONNXRuntime" else "openvino")
     file, kernels = shared_data / "models" / "mnist-8.onnx", tmp_path / "k.json"
-    options = ["--runtime", runtime, "--most-kernels", "100", "--seconds", "5", "--kernels", str(kernels)]
+    options = [
+        "--runtime",
+        runtime,
+        "--most-kernels",
+        "100",
+        "--seconds",
+        "5",
+        "--kernels",
+        str(kernels),
+    ]
     assert main(["--learn", *options, str(file)]) == 0
     told = capsys.readouterr().out
     assert "networks whose kernels were left out took" in told
@@ -120,7 +148,8 @@ def test_errors_of_equal_kernels_do_not_cancel() -> None:
     found = table(errors=(0.3, -0.3, 0.1, 0.0, -0.1, 0.2, -0.2, 0.05, -0.05, 0.0))
     networks = [[kernel(32)], [kernel(32)] * 40, [kernel(channels) for channels in range(24, 64)]]
     one, equal, different = (
-        each.interval[1] / each.ns for each in predictions(["one", "equal", "different"], networks, found)
+        each.interval[1] / each.ns
+        for each in predictions(["one", "equal", "different"], networks, found)
     )
     assert equal == pytest.approx(one)
     assert different < one

@@ -1,4 +1,6 @@
-"""Tries that hang are ended with all that they started, and sooner once others have told how long a try takes."""
+"""Tries that hang are ended with all that they started, and sooner once others have told how
+long a try takes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ HANG = Symptom("hang", "compiling with Planted")
 
 
 def test_a_child_that_hangs_is_killed_with_those_that_it_started() -> None:
-    with subprocess.Popen(["sh", "-c", "sleep 100 & echo $!; wait"], stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 100 & echo $!; wait"], stdout=subprocess.PIPE, text=True
+    ) as child:
         assert child.stdout is not None
         grandchild = psutil.Process(int(child.stdout.readline()))
         assert _exit_code(child.pid, 0.05) is None
@@ -42,7 +46,9 @@ class _Trying:
     def __init__(self) -> None:
         self.limits: list[float] = []
 
-    def attempt(self, whole: Any, values: Any, places: Sequence[int], free: bool, limit: float, warm: bool) -> Any:
+    def attempt(
+        self, whole: Any, values: Any, places: Sequence[int], free: bool, limit: float, warm: bool
+    ) -> Any:
         self.limits.append(limit)
         seconds = {1: 0.5, 2: 3.0, 3: 1.0}.get(len(places), limit)
         return TryOutcome(HANG if len(places) > 3 else None, seconds)
@@ -52,8 +58,15 @@ class _Trying:
 
 
 def _search(trying: _Trying) -> _Search:
-    search = _Search(cast(Trying, trying), cast(Whole, None), cast(Values, None), "m", 120.0, warm=True)
-    search.limit, search.symptom, search.names, search.operators = 120.0, HANG, frozenset(), frozenset()
+    search = _Search(
+        cast(Trying, trying), cast(Whole, None), cast(Values, None), "m", 120.0, warm=True
+    )
+    search.limit, search.symptom, search.names, search.operators = (
+        120.0,
+        HANG,
+        frozenset(),
+        frozenset(),
+    )
     return search
 
 

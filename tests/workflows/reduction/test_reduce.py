@@ -28,10 +28,14 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Any:
     return _planted_faults
 
 
-def reduced(faults: Any, folder: Path, structure: str, nodes: int = 12, samples: int = 2, **fault: str) -> Any:
+def reduced(
+    faults: Any, folder: Path, structure: str, nodes: int = 12, samples: int = 2, **fault: str
+) -> Any:
     model = faults.write_graph(folder / "model.onnx", structure, nodes)
     way = nn.Way("planted", (faults.PlantedFault(**fault),), nn.find("ONNXRuntime", nn.Runtime)())
-    return nn.reduce(model, way, to=folder / "reduced", samples=samples, hang_after=20.0, progress=silent)
+    return nn.reduce(
+        model, way, to=folder / "reduced", samples=samples, hang_after=20.0, progress=silent
+    )
 
 
 @pytest.mark.slow  # the crash below is cut down in the same way
@@ -42,16 +46,24 @@ def test_a_wrong_rewrite_of_two_nodes_ends_with_these_two(faults: Any, tmp_path:
     assert found.nodes_before > 12
     model = onnx.load(found.path / "model.onnx")
     onnx.checker.check_model(model, full_check=True)
-    with np.load(found.path / "inputs.npz") as inputs, np.load(found.path / "expected.npz") as expected:
+    with (
+        np.load(found.path / "inputs.npz") as inputs,
+        np.load(found.path / "expected.npz") as expected,
+    ):
         assert len(inputs.files) == len(model.graph.input)
         assert expected["0"].shape == (
             2,
             *(axis.dim_value for axis in model.graph.output[0].type.tensor_type.shape.dim),
         )
     done = subprocess.run(
-        [sys.executable, "reproduce.py"], cwd=found.path, env={"PYTHONPATH": ":".join(sys.path)}, timeout=120,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "reproduce.py"],
+        cwd=found.path,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        timeout=120,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr
     assert "mean relative error" in done.stdout
     issue = (found.path / "issue.md").read_text("utf-8")
@@ -73,7 +85,9 @@ def test_nothing_wrong_is_told_and_nothing_written(faults: Any, tmp_path: Path) 
     assert not (tmp_path / "reduced").exists()
 
 
-def test_a_chain_that_takes_no_onnx_is_refused_before_anything_runs(faults: Any, tmp_path: Path) -> None:
+def test_a_chain_that_takes_no_onnx_is_refused_before_anything_runs(
+    faults: Any, tmp_path: Path
+) -> None:
     model = faults.write_graph(tmp_path / "model.onnx", "attention", 12)
     with pytest.raises(nn.ConfigError, match="ONNX"):
         nn.reduce(model, "keras", to=tmp_path / "reduced", progress=silent)
@@ -95,7 +109,9 @@ def test_a_folder_that_is_there_is_not_overwritten(faults: Any, tmp_path: Path) 
         ("branches", "scale", "AveragePool>Sub", "difference"),
     ],
 )
-def test_other_faults(faults: Any, tmp_path: Path, structure: str, fault: str, pattern: str, kind: str) -> None:
+def test_other_faults(
+    faults: Any, tmp_path: Path, structure: str, fault: str, pattern: str, kind: str
+) -> None:
     found = reduced(faults, tmp_path, structure, 40, fault=fault, pattern=pattern)
     assert found.symptom.kind == kind
     assert len(found.nodes) <= 3

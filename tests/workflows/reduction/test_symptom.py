@@ -18,7 +18,9 @@ def error(message: str, stage: str = "loading", what: str = "ValueError") -> Sym
 def test_names_and_numbers_of_a_message_do_not_matter() -> None:
     one = error("cannot lower Conv node 'a/b' of 17 inputs: stride 3 on block_one")
     assert alike(
-        one, error("cannot lower Conv node 'c' of 2 inputs: stride 1 on block_two"), ("block_one", "block_two")
+        one,
+        error("cannot lower Conv node 'c' of 2 inputs: stride 1 on block_two"),
+        ("block_one", "block_two"),
     )
 
 
@@ -32,7 +34,9 @@ def test_another_operator_class_stage_or_cause_is_another_symptom() -> None:
 
 
 def test_fewer_of_the_operators_that_a_message_lists_are_the_same_symptom() -> None:
-    assert alike(error("operators not supported: Conv, Gather"), error("operators not supported: Gather"))
+    assert alike(
+        error("operators not supported: Conv, Gather"), error("operators not supported: Gather")
+    )
 
 
 def test_a_difference_that_all_but_vanishes_is_another() -> None:

@@ -15,14 +15,21 @@ from nnpipe.scenarios.roofline import main
 from nnpipe.workflows.roofline.roofline import bandwidth, ceilings_file, levels
 
 SOUND = Ceilings(
-    "a board", 2, {"float32": Ceiling((9e9, 10e9, 9.5e9), "numpy")},
-    (MemoryLevel(1000, Ceiling((100e9,), "")), MemoryLevel(None, Ceiling((10e9,), ""))), {"int8": "no library"},
-)  # fmt: skip
+    "a board",
+    2,
+    {"float32": Ceiling((9e9, 10e9, 9.5e9), "numpy")},
+    (MemoryLevel(1000, Ceiling((100e9,), "")), MemoryLevel(None, Ceiling((10e9,), ""))),
+    {"int8": "no library"},
+)
 
 
 def test_levels_are_found_in_repeats_and_bounded_by_their_size() -> None:
     sizes = [1, 2, 4, 8, 16, 32, 64, 128]
-    rows = [[100, 101, 99, 100, 60, 30, 21, 20], [102, 100, 99, 98, 61, 28, 20, 20], [101, 99, 99, 97, 59, 31, 10, 20]]
+    rows = [
+        [100, 101, 99, 100, 60, 30, 21, 20],
+        [102, 100, 99, 98, 61, 28, 20, 20],
+        [101, 99, 99, 97, 59, 31, 10, 20],
+    ]
     inner, outer = levels(sizes, rows)
     assert inner.up_to_bytes == 8
     assert inner.bandwidth.repeats == (101, 102, 101)
@@ -73,9 +80,14 @@ def test_a_machine_is_named_by_its_processor_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_measures_this_machine_and_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_measures_this_machine_and_keeps_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     picture = tmp_path / "roof.svg"
-    assert main(["--seconds", "0.01", "--folder", str(tmp_path), "--json", str(tmp_path / "c.json")]) == 0
+    assert (
+        main(["--seconds", "0.01", "--folder", str(tmp_path), "--json", str(tmp_path / "c.json")])
+        == 0
+    )
     assert "float32" in capsys.readouterr().out
     kept = nn.read_ceilings(ceilings_file(tmp_path, 1))
     assert kept == nn.read_ceilings(tmp_path / "c.json")

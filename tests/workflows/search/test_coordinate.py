@@ -44,10 +44,13 @@ def broken(n):
     raise ValueError("out of cheese")
 """
 SEARCH: dict[str, Any] = {
-    "title": "workers", "function": "worked_on_module.slow", "objectives": {"value": "minimize"},
-    "sampler": "random", "trials": 12,
+    "title": "workers",
+    "function": "worked_on_module.slow",
+    "objectives": {"value": "minimize"},
+    "sampler": "random",
+    "trials": 12,
     "space": {"n": {"kind": "int", "low": 0, "high": 99}},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -68,7 +71,8 @@ def left(folder: Path) -> set[int]:
 def workers(folder: Path) -> list[int]:
     found = []
     for pid in left(folder):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended in the meantime
+        # it has ended in the meantime
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             if b"worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
@@ -82,7 +86,9 @@ def _wait_for(condition: Callable[[], bool], seconds: float) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_started_again_and_each_trial_is_done_once(folder: Path, capsys: Any) -> None:
+def test_a_killed_worker_is_started_again_and_each_trial_is_done_once(
+    folder: Path, capsys: Any
+) -> None:
     killed: list[int] = []
 
     def kill() -> None:
@@ -105,7 +111,9 @@ def test_a_killed_worker_is_started_again_and_each_trial_is_done_once(folder: Pa
         assert {job.state for job in database.jobs.find()} == {"completed"}
 
 
-def test_a_worker_that_is_killed_while_it_starts_is_started_again(folder: Path, capsys: Any) -> None:
+def test_a_worker_that_is_killed_while_it_starts_is_started_again(
+    folder: Path, capsys: Any
+) -> None:
     killed: set[int] = set()
     over = threading.Event()
 
@@ -132,7 +140,16 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(folder: Path, 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_workers_of_this_machine_end_with_the_command(folder: Path, number: int) -> None:
-    command = [sys.executable, "-m", "nnpipe", "search", "search.yaml", "arguments.seconds=1", "--workers", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "nnpipe",
+        "search",
+        "search.yaml",
+        "arguments.seconds=1",
+        "--workers",
+        "2",
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen([*command, "--database", "runs.sqlite"], env=environment) as process:
         _wait_for(lambda: len(workers(folder)) == 2, 60)
@@ -143,7 +160,10 @@ def test_workers_of_this_machine_end_with_the_command(folder: Path, number: int)
 
 @pytest.mark.slow
 def test_an_error_of_the_function_ends_all_workers_with_one_line(folder: Path, capsys: Any) -> None:
-    assert main(["search.yaml", "function=worked_on_module.broken", "title=broken", "--workers", "2"]) == 2
+    assert (
+        main(["search.yaml", "function=worked_on_module.broken", "title=broken", "--workers", "2"])
+        == 2
+    )
     error = capsys.readouterr().err
     assert "the first 5 trials failed, the last one with ValueError: out of cheese" in error
     limit = time.monotonic() + 30
@@ -154,16 +174,26 @@ def test_an_error_of_the_function_ends_all_workers_with_one_line(folder: Path, c
 
 @pytest.mark.slow
 def test_a_trial_that_kills_each_of_its_workers_fails_in_the_end(folder: Path, capsys: Any) -> None:
-    changes = ["function=worked_on_module.deadly", "title=deadly", "space.n={kind: discrete, values: [1, 2, 3]}"]
+    changes = [
+        "function=worked_on_module.deadly",
+        "title=deadly",
+        "space.n={kind: discrete, values: [1, 2, 3]}",
+    ]
     assert main(["search.yaml", *changes, "--workers", "2"]) == 0
     assert "2 finished, 1 failed" in capsys.readouterr().out
     with RunDatabase("runs.sqlite") as database:
-        (failed,) = [trial for trial in DatabaseTrials(database, "deadly").trials() if trial.state == "failed"]
+        (failed,) = [
+            trial
+            for trial in DatabaseTrials(database, "deadly").trials()
+            if trial.state == "failed"
+        ]
     assert failed.configuration == {"n": 3}
     assert failed.message == "its worker died in each of 6 attempts"
 
 
-def test_workers_on_other_machines_need_a_database_that_they_can_reach(folder: Path, capsys: Any) -> None:
+def test_workers_on_other_machines_need_a_database_that_they_can_reach(
+    folder: Path, capsys: Any
+) -> None:
     assert main(["search.yaml", "--on", "ssh:box"]) == 2
     error = capsys.readouterr().err
     assert "a file of SQLite is for one machine; workers on others need PostgreSQL" in error

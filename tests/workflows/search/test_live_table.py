@@ -1,4 +1,6 @@
-"""The table of a running search: what it says, and that it leaves nothing behind on the terminal."""
+"""The table of a running search: what it says, and that it leaves nothing behind on the
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def _prefixes(text: str) -> list[str]:
 
 
 def shown(text: str) -> list[str]:
-    """Return the lines that a terminal shows after it was sent a text with the few codes of the table."""
+    """Return the lines that a terminal shows after it was sent a text with the few codes of the
+    table.
+    """
     lines, row = [""], 0
     for part in re.split(r"(\x1b\[\d*[A-Za-z]|\n)", text):
         if part == "\n":

@@ -1,4 +1,6 @@
-"""Trials that are made on one machine and measured on another, and the best of them measured in full there."""
+"""Trials that are made on one machine and measured on another, and the best of them measured in
+full there.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from nnpipe.storage.storage import open_storage, put_files
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.search import measuring_queue
 from nnpipe.workflows.search.file import SearchSettings
-from nnpipe.workflows.search.measuring_queue import Finals, MeasuringQueue, failures, fetch_kept, named
+from nnpipe.workflows.search.measuring_queue import (
+    Finals,
+    MeasuringQueue,
+    failures,
+    fetch_kept,
+    named,
+)
 from nnpipe.workflows.search.searched_pipeline import SearchedPipeline
 
 needs("optuna", "sqlalchemy", "onnx", "onnxruntime")
@@ -43,9 +51,13 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "candidates": [{"title": "compiled", "runtime": {"class": "ONNXRuntime", "arguments": {}}}],
     }
     found = {
-        "pipeline": pipeline, "objectives": ["latency_median", "accuracy"], "sampler": "grid",
-        "space": {"candidates.0.runtime.arguments.num_threads": {"kind": "int", "low": 1, "high": 2}},
-    }  # fmt: skip
+        "pipeline": pipeline,
+        "objectives": ["latency_median", "accuracy"],
+        "sampler": "grid",
+        "space": {
+            "candidates.0.runtime.arguments.num_threads": {"kind": "int", "low": 1, "high": 2}
+        },
+    }
     (tmp_path / "search.yaml").write_text(yaml.safe_dump(found), "utf-8")
     return found
 
@@ -53,7 +65,9 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.fixture
 def queue(search: dict[str, Any], tmp_path: Path) -> Iterator[MeasuringQueue]:
     with RunDatabase("runs.sqlite") as database:
-        store = DatabaseTrials(database, database.searches.open("measuring", {"latency_median": "minimize"}))
+        store = DatabaseTrials(
+            database, database.searches.open("measuring", {"latency_median": "minimize"})
+        )
         yield MeasuringQueue(store, open_storage(str(tmp_path / "store")), "some board")
 
 
@@ -64,7 +78,9 @@ def settings_of(search: dict[str, Any], output: str) -> tuple[SearchSettings, Se
 
 
 @pytest.mark.slow
-def test_another_process_measures_what_was_trained_here(search: dict[str, Any], queue: MeasuringQueue) -> None:
+def test_another_process_measures_what_was_trained_here(
+    search: dict[str, Any], queue: MeasuringQueue
+) -> None:
     settings, trainer = settings_of(search, "here")
     _, measurer = settings_of(search, "there")
     trial = SearchTrial(number=3, configuration={"candidates.0.runtime.arguments.num_threads": 1})
@@ -85,7 +101,9 @@ def test_without_a_machine_of_the_kind_a_trial_says_so(
     monkeypatch.setattr(measuring_queue, "_PATIENCE", 0.0)
     _, subject = settings_of(search, "here")
     trial = SearchTrial(number=3, configuration={})
-    with pytest.raises(ConfigError, match="trial 3 is made, but no machine of the kind 'some board' has measured"):
+    with pytest.raises(
+        ConfigError, match="trial 3 is made, but no machine of the kind 'some board' has measured"
+    ):
         queue.made_here(subject, trial, {})
 
 
@@ -97,7 +115,10 @@ def test_what_goes_wrong_on_the_machine_of_the_kind_is_the_reason_why_a_trial_fa
     def broken(work: Any) -> TrialResult:
         raise ValueError("out of cheese")
 
-    with queue.serving(broken, "the board"), pytest.raises(NNPipeError, match="ValueError: out of cheese"):
+    with (
+        queue.serving(broken, "the board"),
+        pytest.raises(NNPipeError, match="ValueError: out of cheese"),
+    ):
         queue.made_here(subject, SearchTrial(number=3, configuration={}), {})
 
 
@@ -108,10 +129,13 @@ def test_the_best_trials_are_measured_in_full_where_trials_are_and_only_read_her
     storage = open_storage(str(tmp_path / "store"))
     trials = [
         SearchTrial(
-            number=number, state="finished", values={"latency_median": 1e-3, "accuracy": 1.0},
+            number=number,
+            state="finished",
+            values={"latency_median": 1e-3, "accuracy": 1.0},
             configuration={"candidates.0.runtime.arguments.num_threads": number + 1},
-        ) for number in range(2)
-    ]  # fmt: skip
+        )
+        for number in range(2)
+    ]
 
     def finals(output: str) -> Finals:
         settings, subject = settings_of(search, output)
@@ -119,27 +143,37 @@ def test_the_best_trials_are_measured_in_full_where_trials_are_and_only_read_her
 
     queue = MemoryTrials()
     queue.enqueue(finals("there").work(trials, 0))
-    with pytest.raises(NNPipeError, match="the workers ended before the best trials were measured in full"):
+    with pytest.raises(
+        NNPipeError, match="the workers ended before the best trials were measured in full"
+    ):
         finals("here").received(trials, queue, storage)
     lease = queue.lease("the board", lambda number: None, 0)
     assert lease is not None
     queue.finish(lease, finals("there").sent(trials, storage))
 
-    monkeypatch.setattr("nnpipe.workflows.sweep.run.measure_apart", lambda *given: pytest.fail("measured here"))
+    monkeypatch.setattr(
+        "nnpipe.workflows.sweep.run.measure_apart", lambda *given: pytest.fail("measured here")
+    )
     found = finals("here").received(trials, queue, storage)
     assert found is not None
     assert found.chosen in ("trial 0", "trial 1")
-    assert (Path("here") / "certificate.json").read_bytes() == (Path("there") / "certificate.json").read_bytes()
+    assert (Path("here") / "certificate.json").read_bytes() == (
+        Path("there") / "certificate.json"
+    ).read_bytes()
     # What was sent for other trials does not count.
     with pytest.raises(NNPipeError, match="the workers ended"):
         finals("here").received(trials[:1], queue, storage)
     lost = next((Path("here") / "results").glob("*.json"))
     lost.unlink()
-    with pytest.raises(ConfigError, match="what was measured on another machine did not come from there"):
+    with pytest.raises(
+        ConfigError, match="what was measured on another machine did not come from there"
+    ):
         finals("here").measured(trials, storage, only_known=True)
 
 
-def test_a_failure_of_the_final_measurements_is_told(search: dict[str, Any], tmp_path: Path) -> None:
+def test_a_failure_of_the_final_measurements_is_told(
+    search: dict[str, Any], tmp_path: Path
+) -> None:
     settings, subject = settings_of(search, "here")
     finals, queue = Finals(subject, settings.space, 0, [], search), MemoryTrials()
     trials = [SearchTrial(number=0, configuration={}, state="finished")]
@@ -149,22 +183,31 @@ def test_a_failure_of_the_final_measurements_is_told(search: dict[str, Any], tmp
     queue.fail(lease, "no test samples")
     with pytest.raises(NNPipeError, match="measuring the best trials in full: no test samples"):
         finals.received(trials, queue, open_storage(str(tmp_path / "store")))
-    assert queue.enqueue(finals.work(trials, failures(queue.trials())))  # the next start tries again
+    # the next start tries again
+    assert queue.enqueue(finals.work(trials, failures(queue.trials())))
 
 
-def test_files_of_trials_reach_the_machine_of_the_finals(search: dict[str, Any], tmp_path: Path) -> None:
+def test_files_of_trials_reach_the_machine_of_the_finals(
+    search: dict[str, Any], tmp_path: Path
+) -> None:
     storage = open_storage(str(tmp_path / "store"))
     _, trainer = settings_of(search, "here")
     weights = trainer.output / "trained" / "a.onnx"
     weights.parent.mkdir(parents=True)
     weights.write_bytes(b"weights")
     files = put_files(storage, named([weights], trainer.output))
-    fetch_kept([SearchTrial(number=0, configuration={}, state="finished", files=files)], storage, tmp_path / "there")
+    fetch_kept(
+        [SearchTrial(number=0, configuration={}, state="finished", files=files)],
+        storage,
+        tmp_path / "there",
+    )
     assert (tmp_path / "there" / "trained" / "a.onnx").read_bytes() == b"weights"
 
 
 @pytest.mark.slow
-def test_workers_on_machines_of_the_kind_train_and_measure(search: dict[str, Any], capsys: Any) -> None:
+def test_workers_on_machines_of_the_kind_train_and_measure(
+    search: dict[str, Any], capsys: Any
+) -> None:
     assert main(["search.yaml", "--workers", "2", "--measure-on", platform.node()]) == 0
     printed = capsys.readouterr().out
     assert "2 finished" in printed
@@ -172,7 +215,9 @@ def test_workers_on_machines_of_the_kind_train_and_measure(search: dict[str, Any
     with RunDatabase("runs.sqlite") as database:
         work = DatabaseTrials(database, "search: measuring").trials()
         trials = DatabaseTrials(database, "search").trials()
-    assert [trial.state for trial in work if "finals" in (trial.configuration or {})] == ["finished"]
+    assert [trial.state for trial in work if "finals" in (trial.configuration or {})] == [
+        "finished"
+    ]
     assert all("latency_median" in trial.intervals for trial in trials)
 
 
@@ -181,14 +226,23 @@ def test_a_function_cannot_be_trained_here_and_measured_there(
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "measured_module.py").write_text("def f(x):\n    return x\n", "utf-8")
-    settings = {"function": "measured_module.f", "objectives": {"value": "minimize"}, "space": {"x": {"kind": "bool"}}}
+    settings = {
+        "function": "measured_module.f",
+        "objectives": {"value": "minimize"},
+        "space": {"x": {"kind": "bool"}},
+    }
     (tmp_path / "function.yaml").write_text(yaml.safe_dump(settings), "utf-8")
     assert main(["function.yaml", "--workers", "2", "--measure-on", platform.node()]) == 2
     assert "--measure-on: is for models" in capsys.readouterr().err
 
 
-def test_a_kind_that_no_worker_is_of_is_told_before_the_first_trial(search: dict[str, Any], capsys: Any) -> None:
+def test_a_kind_that_no_worker_is_of_is_told_before_the_first_trial(
+    search: dict[str, Any], capsys: Any
+) -> None:
     assert main(["search.yaml", "--measure-on", "no such board"]) == 2
     error = capsys.readouterr().err
-    assert "--measure-on: this machine is not of the kind 'no such board', and no worker runs elsewhere" in error
+    assert (
+        "--measure-on: this machine is not of the kind 'no such board', and no worker runs "
+        "elsewhere" in error
+    )
     assert error.count("\n") == 1

@@ -26,7 +26,9 @@ def parabola(x: float, n: int = 3) -> float:
 
 def test_the_best_configuration_of_a_function_is_found() -> None:
     seen: list[SearchTrial] = []
-    found = nnpipe.search(parabola, SPACE, objectives={"value": "minimize"}, trials=60, watch=seen.append)
+    found = nnpipe.search(
+        parabola, SPACE, objectives={"value": "minimize"}, trials=60, watch=seen.append
+    )
     assert found.best.values["value"] < 0.3
     assert found.front == (found.best,)
     assert [trial.number for trial in seen] == list(range(60))
@@ -34,7 +36,9 @@ def test_the_best_configuration_of_a_function_is_found() -> None:
     assert parabola(**found.arguments) == found.best.values["value"]
 
 
-@pytest.mark.parametrize("how", [{"space": {"n": {"kind": "int", "low": 6, "high": 9}}}, {"constraints": ["n >= 6"]}])
+@pytest.mark.parametrize(
+    "how", [{"space": {"n": {"kind": "int", "low": 6, "high": 9}}}, {"constraints": ["n >= 6"]}]
+)
 def test_what_the_space_has_come_to_exclude_is_never_the_best(how: dict[str, Any]) -> None:
     store = MemoryTrials()
     fixed = {"sampler": "random", "trials": 60, "objectives": {"value": "minimize"}}
@@ -50,9 +54,17 @@ def test_what_the_space_has_come_to_exclude_is_never_the_best(how: dict[str, Any
 
 def test_trials_of_a_store_are_gone_on_with_in_several_threads() -> None:
     store = MemoryTrials()
-    nnpipe.search(parabola, SPACE, objectives={"value": "minimize"}, trials=5, sampler="random", store=store)
+    nnpipe.search(
+        parabola, SPACE, objectives={"value": "minimize"}, trials=5, sampler="random", store=store
+    )
     found = nnpipe.search(
-        parabola, SPACE, objectives={"value": "minimize"}, trials=24, sampler="random", store=store, workers=3
+        parabola,
+        SPACE,
+        objectives={"value": "minimize"},
+        trials=24,
+        sampler="random",
+        store=store,
+        workers=3,
     )
     assert len(found.finished) == 24
 
@@ -67,7 +79,12 @@ def test_reports_let_the_pruner_end_trials() -> None:
         return 1 - x * x
 
     found = nnpipe.search(
-        trained, {"x": SPACE["x"]}, objectives={"accuracy": "maximize"}, sampler="random", trials=30, pruner="asha"
+        trained,
+        {"x": SPACE["x"]},
+        objectives={"accuracy": "maximize"},
+        sampler="random",
+        trials=30,
+        pruner="asha",
     )
     pruned = [trial for trial in found.trials if trial.state == "pruned"]
     assert pruned
@@ -81,18 +98,25 @@ def test_a_failed_trial_is_told_and_the_search_goes_on() -> None:
             raise ValueError("x is\ntoo large")
         return x
 
-    found = nnpipe.search(picky, {"x": SPACE["x"]}, objectives={"value": "minimize"}, trials=12, sampler="random")
+    found = nnpipe.search(
+        picky, {"x": SPACE["x"]}, objectives={"value": "minimize"}, trials=12, sampler="random"
+    )
     messages = {trial.message for trial in found.trials if trial.state == "failed"}
     assert messages == {"ValueError: x is too large"}
     assert found.best.values["value"] < 0
     assert nnpipe.search(
-        lambda x: float("nan") if x > 0 else x, {"x": SPACE["x"]}, objectives={"value": "minimize"}, trials=12
+        lambda x: float("nan") if x > 0 else x,
+        {"x": SPACE["x"]},
+        objectives={"value": "minimize"},
+        trials=12,
     ).finished
 
 
 def test_values_have_names_where_there_are_several() -> None:
     goals: Any = {"gain": "maximize", "cost": "minimize"}
-    found = nnpipe.search(lambda n: {"gain": n, "cost": n, "more": 0}, {"n": SPACE["n"]}, objectives=goals, trials=9)
+    found = nnpipe.search(
+        lambda n: {"gain": n, "cost": n, "more": 0}, {"n": SPACE["n"]}, objectives=goals, trials=9
+    )
     assert len(found.front) == 9
     with pytest.raises(ConfigError, match="best: name one of the objectives: gain, cost"):
         found.best  # noqa: B018
@@ -103,8 +127,16 @@ def test_values_have_names_where_there_are_several() -> None:
     [
         ({"y": SPACE["x"]}, {}, "space: parabola takes no argument 'y'; it takes: x, n"),
         ({"n": SPACE["n"]}, {}, "space: parabola needs the argument 'x', which is no parameter"),
-        (SPACE, {"objectives": {"loss": "least"}}, "objectives.loss: expected minimize or maximize, found 'least'"),
-        (SPACE, {"objectives": None}, "nothing says whether less of what the function returns is better"),
+        (
+            SPACE,
+            {"objectives": {"loss": "least"}},
+            "objectives.loss: expected minimize or maximize, found 'least'",
+        ),
+        (
+            SPACE,
+            {"objectives": None},
+            "nothing says whether less of what the function returns is better",
+        ),
         (SPACE, {"sampler": "tpee"}, "sampler: expected an object with a kind"),
         (SPACE, {"trials": 0}, "trials"),
         (SPACE, {"trials": 10**38}, "trials"),
@@ -113,7 +145,11 @@ def test_values_have_names_where_there_are_several() -> None:
             {"sampler": {"kind": "nsga2", "population": 10**38}},
             "sampler: population takes a number from 2 to 100000",
         ),
-        (SPACE, {"sampler": {"kind": "grid", "points": 10**38}}, "sampler: points takes a number from 1 to 100000"),
+        (
+            SPACE,
+            {"sampler": {"kind": "grid", "points": 10**38}},
+            "sampler: points takes a number from 1 to 100000",
+        ),
         (SPACE, {"constraints": ["x <"]}, "constraints.0: 'x <' is no expression"),
     ],
 )
@@ -127,7 +163,10 @@ def test_a_function_that_always_fails_ends_the_search() -> None:
     def broken(x: float) -> float:
         raise RuntimeError("out of cheese")
 
-    with pytest.raises(ConfigError, match="the first 5 trials failed, the last one with RuntimeError: out of cheese"):
+    with pytest.raises(
+        ConfigError,
+        match="the first 5 trials failed, the last one with RuntimeError: out of cheese",
+    ):
         nnpipe.search(broken, {"x": SPACE["x"]}, objectives={"value": "minimize"})
 
 
@@ -144,14 +183,18 @@ def test_a_study_of_optuna_holds_the_very_values_states_and_reports(tmp_path: Pa
         "n": {"kind": "int", "low": 1, "high": 9, "when": "bias"},
     }
 
-    def trained(rate: float, units: int, drop: float, head: Any, bias: bool, report: Any, n: int = 0) -> float:
+    def trained(
+        rate: float, units: int, drop: float, head: Any, bias: bool, report: Any, n: int = 0
+    ) -> float:
         if units == 16 and bias:
             raise ValueError("too small")
         for epoch in range(1, 10):
             report(epoch, rate * epoch)
         return rate + drop
 
-    found = nnpipe.search(trained, space, trials=40, sampler="random", pruner="asha", objectives={"loss": "minimize"})
+    found = nnpipe.search(
+        trained, space, trials=40, sampler="random", pruner="asha", objectives={"loss": "minimize"}
+    )
     url = f"sqlite:///{tmp_path / 'study.db'}"
     found.to_optuna(url, "mine")
     study = optuna.load_study(study_name="mine", storage=url)
@@ -165,9 +208,15 @@ def test_a_study_of_optuna_holds_the_very_values_states_and_reports(tmp_path: Pa
         assert theirs.user_attrs.get("message", "") == ours.message
         if ours.state == "finished":
             assert theirs.value == ours.values["loss"]
-    distributions = {name: each for trial in study.trials for name, each in trial.distributions.items()}
+    distributions = {
+        name: each for trial in study.trials for name, each in trial.distributions.items()
+    }
     assert distributions["units"].choices == (16, 64, 256)
-    assert (distributions["drop"].low, distributions["drop"].high, distributions["drop"].step) == (0, 0.5, 0.1)
+    assert (distributions["drop"].low, distributions["drop"].high, distributions["drop"].step) == (
+        0,
+        0.5,
+        0.1,
+    )
     assert distributions["rate"].log
     assert study.metric_names == ["loss"]
     with pytest.raises(ConfigError, match="there is a study 'mine' already"):

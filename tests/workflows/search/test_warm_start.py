@@ -19,7 +19,10 @@ needs("optuna")
 needs("sqlalchemy")
 
 MODULE = "def trained(rate, units=4):\n    return rate + units\n"
-SPACE = {"rate": {"kind": "uniform", "low": 0, "high": 1}, "units": {"kind": "int", "low": 1, "high": 9}}
+SPACE = {
+    "rate": {"kind": "uniform", "low": 0, "high": 1},
+    "units": {"kind": "int", "low": 1, "high": 9},
+}
 
 
 @pytest.fixture
@@ -32,17 +35,26 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunDat
 
 
 def settings(**changes: Any) -> Any:
-    return read_search({
-        "title": "second", "function": "warm_search_module.trained", "objectives": {"value": "minimize"},
-        "space": SPACE, "sampler": "random", "trials": 3,
-        "warm_start": "experiment = first or experiment = single", **changes,
-    })  # fmt: skip
+    return read_search(
+        {
+            "title": "second",
+            "function": "warm_search_module.trained",
+            "objectives": {"value": "minimize"},
+            "space": SPACE,
+            "sampler": "random",
+            "trials": 3,
+            "warm_start": "experiment = first or experiment = single",
+            **changes,
+        }
+    )
 
 
 def test_finished_trials_and_runs_are_known_and_do_not_count(database: RunDatabase) -> None:
     first = run_search(settings(title="first", trials=4, warm_start=None, seed=1), database)
     for rate, units in ((0.5, 3), (0.25, 99)):  # the second is not of the space
-        run = database.runs.create("single", Configuration({"rate": rate, "units": units, "more": True}))
+        run = database.runs.create(
+            "single", Configuration({"rate": rate, "units": units, "more": True})
+        )
         database.figures.put_statistics(run, {"value": rate + units, "other": 1.0})
     database.runs.create("single", Configuration({"rate": 0.75, "units": 1}))  # has no value
     for trials in (3, 5):  # going on takes nothing over again
@@ -50,9 +62,13 @@ def test_finished_trials_and_runs_are_known_and_do_not_count(database: RunDataba
         known = [trial for trial in found.trials if trial.origin]
         assert len(found.trials) == len(known) + trials
         assert [trial.configuration for trial in known] == [
-            *(trial.configuration for trial in first.trials), {"rate": 0.5, "units": 3},
-        ]  # fmt: skip
-        assert [trial.values for trial in known] == [*(t.values for t in first.trials), {"value": 3.5}]
+            *(trial.configuration for trial in first.trials),
+            {"rate": 0.5, "units": 3},
+        ]
+        assert [trial.values for trial in known] == [
+            *(t.values for t in first.trials),
+            {"value": 3.5},
+        ]
         assert known[0].origin.startswith("trial 0 of search ")
         assert known[-1].origin.startswith("run ")
     assert database.searches.get("second").taken_over == 5
@@ -66,7 +82,9 @@ def test_trials_of_repeated_configurations_are_taken_over_once(database: RunData
     assert [bool(trial.origin) for trial in found.trials] == [True, True, False, False, False]
 
 
-def test_a_second_search_takes_nothing_over_that_the_first_one_took_over(database: RunDatabase) -> None:
+def test_a_second_search_takes_nothing_over_that_the_first_one_took_over(
+    database: RunDatabase,
+) -> None:
     run_search(settings(title="first", trials=2, warm_start=None), database)
     run_search(settings(), database)
     run_search(settings(title="third", seed=7, warm_start="experiment != third"), database)

@@ -12,8 +12,12 @@ from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.sweep.summary import DeviceResult, cheapest
 
 
-def result(name: str, time: float | None, hour: float | None = None, piece: float | None = None) -> DeviceResult:
-    """Return the result of a device on which a candidate with such a time was confirmed; ``None`` for none."""
+def result(
+    name: str, time: float | None, hour: float | None = None, piece: float | None = None
+) -> DeviceResult:
+    """Return the result of a device on which a candidate with such a time was confirmed;
+    ``None`` for none.
+    """
     figures = {"latency_median": Figure(time)}
     chosen = SimpleNamespace(chosen=None if time is None else object(), figures=figures)
     sweep = SimpleNamespace(choose=metric_of("latency_median"))
@@ -27,14 +31,20 @@ def result(name: str, time: float | None, hour: float | None = None, piece: floa
         ([result("a", 1, piece=80), result("b", 0.1, piece=250)], "a", "cost_per_piece"),
         ([result("a", None, piece=8), result("b", 0.1, piece=250)], "b", "cost_per_piece"),
         ([result("a", 1, piece=80), result("b", 0.1, piece=80)], "b", "cost_per_piece"),
-        ([result("a", 1, hour=2), result("b", 2, hour=1), result("c", 3, piece=0)], "b", "cost_per_hour"),
+        (
+            [result("a", 1, hour=2), result("b", 2, hour=1), result("c", 3, piece=0)],
+            "b",
+            "cost_per_hour",
+        ),
         ([result("a", 1, hour=2), result("b", 2, piece=1)], "b", "cost_per_piece"),
         ([result("a", 1, piece=80), result("b", 0.1)], "a", "cost_per_piece"),
         ([result("a", 1), result("b", 0.1)], "b", ""),
         ([result("a", 1, piece=0), result("b", 0.1, piece=1)], "a", "cost_per_piece"),
     ],
 )
-def test_the_cheapest_with_a_confirmed_candidate_is_taken(results: list[DeviceResult], name: str, basis: str) -> None:
+def test_the_cheapest_with_a_confirmed_candidate_is_taken(
+    results: list[DeviceResult], name: str, basis: str
+) -> None:
     found, by = cheapest(results)
     assert found is not None
     assert (found.device.name, by) == (name, basis)

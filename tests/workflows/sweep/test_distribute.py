@@ -28,17 +28,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     samples = np.random.default_rng(0).normal(labels[:, None], 0.1, (60, 6)).astype(np.float32)
     model = write_onnx_classifier(tmp_path / "model.onnx", samples, labels)
     settings = {
-        "title": "small", "output": "out", "dataset": write_arrays(Path("data"), {"image": samples}, labels).describe(),
-        "models": [{"title": "m", "class": "ONNXModel", "arguments": {"model_path": str(model), "scale": 1}}],
-        "runtimes": ["ONNXRuntime"], "as_trained": False, "batch_sizes": [1, 2],
-        "measure": {"measure_seconds": 0.01, "measure_samples": 4}, "verify": {"verify_samples": 0},
-    }  # fmt: skip
+        "title": "small",
+        "output": "out",
+        "dataset": write_arrays(Path("data"), {"image": samples}, labels).describe(),
+        "models": [
+            {
+                "title": "m",
+                "class": "ONNXModel",
+                "arguments": {"model_path": str(model), "scale": 1},
+            }
+        ],
+        "runtimes": ["ONNXRuntime"],
+        "as_trained": False,
+        "batch_sizes": [1, 2],
+        "measure": {"measure_seconds": 0.01, "measure_samples": 4},
+        "verify": {"verify_samples": 0},
+    }
     (tmp_path / "sweep.json").write_text(json.dumps(settings), "utf-8")
     return tmp_path
 
 
 @pytest.mark.slow
-def test_each_point_is_measured_once_by_workers_and_the_winner_again(folder: Path, capsys: Any) -> None:
+def test_each_point_is_measured_once_by_workers_and_the_winner_again(
+    folder: Path, capsys: Any
+) -> None:
     assert main(["sweep.json", "--workers", "2"]) == 0
     assert "chosen by latency_median: m · ONNXRuntime" in capsys.readouterr().out
     results = {path: path.stat().st_mtime_ns for path in Path("out", "results").glob("*.json")}
@@ -48,8 +61,10 @@ def test_each_point_is_measured_once_by_workers_and_the_winner_again(folder: Pat
     with RunDatabase("runs.sqlite") as database:
         trials = DatabaseTrials(database, "small: points").trials()
     assert [(trial.state, "again" in (trial.configuration or {})) for trial in trials] == [
-        ("finished", False), ("finished", False), ("finished", True),
-    ]  # fmt: skip
+        ("finished", False),
+        ("finished", False),
+        ("finished", True),
+    ]
     # Without workers, the same sweep is done already, and more points are added to it.
     assert main(["sweep.json", "batch_sizes=[1, 2, 4]"]) == 0
     after = {path: path.stat().st_mtime_ns for path in Path("out", "results").glob("*.json")}
@@ -65,7 +80,9 @@ def test_each_point_is_measured_once_by_workers_and_the_winner_again(folder: Pat
         (["--on", "box"], "box: expected here, ssh:HOST, ssh://USER@HOST:PORT or ray"),
     ],
 )
-def test_what_workers_cannot_do_is_one_line(folder: Path, words: list[str], said: str, capsys: Any) -> None:
+def test_what_workers_cannot_do_is_one_line(
+    folder: Path, words: list[str], said: str, capsys: Any
+) -> None:
     assert main(["sweep.json", *words]) == 2
     error = capsys.readouterr().err
     assert said in error

@@ -31,14 +31,17 @@ from nnpipe.workflows.sweep.sweep import read_sweep
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 SAMPLES = 400
-TIMES = {1: 1.0, 2: 1.02, 3: 1.5, 4: 3.0, 5: 4.0, 6: 5.0, 7: 6.0, 8: 7.0}  # milliseconds by number of threads
+# milliseconds by number of threads
+TIMES = {1: 1.0, 2: 1.02, 3: 1.5, 4: 3.0, 5: 4.0, 6: 5.0, 7: 6.0, 8: 7.0}
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("sweep")
     labels = np.arange(5 * SAMPLES) % 4
-    samples = np.random.default_rng(0).normal(labels[:, None], 0.1, (len(labels), 6)).astype(np.float32)
+    samples = (
+        np.random.default_rng(0).normal(labels[:, None], 0.1, (len(labels), 6)).astype(np.float32)
+    )
     return {
         "output": str(folder / "out"),
         "dataset": write_arrays(folder / "data", {"image": samples}, labels),
@@ -47,7 +50,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
                 "title": "m",
                 "class": "ONNXModel",
                 "arguments": {
-                    "model_path": str(write_onnx_classifier(folder / "m.onnx", samples, labels)), "scale": 1,
+                    "model_path": str(write_onnx_classifier(folder / "m.onnx", samples, labels)),
+                    "scale": 1,
                 },
             }
         ],
@@ -56,7 +60,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "objectives": ["latency_median", "size"],
         "choose": "latency_median",
         "budget": "40 %",
-    }  # fmt: skip
+    }
 
 
 def sweep_of(settings: Mapping[str, Any], **changes: Any) -> Sweep:
@@ -71,7 +75,9 @@ def threads(point: Point) -> int:
 class Bench:
     """Measurements with known times, without running anything; it counts them."""
 
-    def __init__(self, times: Mapping[int, float], accuracy: Mapping[int, float] | None = None) -> None:
+    def __init__(
+        self, times: Mapping[int, float], accuracy: Mapping[int, float] | None = None
+    ) -> None:
         self.times, self.accuracy = times, accuracy or {}
         self.seen: list[tuple[int, float]] = []
 
@@ -83,18 +89,27 @@ class Bench:
         rng = np.random.default_rng((number, round(1e6 * options.measure_seconds)))
         count = options.measure_samples or SAMPLES
         calls = max(count, round(options.measure_seconds * 1e3 / self.times[number]))
-        latency = np.rint(1e6 * self.times[number] * rng.gamma(2_000, 1 / 2_000, calls)).astype(np.int64)
+        latency = np.rint(1e6 * self.times[number] * rng.gamma(2_000, 1 / 2_000, calls)).astype(
+            np.int64
+        )
         start = np.concatenate([[0], np.cumsum(latency)[:-1]])
         columns = {"start_ns": start, "latency_ns": latency, "samples": np.ones(calls, np.int64)}
         truth = np.arange(count) % 4
         right = np.arange(count) < self.accuracy.get(number, 1.0) * count
         predicted = np.where(right, truth, 4)
         found = Run(
-            title=point.title, command=(), components={}, frameworks={}, host={},
-            timing={"window_ns": int(latency.sum()), "load_ns": 10_000_000}, series={"inference": Series(columns)},
+            title=point.title,
+            command=(),
+            components={},
+            frameworks={},
+            host={},
+            timing={"window_ns": int(latency.sum()), "load_ns": 10_000_000},
+            series={"inference": Series(columns)},
             artifact={"size": 1000, "sha256": str(number)},
-            evaluation=Evaluation("classification", {"truth": truth, "predicted": predicted}, tuple("abcde")),
-        )  # fmt: skip
+            evaluation=Evaluation(
+                "classification", {"truth": truth, "predicted": predicted}, tuple("abcde")
+            ),
+        )
         return Done(point, point.title, Outcome(found), None)
 
 
@@ -116,12 +131,17 @@ def test_the_choice_is_that_of_the_full_sweep_in_the_budget(settings: dict[str, 
 def test_the_same_measurements_lead_to_the_same_race(settings: dict[str, Any]) -> None:
     sweep = sweep_of(settings)
     first, again = Bench(TIMES), Bench(TIMES)
-    told = [[(each.point.title, each.stopped) for each in Race(sweep, b.measure).run()] for b in (first, again)]
+    told = [
+        [(each.point.title, each.stopped) for each in Race(sweep, b.measure).run()]
+        for b in (first, again)
+    ]
     assert told[0] == told[1]
     assert first.seen == again.seen
 
 
-def test_what_cannot_meet_a_constraint_is_stopped_although_it_is_fastest(settings: dict[str, Any]) -> None:
+def test_what_cannot_meet_a_constraint_is_stopped_although_it_is_fastest(
+    settings: dict[str, Any],
+) -> None:
     sweep = sweep_of(settings, constraints=["accuracy >= 0.8"])
     done = Race(sweep, Bench(TIMES, {1: 0.1, 2: 0.1}).measure).run()
     judged = judge(sweep, done)
@@ -148,32 +168,45 @@ def test_what_fails_is_left_out(settings: dict[str, Any]) -> None:
     assert [threads(each.point) for each in done if each.outcome.run and not each.stopped] == [3]
 
 
-def test_the_trained_model_in_larger_batches_is_only_measured_if_that_can_matter(settings: dict[str, Any]) -> None:
+def test_the_trained_model_in_larger_batches_is_only_measured_if_that_can_matter(
+    settings: dict[str, Any],
+) -> None:
     changes = {"as_trained": True, "batch_sizes": [1, 8], "constraints": ["agreement >= 0.5"]}
     slow = sweep_of(settings, **changes)
     done = {each.point.title: each for each in Race(slow, Bench({**TIMES, 0: 3.0}).measure).run()}
     (skipped,) = (title for title, each in done.items() if each.outcome.run is None)
     assert skipped == "m · as trained · batch 8"
-    assert done[skipped].outcome.reason.startswith("not measured, as in batches of 1: worse than m · ONNXRuntime")
+    assert done[skipped].outcome.reason.startswith(
+        "not measured, as in batches of 1: worse than m · ONNXRuntime"
+    )
     assert done["m · as trained"].share == 1.0
     fast = Race(slow, Bench({**TIMES, 0: 0.5}).measure).run()
     assert all(each.outcome.run is not None for each in fast)
 
 
-def test_without_a_candidate_to_choose_the_budget_is_not_spent_on_looks(settings: dict[str, Any]) -> None:
+def test_without_a_candidate_to_choose_the_budget_is_not_spent_on_looks(
+    settings: dict[str, Any],
+) -> None:
     sweep, bench = sweep_of(settings, budget="11 %"), Bench(TIMES)
     race = Race(sweep, bench.measure)
     race.run()
     assert race.spent.whole == 1
-    assert [seconds for number, seconds in bench.seen if number == 1] == [pytest.approx(0.05), pytest.approx(1.0)]
+    assert [seconds for number, seconds in bench.seen if number == 1] == [
+        pytest.approx(0.05),
+        pytest.approx(1.0),
+    ]
 
 
-@pytest.mark.parametrize(("given", "limit"), [("40 %", 38.0), (0.4, 38.0), ("90 s", 90.0), ("2min", 120.0)])
+@pytest.mark.parametrize(
+    ("given", "limit"), [("40 %", 38.0), (0.4, 38.0), ("90 s", 90.0), ("2min", 120.0)]
+)
 def test_budgets_are_shares_or_times(given: object, limit: float) -> None:
     assert SweepBudget.parse(given).limit(100.0) == pytest.approx(limit)
 
 
-@pytest.mark.parametrize("given", ["", "0 s", "5 %", "100 %", 1.0, 0.01, True, "3 days", "nan s", [], "9" * 400 + " s"])
+@pytest.mark.parametrize(
+    "given", ["", "0 s", "5 %", "100 %", 1.0, 0.01, True, "3 days", "nan s", [], "9" * 400 + " s"]
+)
 def test_other_budgets_are_refused_in_one_line(given: object, settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="budget") as caught:
         sweep_of(settings, budget=given)
@@ -181,13 +214,17 @@ def test_other_budgets_are_refused_in_one_line(given: object, settings: dict[str
 
 
 @pytest.mark.slow
-def test_a_sweep_with_a_budget_resumes_without_measuring_again(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_sweep_with_a_budget_resumes_without_measuring_again(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     changed = {**settings, "output": str(tmp_path / "out"), "measure": {"measure_seconds": 0.2}}
     changed["runtimes"] = [{"class": "ONNXRuntime", "vary": {"num_threads": [1, 2]}}]
     first = nn.sweep({**changed, "batch_sizes": [1, 64]})
     results = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "results").iterdir()}
     again = nn.sweep({**changed, "batch_sizes": [1, 64]})
-    assert results == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "results").iterdir()}
+    assert results == {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "results").iterdir()
+    }
     assert first.chosen == again.chosen is not None
     assert first.spent is not None
     assert dataclasses.asdict(first.spent) == dataclasses.asdict(again.spent)  # type: ignore[arg-type]

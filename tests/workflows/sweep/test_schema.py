@@ -40,8 +40,19 @@ def test_it_names_every_key() -> None:
     [
         {},
         {"compilers": [{"class": "ONNXStaticQuantizer", "vary": {"per_channel": [True, False]}}]},
-        {"threads": [1, 2], "batch_sizes": [1, 8], "constraints": ["size <= 4 MB"], "objectives": ["size"], "seed": 1},
-        {"as_trained": False, "confidence": 0.9, "measure": {"measure_seconds": 1.0}, "time_limit": 60},
+        {
+            "threads": [1, 2],
+            "batch_sizes": [1, 8],
+            "constraints": ["size <= 4 MB"],
+            "objectives": ["size"],
+            "seed": 1,
+        },
+        {
+            "as_trained": False,
+            "confidence": 0.9,
+            "measure": {"measure_seconds": 1.0},
+            "time_limit": 60,
+        },
     ],
 )
 def test_it_accepts_what_the_command_takes(checker: Any, changes: dict[str, Any]) -> None:

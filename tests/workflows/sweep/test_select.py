@@ -13,7 +13,14 @@ import pytest
 from nnpipe.analysis import quality_intervals
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
+from nnpipe.core.generation import (
+    LOG_LIKELIHOOD,
+    PROMPT_TOKENS,
+    REFERENCE_TOKENS,
+    REQUEST_NS,
+    TOKEN_NS,
+    TOKENS,
+)
 from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.comparison import Comparison, ComparisonPlan
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
@@ -38,15 +45,29 @@ def run(title: str, seed: int, samples: int = 60) -> Run:
     latency = (1e6 * rng.gamma(100, 0.01, 200)).astype(np.int64)
     truth = np.arange(samples) % 10
     predicted = np.where(rng.random(samples) < 0.9, truth, (truth + 1) % 10)
-    columns = {"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(200, np.int64)}
+    columns = {
+        "start_ns": np.cumsum(latency),
+        "latency_ns": latency,
+        "samples": np.ones(200, np.int64),
+    }
     return Run(
-        title=title, command=(), components={}, frameworks={}, host={}, timing={"load_ns": 5},
-        series={"inference": Series(columns)}, artifact={"size": 1000 + seed},
-        evaluation=Evaluation("classification", {"truth": truth, "predicted": predicted}, tuple("0123456789")),
-    )  # fmt: skip
+        title=title,
+        command=(),
+        components={},
+        frameworks={},
+        host={},
+        timing={"load_ns": 5},
+        series={"inference": Series(columns)},
+        artifact={"size": 1000 + seed},
+        evaluation=Evaluation(
+            "classification", {"truth": truth, "predicted": predicted}, tuple("0123456789")
+        ),
+    )
 
 
-def test_each_run_is_looked_through_once_however_many_metrics_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_is_looked_through_once_however_many_metrics_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("onnx", "onnxruntime", "torch"):
         pytest.importorskip(name, reason=f"{name} is not installed")
     sweep = Sweep.from_settings(
@@ -89,20 +110,29 @@ def test_shares_are_drawn_from_the_same_samples_whatever_their_number_at_a_time(
 
 def test_candidates_are_judged_by_their_energy_and_without_a_sensor_not_at_all() -> None:
     def measured(title: str, joules: float) -> Run:
-        blocks = {"duration_ns": np.full(20, 10**8), "calls": np.full(20, 10), "joules": np.full(20, 10 * joules)}
+        blocks = {
+            "duration_ns": np.full(20, 10**8),
+            "calls": np.full(20, 10),
+            "joules": np.full(20, 10 * joules),
+        }
         plain = run(title, 1)
         series = {**plain.series, "energy": Series(blocks)}
-        return dataclasses.replace(plain, series=series, timing={**plain.timing, "energy": {"source": "RAPL"}})
+        return dataclasses.replace(
+            plain, series=series, timing={**plain.timing, "energy": {"source": "RAPL"}}
+        )
 
     without = dataclasses.replace(run("none", 2), timing={"energy": {"reason": "no sensor"}})
     limit = MetricConstraint.parse("energy <= 5 mJ")
     found = [
-        Figures(each, None).of(limit.metric, 0.9) for each in (measured("a", 0.004), measured("b", 0.006), without)
+        Figures(each, None).of(limit.metric, 0.9)
+        for each in (measured("a", 0.004), measured("b", 0.006), without)
     ]
     assert [limit.judge(each) for each in found] == [True, False, None]
     assert found[2].reason == "no sensor"
     assert "energy_meter" in Figures(run("not asked", 3), None).of(limit.metric, 0.9).reason
-    draws = drawn([Figures(measured("a", 0.004), None), Figures(without, None)], limit.metric, 5, seed=1)
+    draws = drawn(
+        [Figures(measured("a", 0.004), None), Figures(without, None)], limit.metric, 5, seed=1
+    )
     assert np.isnan(draws[:, 1]).all()
     assert draws[:, 0] == pytest.approx(0.004)
 
@@ -110,7 +140,9 @@ def test_candidates_are_judged_by_their_energy_and_without_a_sensor_not_at_all()
 def constant(title: str, seed: int) -> Run:
     plain = run(title, seed, 400)
     arrays = {"truth": plain.evaluation.arrays["truth"], "predicted": np.zeros(400, int)}  # type: ignore[union-attr]
-    return dataclasses.replace(plain, evaluation=Evaluation("classification", arrays, tuple("0123456789")))
+    return dataclasses.replace(
+        plain, evaluation=Evaluation("classification", arrays, tuple("0123456789"))
+    )
 
 
 @pytest.mark.parametrize("accepted", [[], ["chance", "constant"]])
@@ -134,10 +166,14 @@ def test_what_predicts_nothing_is_not_chosen_unless_told(accepted: list[str]) ->
         Done(second, "1", Outcome(run(second.title, 1, 400)), None),
     ]
     judged = judge(sweep, done)
-    assert [one.title for one in ranked(sweep, judged)] == [second.title, first.title][: 1 + bool(accepted)] or accepted
+    assert [one.title for one in ranked(sweep, judged)] == [second.title, first.title][
+        : 1 + bool(accepted)
+    ] or accepted
     assert judged[0].qualifies == bool(accepted)
     reasons = why_none(judged, {second.title: "x"})
-    assert ("accept_doubts: [chance, constant] would let it be chosen" in reasons[0]) == (not accepted)
+    assert ("accept_doubts: [chance, constant] would let it be chosen" in reasons[0]) == (
+        not accepted
+    )
     assert "barred: chance, constant" in table(sweep, judged) or accepted
 
 
@@ -153,7 +189,13 @@ def test_samples_that_were_quantised_twice_bar_a_candidate_of_a_sweep_as_of_a_co
     )
     (point,) = sweep.points
     arrived = {"x": {"sample_dtype": "int8", "taken_dtype": "int8"}}
-    preparation = {"source": "description", "by": "", "meaning": {}, "overridden": {}, "arrived": arrived}
+    preparation = {
+        "source": "description",
+        "by": "",
+        "meaning": {},
+        "overridden": {},
+        "arrived": arrived,
+    }
     doubtful = dataclasses.replace(run(point.title, 0), preparation=preparation)
     (judged,) = judge(sweep, [Done(point, "0", Outcome(doubtful), None)])
     assert [doubt.kind for doubt in judged.barred] == ["quantised twice"]
@@ -163,7 +205,9 @@ def test_samples_that_were_quantised_twice_bar_a_candidate_of_a_sweep_as_of_a_co
 
 
 @pytest.mark.parametrize("accepted", [[], ["different"]])
-def test_what_is_not_its_source_is_not_chosen_unless_told(accepted: list[str], tmp_path: Path) -> None:
+def test_what_is_not_its_source_is_not_chosen_unless_told(
+    accepted: list[str], tmp_path: Path
+) -> None:
     for name in ("onnx", "onnxruntime", "torch"):
         pytest.importorskip(name, reason=f"{name} is not installed")
     weights = tmp_path / "cnn.pt"
@@ -182,7 +226,12 @@ def test_what_is_not_its_source_is_not_chosen_unless_told(accepted: list[str], t
     verdict = {"verdict": "different", "reason": "the mean relative error is 0.3"}
     different = dataclasses.replace(run(compiled.title, 1, 400), verification=verdict)
     done = [
-        Done(trained, "0", Outcome(dataclasses.replace(run(trained.title, 0, 400), artifact={"size": 7})), None),
+        Done(
+            trained,
+            "0",
+            Outcome(dataclasses.replace(run(trained.title, 0, 400), artifact={"size": 7})),
+            None,
+        ),
         Done(compiled, "1", Outcome(different), None),
     ]
     judged = judge(sweep, done)
@@ -195,7 +244,8 @@ def test_what_is_not_its_source_is_not_chosen_unless_told(accepted: list[str], t
     found = [confirmed(sweep, [each], (), again=again) for each in judged]
     told = certificate(sweep, judged[0], found[0], (), np.arange(4))
     assert told["artifact"]["sha256"] == hashlib.sha256(b"weights").hexdigest()
-    # The second measurement is not held against the source, and says of the same file what the first one said.
+    # The second measurement is not held against the source, and says of the same file what the
+    # first one said.
     assert ("different" in {doubt.kind for doubt in found[1].doubts}) == bool(accepted)
     assert (found[1].chosen is None) == (not accepted)
 
@@ -207,7 +257,9 @@ def test_only_doubts_that_bar_can_be_accepted() -> None:
         "runtimes": [{"class": "PyTorchRuntime"}],
         "accept_doubts": ["loaded"],
     }
-    with pytest.raises(ConfigError, match=r"accept_doubts.0: 'loaded' keeps no candidate .*: .*chance, constant"):
+    with pytest.raises(
+        ConfigError, match=r"accept_doubts.0: 'loaded' keeps no candidate .*: .*chance, constant"
+    ):
         Sweep.from_settings(settings)
 
 
@@ -223,7 +275,9 @@ def test_objectives_that_nobody_names_follow_from_the_task_of_the_data() -> None
     assert [each.name for each in of_numbers.objectives] == ["latency_median", "mae", "size"]
     assert of_numbers.choose.name == "latency_median"
     lost = Sweep.from_settings({**settings, "constraints": ["loss(accuracy) <= 1 %"]})
-    with pytest.raises(ConfigError, match=r"regression, has no metric 'accuracy'; there are: mae, rmse, r2$"):
+    with pytest.raises(
+        ConfigError, match=r"regression, has no metric 'accuracy'; there are: mae, rmse, r2$"
+    ):
         lost.of_task(lost.dataset.task)
 
 
@@ -231,12 +285,21 @@ def generated(title: str, tokens: int, fast: float) -> Run:
     """A language model whose answers have so many tokens."""
     plain, samples = run(title, 1), 6
     latency = (1e6 * fast * np.ones(200)).astype(np.int64)
-    columns = {"start_ns": np.cumsum(latency), "latency_ns": latency, "samples": np.ones(200, np.int64)}
+    columns = {
+        "start_ns": np.cumsum(latency),
+        "latency_ns": latency,
+        "samples": np.ones(200, np.int64),
+    }
     each, once = np.full((samples, tokens), 1000), np.ones(samples, np.int64)
     predictions = {
-        "text": np.array(["x"] * samples, object), TOKENS: each, TOKEN_NS: each, REQUEST_NS: each.sum(axis=1),
-        PROMPT_TOKENS: once, REFERENCE_TOKENS: once, LOG_LIKELIHOOD: -1.0 * once,
-    }  # fmt: skip
+        "text": np.array(["x"] * samples, object),
+        TOKENS: each,
+        TOKEN_NS: each,
+        REQUEST_NS: each.sum(axis=1),
+        PROMPT_TOKENS: once,
+        REFERENCE_TOKENS: once,
+        LOG_LIKELIHOOD: -1.0 * once,
+    }
     truth = {"sample": np.arange(samples), "answer": np.array([""] * samples, object)}
     evaluation = Generation().judge(predictions, truth, DatasetSpec(Generation.name, (), ()))
     return dataclasses.replace(plain, series={"inference": Series(columns)}, evaluation=evaluation)
@@ -245,10 +308,14 @@ def generated(title: str, tokens: int, fast: float) -> Run:
 def test_of_models_whose_answers_have_other_lengths_none_is_chosen_by_the_time_of_a_call() -> None:
     runs = (generated("eight", 8, 1.0), generated("all 32", 32, 3.2))
     result = ComparisonResult(
-        Comparison("c", ComparisonPlan(), runs), {each.title: Path("m.onnx") for each in runs}, "eight"
+        Comparison("c", ComparisonPlan(), runs),
+        {each.title: Path("m.onnx") for each in runs},
+        "eight",
     )
     for by in ("latency_median", "throughput"):
-        with pytest.raises(ConfigError, match=r"8\.0 and 32\.0 tokens on average; compare the times of tokens"):
+        with pytest.raises(
+            ConfigError, match=r"8\.0 and 32\.0 tokens on average; compare the times of tokens"
+        ):
             result.best(by=by)
     assert result.best(by="size").title in ("eight", "all 32")
     assert result.best(by="output_throughput").title in ("eight", "all 32")

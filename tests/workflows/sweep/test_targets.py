@@ -1,4 +1,6 @@
-"""Sweeps on several devices: their points, and what comes out when devices go away, with servers of this machine."""
+"""Sweeps on several devices: their points, and what comes out when devices go away, with servers
+of this machine.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ RUNTIME = "nnpipe.runtimes.onnxruntime.ONNXRuntime"
 
 
 def device(name: str, port: int, **more: Any) -> dict[str, Any]:
-    return {"name": name, "protocol": {"class": "NetworkProtocol", "arguments": {"port": port, "timeout": 5}}, **more}
+    return {
+        "name": name,
+        "protocol": {"class": "NetworkProtocol", "arguments": {"port": port, "timeout": 5}},
+        **more,
+    }
 
 
 @pytest.fixture
@@ -52,13 +58,25 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     samples = np.random.default_rng(0).normal(labels[:, None], 0.1, (60, 6)).astype(np.float32)
     model = write_onnx_classifier(place / "model.onnx", samples, labels)
     return {
-        "title": "fleet", "output": "out",
+        "title": "fleet",
+        "output": "out",
         "dataset": write_arrays(place / "data", {"image": samples}, labels).describe(),
-        "models": [{"title": "m", "class": "ONNXModel", "arguments": {"model_path": str(model), "scale": 1}}],
-        "runtimes": ["ONNXRuntime"], "as_trained": False, "batch_sizes": [1, 2],
-        "measure": {"measure_seconds": 0.1}, "verify": {"verify_samples": 4},
-        "constraints": ["size <= 1 MB"], "choose": "size", "target_patience": 0,
-    }  # fmt: skip
+        "models": [
+            {
+                "title": "m",
+                "class": "ONNXModel",
+                "arguments": {"model_path": str(model), "scale": 1},
+            }
+        ],
+        "runtimes": ["ONNXRuntime"],
+        "as_trained": False,
+        "batch_sizes": [1, 2],
+        "measure": {"measure_seconds": 0.1},
+        "verify": {"verify_samples": 4},
+        "constraints": ["size <= 1 MB"],
+        "choose": "size",
+        "target_patience": 0,
+    }
 
 
 @pytest.fixture
@@ -69,16 +87,29 @@ def board() -> Iterator[Server]:
 
 def keys(settings: dict[str, Any]) -> dict[str, str]:
     found = Sweep.from_settings(settings)
-    return {point.title: point.key("weights", found.dataset, 128, VerifyOptions()) for point in found.points}
+    return {
+        point.title: point.key("weights", found.dataset, 128, VerifyOptions())
+        for point in found.points
+    }
 
 
-def test_devices_multiply_what_can_be_and_arguments_of_runtimes_matter_here_only(content: dict[str, Any]) -> None:
+def test_devices_multiply_what_can_be_and_arguments_of_runtimes_matter_here_only(
+    content: dict[str, Any],
+) -> None:
     devices = [{"name": "here"}, device("a", 1), device("b", 2, runtimes=["LiteRTRuntime"])]
-    given = content | {"devices": devices, "targets": ["all"], "threads": [1, 2], "as_trained": True}
+    given = content | {
+        "devices": devices,
+        "targets": ["all"],
+        "threads": [1, 2],
+        "as_trained": True,
+    }
     found = Sweep.from_settings(given)
     assert [each.title for each in found.points if each.measure.inference_batch_size == 1] == [
-        "m · as trained", "here: m · ONNXRuntime", "a: m · ONNXRuntime", "here: m · ONNXRuntime(num_threads=2)",
-    ]  # fmt: skip
+        "m · as trained",
+        "here: m · ONNXRuntime",
+        "a: m · ONNXRuntime",
+        "here: m · ONNXRuntime(num_threads=2)",
+    ]
     assert set(found.impossible.values()) == {"b serves LiteRTRuntime, not ONNXRuntime"}
     here, a, _ = found.targets.devices
     assert {each.title for each in found.on(a).points} >= {"m · as trained", "a: m · ONNXRuntime"}
@@ -88,7 +119,9 @@ def test_devices_multiply_what_can_be_and_arguments_of_runtimes_matter_here_only
     assert not found.on(a).competes(trained)
 
 
-def test_a_device_is_part_of_what_a_point_is_and_this_machine_is_what_it_was(content: dict[str, Any]) -> None:
+def test_a_device_is_part_of_what_a_point_is_and_this_machine_is_what_it_was(
+    content: dict[str, Any],
+) -> None:
     plain = keys(content)
     devices = [{"name": "here"}, device("a", 1), device("b", 1)]
     found = keys(content | {"devices": devices, "targets": ["all"]})
@@ -103,7 +136,10 @@ def test_a_device_is_part_of_what_a_point_is_and_this_machine_is_what_it_was(con
     [
         ({"targets": ["a"]}, r"devices\.yaml: no such file"),
         ({"devices": [{"name": "a"}]}, "devices: say under targets"),
-        ({"devices": [{"name": "a"}], "targets": ["b"]}, "targets: no device has the name or the tag 'b'"),
+        (
+            {"devices": [{"name": "a"}], "targets": ["b"]},
+            "targets: no device has the name or the tag 'b'",
+        ),
         ({"devices": [{"name": "a"}], "targets": []}, "targets: expected a list"),
         ({"devices": [{"name": "a", "x": 1}], "targets": ["a"]}, r"devices\.0: unknown key 'x'"),
         ({"target_patience": -1}, "target_patience: expected seconds"),
@@ -121,7 +157,9 @@ def test_a_wrong_setting_is_told_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_workers_and_targets_exclude_each_other(content: dict[str, Any], folder: Path, capsys: Any) -> None:
+def test_workers_and_targets_exclude_each_other(
+    content: dict[str, Any], folder: Path, capsys: Any
+) -> None:
     needs("sqlalchemy")
     given = content | {"devices": [{"name": "here"}], "targets": ["all"]}
     (folder / "sweep.json").write_text(json.dumps(given), "utf-8")
@@ -146,16 +184,20 @@ class CountedTurns(MachineTurns):
 def test_a_device_waits_for_who_measures_here_only_if_something_is_to_be_compiled(
     content: dict[str, Any], folder: Path
 ) -> None:
-    planned = Sweep.from_settings(content | {"devices": [device("a", 1), device("b", 1)], "targets": ["all"]})
+    planned = Sweep.from_settings(
+        content | {"devices": [device("a", 1), device("b", 1)], "targets": ["all"]}
+    )
     turns, compared = CountedTurns(folder), []
 
-    def measure(sweep: Any, point: Any, artifact: Any, output: Any, command: Any, verification: Any) -> Outcome:
+    def measure(
+        sweep: Any, point: Any, artifact: Any, output: Any, command: Any, verification: Any
+    ) -> Outcome:
         compared.append(verification)
         return Outcome(None, "not now")
 
     with PointMeasurer(
         planned, (), retrain=False, retry=False, turns=turns, measure=measure, shared=True
-    ) as measurer:  # fmt: skip
+    ) as measurer:
         measurer.done(planned.points[0], planned.verify)
         assert turns.taken == 2  # to run the source, and to export it
         for point in planned.points[1:]:
@@ -183,20 +225,31 @@ def killed(server: Server, results: Path) -> threading.Thread:
 
 @pytest.mark.slow
 def test_a_device_that_is_killed_is_taken_up_again_and_one_that_is_away_costs_its_rows(
-    content: dict[str, Any], folder: Path, board: Server, capsys: Any, caplog: pytest.LogCaptureFixture
+    content: dict[str, Any],
+    folder: Path,
+    board: Server,
+    capsys: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     devices = [device("board", board.port, cost_per_piece=80), device("gone", 1, cost_per_piece=1)]
     given = content | {
-        "devices": devices, "targets": ["all"], "target_patience": 30, "batch_sizes": [1, 2, 3, 4],
+        "devices": devices,
+        "targets": ["all"],
+        "target_patience": 30,
+        "batch_sizes": [1, 2, 3, 4],
         "measure": {"measure_seconds": 0.4},
-    }  # fmt: skip
+    }
     given["devices"][1]["protocol"]["arguments"]["timeout"] = 1
     (folder / "sweep.json").write_text(json.dumps(given), "utf-8")
     killer = killed(board, folder / "out" / "results")
 
     def restart() -> None:
         killer.join(60)
-        again.append(Server(runtime=RUNTIME, timeout=5, protocol=("NetworkProtocol", "--port", str(board.port))))
+        again.append(
+            Server(
+                runtime=RUNTIME, timeout=5, protocol=("NetworkProtocol", "--port", str(board.port))
+            )
+        )
 
     again: list[Server] = []
     restarting = threading.Thread(target=restart, daemon=True)
@@ -207,11 +260,14 @@ def test_a_device_that_is_killed_is_taken_up_again_and_one_that_is_away_costs_it
         restarting.join(60)
         data = json.loads(Path("out", "sweep.json").read_text("utf-8"))
         assert [each["title"] for each in data["points"]] == [
-            "board: m · ONNXRuntime", *(f"board: m · ONNXRuntime · batch {n}" for n in (2, 3, 4))
-        ]  # fmt: skip
+            "board: m · ONNXRuntime",
+            *(f"board: m · ONNXRuntime · batch {n}" for n in (2, 3, 4)),
+        ]
         assert len(data["failed"]) == 4
         assert all("gone went away and was waited for" in each["reason"] for each in data["failed"])
-        runs = [json.loads(Path("out", each["result"]).read_text("utf-8")) for each in data["points"]]
+        runs = [
+            json.loads(Path("out", each["result"]).read_text("utf-8")) for each in data["points"]
+        ]
         assert {run["verification"]["verdict"] for run in runs} == {"same"}
         assert "board was lost" in caplog.text
         assert "board is the cheapest device that keeps the constraints: 80 a piece." in told.out
@@ -221,12 +277,18 @@ def test_a_device_that_is_killed_is_taken_up_again_and_one_that_is_away_costs_it
         assert certificate["device"]["name"] == "board"
         assert certificate["device"]["facts"]["host"]["cpu"]["logical_cores"] >= 1
         assert certificate["artifact"]["sha256"]
-        assert Path("out", "certificate.json").read_text("utf-8") == json.dumps(certificate, indent=1) + "\n"
+        assert (
+            Path("out", "certificate.json").read_text("utf-8")
+            == json.dumps(certificate, indent=1) + "\n"
+        )
         # The same command goes on: the device is there now, at another address.
         given["devices"][1] = device("gone", board.port, cost_per_piece=1)
         (folder / "sweep.json").write_text(json.dumps(given), "utf-8")
         assert main(["sweep.json", "batch_sizes=[1, 2]"]) == 0
-        assert "gone is the cheapest device that keeps the constraints: 1 a piece." in capsys.readouterr().out
+        assert (
+            "gone is the cheapest device that keeps the constraints: 1 a piece."
+            in capsys.readouterr().out
+        )
     finally:
         for server in again:
             server.__exit__()
@@ -235,8 +297,9 @@ def test_a_device_that_is_killed_is_taken_up_again_and_one_that_is_away_costs_it
     assert len(after) == 6
     found = Found.from_json(json.loads(Path("out", "sweep.json").read_text("utf-8")))
     assert [[cell.text for cell in row][:2] for row in model_table(found).cells()] == [
-        ["board", "80 a piece"], ["gone", "1 a piece"]
-    ]  # fmt: skip
+        ["board", "80 a piece"],
+        ["gone", "1 a piece"],
+    ]
     assert cost_sentence(found).startswith("gone is the cheapest")
     assert "Which device" in Path("out", "report.rst").read_text("utf-8")
 
@@ -247,15 +310,24 @@ def test_two_sweeps_of_two_people_on_one_device_interleave_and_both_are_right(
 ) -> None:
     needs("sqlalchemy")
     devices = {"leases": str(folder / "leases.sqlite"), "devices": [device("board", board.port)]}
-    given = content | {"devices": devices, "targets": ["board"], "batch_sizes": [1, 2, 3, 4], "confirmations": 1}
+    given = content | {
+        "devices": devices,
+        "targets": ["board"],
+        "batch_sizes": [1, 2, 3, 4],
+        "confirmations": 1,
+    }
     command = [sys.executable, "-m", "nnpipe.scenarios.sweep"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     people = []
     for name in ("anna", "bert"):
-        (folder / f"{name}.json").write_text(json.dumps(given | {"title": name, "output": name}), "utf-8")
+        (folder / f"{name}.json").write_text(
+            json.dumps(given | {"title": name, "output": name}), "utf-8"
+        )
         words = [*command, f"{name}.json"]
         people.append(
-            subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
         )
     said = [person.communicate(timeout=300) for person in people]
     assert [person.returncode for person in people] == [0, 0], said
@@ -265,18 +337,29 @@ def test_two_sweeps_of_two_people_on_one_device_interleave_and_both_are_right(
         data = json.loads((folder / name / "sweep.json").read_text("utf-8"))
         assert len(data["points"]) == 4
         assert data["devices"][0]["chosen"] is not None
-        order += [(path.stat().st_mtime_ns, name) for path in (folder / name / "results").glob("[!.]*.json")]
+        order += [
+            (path.stat().st_mtime_ns, name)
+            for path in (folder / name / "results").glob("[!.]*.json")
+        ]
     names = [name for _, name in sorted(order)]
     assert sum(one != other for one, other in itertools.pairwise(names)) >= 2, names
 
 
 @pytest.mark.slow
-def test_a_sweep_on_devices_that_was_killed_goes_on(content: dict[str, Any], folder: Path, board: Server) -> None:
-    given = content | {"devices": [device("board", board.port)], "targets": ["board"], "batch_sizes": [1, 2, 3]}
+def test_a_sweep_on_devices_that_was_killed_goes_on(
+    content: dict[str, Any], folder: Path, board: Server
+) -> None:
+    given = content | {
+        "devices": [device("board", board.port)],
+        "targets": ["board"],
+        "batch_sizes": [1, 2, 3],
+    }
     (folder / "sweep.json").write_text(json.dumps(given), "utf-8")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     results = folder / "out" / "results"
-    killed = subprocess.Popen([sys.executable, "-m", "nnpipe.scenarios.sweep", "sweep.json"], env=environment)
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "nnpipe.scenarios.sweep", "sweep.json"], env=environment
+    )
     wait_for(lambda: list(results.glob("[!.]*.json")), seconds=120)
     killed.kill()
     killed.wait()

@@ -21,7 +21,7 @@ PAIR = IOSpec(
 )
 BYTES = IOSpec(
     (TensorSpec("x", (None, 2), "int8", 0.5, 3),), (TensorSpec("y", (None, 2), "int8", 0.5, 3),)
-)  # fmt: skip
+)
 
 
 class Wrapper(ModelWrapper):
@@ -51,7 +51,9 @@ def predictor(io: IOSpec, session_io: IOSpec | None = None, **options: Any) -> P
 
 
 def fixed(size: int) -> IOSpec:
-    return IOSpec((TensorSpec("x", (size, 2), "float32"),), (TensorSpec("y", (size, 2), "float32"),))
+    return IOSpec(
+        (TensorSpec("x", (size, 2), "float32"),), (TensorSpec("y", (size, 2), "float32"),)
+    )
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 9])
@@ -85,7 +87,9 @@ def test_a_quantised_model_is_given_and_gives_real_numbers():
     assert predictor(BYTES, processed=False).predict(data).tolist() == [[1, -2.5]]
     compiled = predictor(FLOATS, BYTES, processed=False)
     assert compiled.predict(data).tolist() == [[1, -2.5]]
-    assert predictor(BYTES, processed=False).predict(np.array([[5, -2]], np.int8)).tolist() == [[1, -2.5]]
+    assert predictor(BYTES, processed=False).predict(np.array([[5, -2]], np.int8)).tolist() == [
+        [1, -2.5]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -99,10 +103,18 @@ def test_a_quantised_model_is_given_and_gives_real_numbers():
         (FLOATS, {"z": np.zeros((1, 2))}, "expected inputs x; given: z"),
         (FLOATS, [["a", "b"]], "Wrapper cannot preprocess x of <U1"),
         (PAIR, np.zeros((1, 1)), "the model takes a, b: give a dict"),
-        (PAIR, {"a": np.zeros((1, 1)), "b": np.zeros((2, 1))}, "as many for each input; found a: 1, b: 2"),
-        (PAIR, {"a": np.zeros((1, 1)), "b": np.full((1, 1), 0.3)}, "tensor 'b' has float64 elements, expected int64"),
+        (
+            PAIR,
+            {"a": np.zeros((1, 1)), "b": np.zeros((2, 1))},
+            "as many for each input; found a: 1, b: 2",
+        ),
+        (
+            PAIR,
+            {"a": np.zeros((1, 1)), "b": np.full((1, 1), 0.3)},
+            "tensor 'b' has float64 elements, expected int64",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_the_model_does_not_take_is_told(io, data, told):
     with pytest.raises(SpecMismatch, match=told):
         predictor(io).predict(data)

@@ -1,4 +1,6 @@
-"""A plugin's test from Python: the same folder as the command's, and a result that says what became of each step."""
+"""A plugin's test from Python: the same folder as the command's, and a result that says what
+became of each step.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +43,30 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_command_leaves_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = nn.testrun("nearest.onnx", "inputs.npy", "mine", plugin="looking.py", as_is=True, keep_going=True)
+    found = nn.testrun(
+        "nearest.onnx", "inputs.npy", "mine", plugin="looking.py", as_is=True, keep_going=True
+    )
     assert [step.title for step in found.failed] == [found.steps[1].title]
     assert "not this one" in found.failed[0].failure
     assert found.files == 2
     assert [
-        (here / "mine" / "output" / f"step-{step}" / "found.csv").read_text().split()[1:] for step in (1, 3)
-    ] == [["0", "1"], ["4", "5"]]  # fmt: skip
-    argv = ["nearest.onnx", "inputs.npy", "theirs", "--plugin", "looking.py", "--as-is", "--keep-going"]
+        (here / "mine" / "output" / f"step-{step}" / "found.csv").read_text().split()[1:]
+        for step in (1, 3)
+    ] == [["0", "1"], ["4", "5"]]
+    argv = [
+        "nearest.onnx",
+        "inputs.npy",
+        "theirs",
+        "--plugin",
+        "looking.py",
+        "--as-is",
+        "--keep-going",
+    ]
     assert main(argv) == 1
     assert capsys.readouterr().out == str(found).replace("mine", "theirs") + "\n"
-    records = [json.loads((here / name / "testrun.json").read_text("utf-8")) for name in ("mine", "theirs")]
+    records = [
+        json.loads((here / name / "testrun.json").read_text("utf-8")) for name in ("mine", "theirs")
+    ]
     assert records[0]["steps"] == records[1]["steps"] == [step.to_json() for step in found.steps]
     assert records[0]["facts"].keys() == records[1]["facts"].keys() == found.facts.keys()
     assert found.page.is_file()
@@ -59,7 +74,9 @@ def test_the_command_leaves_the_same(here: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_failing_step_is_an_error_and_leaves_nothing(here: Path) -> None:
     with pytest.raises(nn.NNPipeError, match="not this one"):
-        nn.testrun("nearest.onnx", "inputs.npy", "mine", plugin=here / "looking.py", runtime="ONNXRuntime")
+        nn.testrun(
+            "nearest.onnx", "inputs.npy", "mine", plugin=here / "looking.py", runtime="ONNXRuntime"
+        )
     assert not Path("mine").exists()
 
 
@@ -78,7 +95,12 @@ def test_a_failing_step_is_an_error_and_leaves_nothing(here: Path) -> None:
     ],
 )
 def test_bad_values_are_refused_in_one_line(given: dict[str, Any], told: str) -> None:
-    usual: dict[str, Any] = {"model": "nearest.onnx", "data": "inputs.npy", "output": "mine", "plugin": "looking.py"}
+    usual: dict[str, Any] = {
+        "model": "nearest.onnx",
+        "data": "inputs.npy",
+        "output": "mine",
+        "plugin": "looking.py",
+    }
     with pytest.raises(nn.NNPipeError) as error:
         nn.testrun(**{**usual, **given})
     assert told in str(error.value)

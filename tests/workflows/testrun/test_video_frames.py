@@ -20,7 +20,9 @@ cv2 = ImportedWhenUsed("cv2")
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence FFmpeg from the first video on, for it reads its settings once, and here videos are written first."""
+    """Silence FFmpeg from the first video on, for it reads its settings once, and here videos
+    are written first.
+    """
     monkeypatch.setenv("OPENCV_FFMPEG_LOGLEVEL", "-8")
 
 
@@ -34,8 +36,12 @@ def written(path: Path, frames: int, kind: str = "mp4v") -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "kind"), [("a.mp4", "mp4v"), ("a.avi", "MJPG"), ("a.mkv", "mp4v")])
-def test_every_frame_of_a_video_is_read_in_order_and_colour(tmp_path: Path, name: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.mp4", "mp4v"), ("a.avi", "MJPG"), ("a.mkv", "mp4v")]
+)
+def test_every_frame_of_a_video_is_read_in_order_and_colour(
+    tmp_path: Path, name: str, kind: str
+) -> None:
     found = list(pictures_in(str(written(tmp_path / name, 20, kind)), 1000))
     assert [each for each, _ in found] == [f"frame-{number:06d}" for number in range(1, 21)]
     middles = np.array([picture[24, 32] for _, picture in found]).astype(int)
@@ -49,7 +55,9 @@ def test_every_nth_frame_is_taken(tmp_path: Path) -> None:
     assert len(list(pictures_in(source, 100, every=8))) == 3
 
 
-def test_a_damaged_video_gives_the_frames_that_are_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_video_gives_the_frames_that_are_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = written(tmp_path / "a.avi", 100, "MJPG")
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert 0 < len(list(pictures_in(str(path), 1000))) < 60
@@ -74,11 +82,15 @@ def list_of_other_files(path: Path) -> None:
 
 
 def addresses(path: Path) -> None:
-    path.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
+    path.write_text(
+        "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n"
+    )
 
 
 @pytest.mark.parametrize("make", [no_frames, cut_short, text, list_of_other_files, addresses])
-def test_what_is_no_video_is_refused_in_one_line(tmp_path: Path, make: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_video_is_refused_in_one_line(
+    tmp_path: Path, make: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     make(tmp_path / "a.mp4")
     with pytest.raises(ConfigError, match=r"a\.mp4: OpenCV finds no picture in it"):
         list(pictures_in(str(tmp_path / "a.mp4"), 10))
@@ -98,7 +110,10 @@ class Endless:
         return self.number == 1
 
     def get(self, what: int) -> float:
-        return {cv2.CAP_PROP_FRAME_HEIGHT: self.size[0], cv2.CAP_PROP_FRAME_WIDTH: self.size[1]}.get(what, -1.0)
+        return {
+            cv2.CAP_PROP_FRAME_HEIGHT: self.size[0],
+            cv2.CAP_PROP_FRAME_WIDTH: self.size[1],
+        }.get(what, -1.0)
 
     def grab(self) -> bool:
         next(self.taken)

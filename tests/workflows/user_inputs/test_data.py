@@ -62,7 +62,11 @@ def test_several_inputs_may_come_without_names() -> None:
     torch = pytest.importorskip("torch")
     pairs = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
     loader = torch.utils.data.DataLoader([((x, 2 * x), y) for x, y in pairs], batch_size=4)
-    for data in (((X, 2 * X), Y), [((X[:6], 2 * X[:6]), Y[:6]), ((X[6:], 2 * X[6:]), Y[6:])], loader):
+    for data in (
+        ((X, 2 * X), Y),
+        [((X[:6], 2 * X[:6]), Y[:6]), ((X[6:], 2 * X[6:]), Y[6:])],
+        loader,
+    ):
         found = arrays_of(data)
         np.testing.assert_array_equal(found.inputs["0"], X)
         np.testing.assert_array_equal(found.inputs["1"], 2 * X)
@@ -90,7 +94,10 @@ def test_data_sets_of_tensorflow() -> None:
         ((X, np.array(["cat", ""] * 5)), "name a class for each sample; sample 1 has none"),
         ([X, Y, Y], "pairs of inputs and labels; it gave ndarray of shape"),
         ([(X, X, Y)], r"it gave tuple; several inputs are a tuple or a dict: \(\(a, b\), labels\)"),
-        ({"x": X, "label": Y, "labels": Y}, "labels under one of labels, label, target, targets; it has x, label"),
+        (
+            {"x": X, "label": Y, "labels": Y},
+            "labels under one of labels, label, target, targets; it has x, label",
+        ),
         ([], "data gave no samples"),
         ([(X, Y), (X[:, :2], Y)], "differ in shape"),
         ([({"a": X}, Y), ({"b": X}, Y)], "data gave b after a"),

@@ -12,7 +12,9 @@ from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.user_inputs.inputs import given
 
 
-@pytest.mark.parametrize("preparation", [{}, {"result_output": "scores"}, {"result_kind": "logits"}, {"scale": 2.0}])
+@pytest.mark.parametrize(
+    "preparation", [{}, {"result_output": "scores"}, {"result_kind": "logits"}, {"scale": 2.0}]
+)
 def test_arrays_of_floats_are_used_unchanged_whatever_is_said_of_the_outputs(
     tmp_path: Path, preparation: dict[str, Any]
 ) -> None:
@@ -24,5 +26,6 @@ def test_arrays_of_floats_are_used_unchanged_whatever_is_said_of_the_outputs(
 
     assert wrapper.preparation().known
     np.testing.assert_array_equal(
-        wrapper.preprocess({"x": x[:3]})[wrapper.io.inputs[0].name], x[:3] / preparation.get("scale", 1.0)
+        wrapper.preprocess({"x": x[:3]})[wrapper.io.inputs[0].name],
+        x[:3] / preparation.get("scale", 1.0),
     )

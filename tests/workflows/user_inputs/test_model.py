@@ -35,8 +35,12 @@ def test_a_module_that_takes_any_number_of_tensors_is_exported_for_any_number_of
 def test_a_bfloat16_module_is_told_what_to_give_instead(tmp_path: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)).bfloat16()
     data = np.zeros((3, 4), np.float32), np.zeros(3, int)
-    with pytest.raises(ConfigError, match=r"bfloat16 .* .preparation={'dtype': 'float32'} in Python"):
+    with pytest.raises(
+        ConfigError, match=r"bfloat16 .* .preparation={'dtype': 'float32'} in Python"
+    ):
         nnpipe.compile(network, "onnx", tmp_path / "m.onnx", calibration=data)
     assert not (tmp_path / "m.onnx").exists()
-    made = nnpipe.compile(network, "onnx", tmp_path / "m.onnx", calibration=data, preparation={"dtype": "float32"})
+    made = nnpipe.compile(
+        network, "onnx", tmp_path / "m.onnx", calibration=data, preparation={"dtype": "float32"}
+    )
     assert {spec.dtype for spec in made.io} == {"float32"}

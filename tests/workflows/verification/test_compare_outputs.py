@@ -15,7 +15,9 @@ from nnpipe.workflows.verification.binding import bound
 from nnpipe.workflows.verification.compare_outputs import Reference, outputs_of, verified
 
 
-def io(*, batch: int | None = None, a: str = "a", b: str = "b", out: str = "y", other: str = "z") -> IOSpec:
+def io(
+    *, batch: int | None = None, a: str = "a", b: str = "b", out: str = "y", other: str = "z"
+) -> IOSpec:
     return IOSpec(
         (TensorSpec(a, (batch, 3), "float32"), TensorSpec(b, (batch, 3), "float32")),
         (TensorSpec(out, (batch, 3), "float32"), TensorSpec(other, (batch, 3), "float32")),
@@ -45,7 +47,9 @@ class Difference(InferenceSession):
 
 def samples(count: int = 5) -> list[Batch]:
     random = np.random.default_rng(0)
-    return [{n: random.standard_normal((1, 3)).astype(np.float32) for n in "ab"} for _ in range(count)]
+    return [
+        {n: random.standard_normal((1, 3)).astype(np.float32) for n in "ab"} for _ in range(count)
+    ]
 
 
 def test_a_reference_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -99,7 +103,9 @@ def test_swapped_outputs_are_different() -> None:
 
 
 @pytest.mark.parametrize("classes", [True, False])
-def test_which_number_is_the_greatest_matters_for_classes_only(classes: bool, tmp_path: Path) -> None:
+def test_which_number_is_the_greatest_matters_for_classes_only(
+    classes: bool, tmp_path: Path
+) -> None:
     Reference.of(Difference(io()), io(), samples(), "float", classes).write(tmp_path / "r.npz")
     found = verified(Difference(io()), Reference.read(tmp_path / "r.npz"), Tolerances())
     assert ("same_class" in found) == classes

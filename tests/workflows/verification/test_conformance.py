@@ -24,7 +24,9 @@ def vectors(tmp_path: Path) -> Path:
 
     one, two = np.arange(6, dtype=np.float32), np.full(6, 2.5, np.float32)
     named = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [6]) for name in "abz"}
-    graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["z"])], "g", [named["a"], named["b"]], [named["z"]])
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["a", "b"], ["z"])], "g", [named["a"], named["b"]], [named["z"]]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     for name, expected in (("test_right", one + two), ("test_wrong", one - two)):
         place = tmp_path / "vectors" / name / "test_data_set_0"
@@ -36,13 +38,16 @@ def vectors(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_command_tells_the_same(vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_tells_the_same(
+    vectors: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from nnpipe.runtimes.onnxruntime import ONNXRuntime
 
     found = nn.conformance(vectors, only=[ONNXRuntime], progress=silent)
     assert {result.case.name: result.status for result in found.found["onnx"]["ONNXRuntime"]} == {
-        "test_right": "passed", "test_wrong": "wrong",
-    }  # fmt: skip
+        "test_right": "passed",
+        "test_wrong": "wrong",
+    }
     assert not found.passed
     written = tmp_path / "results.json"
     assert main([str(vectors), "--only", "ONNXRuntime", "--results", str(written)]) == 1
@@ -52,7 +57,9 @@ def test_the_command_tells_the_same(vectors: Path, tmp_path: Path, capsys: pytes
 
 @pytest.mark.slow
 def test_several_places_and_a_report(vectors: Path, tmp_path: Path) -> None:
-    found = nn.conformance([vectors / "test_right", str(vectors / "test_right")], only=["ONNXRuntime"], progress=silent)
+    found = nn.conformance(
+        [vectors / "test_right", str(vectors / "test_right")], only=["ONNXRuntime"], progress=silent
+    )
     assert found.passed
     assert len(found.found["onnx"]["ONNXRuntime"]) == 2
     page = found.save_report(tmp_path / "report.rst")
@@ -72,7 +79,9 @@ def test_several_places_and_a_report(vectors: Path, tmp_path: Path) -> None:
         ({"time_limit": 0}, "conformance: time_limit takes 0.1 or more"),
     ],
 )
-def test_bad_values_are_refused_in_one_line(given: dict[str, Any], told: str, vectors: Path) -> None:
+def test_bad_values_are_refused_in_one_line(
+    given: dict[str, Any], told: str, vectors: Path
+) -> None:
     with pytest.raises(nn.ConfigError) as error:
         nn.conformance(**{"vectors": vectors, **given}, progress=silent)
     assert str(error.value).startswith(told)

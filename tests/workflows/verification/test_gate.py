@@ -18,16 +18,27 @@ from nnpipe.measuring.series import Series
 from nnpipe.scenarios.gate import main
 
 
-def run(title: str = "model", median: float = 1e6, calls: int = 2000, right: int = 900, seed: int = 0) -> nn.Run:
+def run(
+    title: str = "model", median: float = 1e6, calls: int = 2000, right: int = 900, seed: int = 0
+) -> nn.Run:
     latency = (median * np.exp(np.random.default_rng(seed).normal(0, 0.05, calls))).astype(np.int64)
-    columns = {"start_ns": np.cumsum(latency) - latency, "latency_ns": latency, "samples": np.ones(calls, np.int64)}
+    columns = {
+        "start_ns": np.cumsum(latency) - latency,
+        "latency_ns": latency,
+        "samples": np.ones(calls, np.int64),
+    }
     truth = np.zeros(1000, np.int64)
     arrays = {"truth": truth, "predicted": np.where(np.arange(1000) < right, 0, 1)}
     return nn.Run(
-        title, (), components={"dataset": {"class": "Digits", "arguments": {}}}, frameworks={},
-        host={"cpu": {"model": "Abacus"}}, timing={"batch_size": 1}, series={"inference": Series(columns)},
+        title,
+        (),
+        components={"dataset": {"class": "Digits", "arguments": {}}},
+        frameworks={},
+        host={"cpu": {"model": "Abacus"}},
+        timing={"batch_size": 1},
+        series={"inference": Series(columns)},
         evaluation=nn.Evaluation("classification", arrays, ("cat", "dog")),
-    )  # fmt: skip
+    )
 
 
 def comparison(**times: float) -> nn.Comparison:
@@ -45,13 +56,17 @@ def comparison(**times: float) -> nn.Comparison:
 LIMITS: dict[str, Any] = {"max_slowdown": 0.02, "max_accuracy_loss": 0.005}
 
 
-@pytest.mark.parametrize(("new", "passed"), [(run(seed=1), True), (run(median=1.05e6, right=850), False)])
+@pytest.mark.parametrize(
+    ("new", "passed"), [(run(seed=1), True), (run(median=1.05e6, right=850), False)]
+)
 def test_runs_files_and_the_command_agree(
     new: nn.Run, passed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = nn.gate(run("old"), new, **LIMITS)
     assert found.passed is passed
-    old_path, new_path, written = (tmp_path / name for name in ("old.json", "new.json", "gate.json"))
+    old_path, new_path, written = (
+        tmp_path / name for name in ("old.json", "new.json", "gate.json")
+    )
     run("old").write(old_path)
     new.write(new_path)
     assert nn.gate(old_path, new_path, **LIMITS).criteria == found.criteria
@@ -75,7 +90,9 @@ def test_candidates_of_a_comparison_are_paired() -> None:
 
 @pytest.mark.parametrize("undecided", ["pass", "fail"])
 def test_what_cannot_be_decided_counts_as_it_is_told(undecided: Any) -> None:
-    found = nn.gate(run(calls=60), run(calls=60, median=1.015e6, seed=1), max_slowdown=0.02, undecided=undecided)
+    found = nn.gate(
+        run(calls=60), run(calls=60, median=1.015e6, seed=1), max_slowdown=0.02, undecided=undecided
+    )
     assert found.criteria[0].status == "undecided"
     assert found.passed is (undecided == "pass")
     assert f"counts as {undecided}" in str(found)
@@ -94,9 +111,15 @@ def test_what_is_in_doubt_is_told() -> None:
         ({"max_slowdown": 20}, "gate: max_slowdown takes a number from -0.99 to 10, not 20"),
         ({"max_slowdown": float("nan")}, "gate: max_slowdown takes a number from"),
         ({"max_accuracy_loss": -1.0}, "gate: max_accuracy_loss takes a number from"),
-        ({"max_slowdown": 0.1, "confidence": 95}, "gate: confidence takes a number from 0.5 to 0.9999, not 95"),
+        (
+            {"max_slowdown": 0.1, "confidence": 95},
+            "gate: confidence takes a number from 0.5 to 0.9999, not 95",
+        ),
         ({"max_slowdown": "2%"}, "gate: max_slowdown takes a number or None, not '2%'"),
-        ({"max_slowdown": 0.1, "undecided": "skip"}, "gate: undecided takes 'pass' or 'fail', not 'skip'"),
+        (
+            {"max_slowdown": 0.1, "undecided": "skip"},
+            "gate: undecided takes 'pass' or 'fail', not 'skip'",
+        ),
         ({"max_slowdown": 0.1, "new": 3}, "gate: new takes "),
         ({"max_slowdown": 0.1, "baseline": "gone.json"}, "gone.json: no such result file"),
     ],
@@ -111,9 +134,14 @@ def test_bad_values_are_refused_in_one_line(given: dict[str, Any], told: str) ->
 def test_a_constraint_is_kept_or_not_by_the_new_result_itself() -> None:
     board = {"flash_bytes": 32816, "ram_bytes": 16648}
     new = replace(run("new"), timing={**run("new").timing, "session": {"board": board}})
-    found = nn.gate(run("old"), new, constraints=["flash <= 32 KiB", "ram <= 64 KiB", "energy <= 1 J"])
+    found = nn.gate(
+        run("old"), new, constraints=["flash <= 32 KiB", "ram <= 64 KiB", "energy <= 1 J"]
+    )
     assert [criterion.status for criterion in found.criteria] == ["fail", "pass", "undecided"]
-    assert str(found.criteria[0]).replace("\xa0", " ") == "fail: flash is 32.8 kB, flash <= 32 KiB is wanted (exact)"
+    assert (
+        str(found.criteria[0]).replace("\xa0", " ")
+        == "fail: flash is 32.8 kB, flash <= 32 KiB is wanted (exact)"
+    )
     assert "name a meter" in str(found.criteria[2])
     with pytest.raises(nn.ConfigError, match="unknown metric 'flush'"):
         nn.gate(run("old"), new, constraints=["flush <= 1 KiB"])

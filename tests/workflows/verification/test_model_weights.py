@@ -35,14 +35,20 @@ def test_columns_of_a_square_matrix_have_their_own_scales(tmp_path: Path) -> Non
     path = tmp_path / "square.onnx"
     onnx.save_model(model, str(path))
     io = IOSpec((TensorSpec("x", (None, 8), "float32"),), (TensorSpec("y", (None, 8), "float32"),))
-    made = ONNXDynamicQuantizer(per_channel=True).compile(Artifact.of(path, "onnx", io), tmp_path / "made.onnx")
-    opened = find("ONNXModel", ModelWrapper).from_json({"model_path": str(made.path)}).open(made.path)
+    made = ONNXDynamicQuantizer(per_channel=True).compile(
+        Artifact.of(path, "onnx", io), tmp_path / "made.onnx"
+    )
+    opened = (
+        find("ONNXModel", ModelWrapper).from_json({"model_path": str(made.path)}).open(made.path)
+    )
     (weight,) = [each for each in weights_of(opened).tensors if each.values.shape == matrix.shape]
     assert weight.step is not None
     assert np.all(np.abs(weight.values - matrix) <= 0.51 * weight.step)
 
 
-def test_weights_that_a_model_computes_are_told_from_those_that_it_only_turns(tmp_path: Path) -> None:
+def test_weights_that_a_model_computes_are_told_from_those_that_it_only_turns(
+    tmp_path: Path,
+) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     random = np.random.default_rng(0)
@@ -58,9 +64,18 @@ def test_weights_that_a_model_computes_are_told_from_those_that_it_only_turns(tm
         "computed",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 8])],
-        [numpy_helper.from_array(random.standard_normal(s).astype(np.float32), n) for n, s in shapes.items()],
+        [
+            numpy_helper.from_array(random.standard_normal(s).astype(np.float32), n)
+            for n, s in shapes.items()
+        ],
     )
     path = tmp_path / "computed.onnx"
-    onnx.save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(path))
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+        str(path),
+    )
     opened = find("ONNXModel", ModelWrapper).from_json({"model_path": str(path)}).open(path)
-    assert {weight.name: weight.computed for weight in weights_of(opened).tensors} == {"v": True, "plain": False}
+    assert {weight.name: weight.computed for weight in weights_of(opened).tensors} == {
+        "v": True,
+        "plain": False,
+    }

@@ -1,4 +1,6 @@
-"""ONNX support from Python: one row for each model in each operator set, as the command tells it."""
+"""ONNX support from Python: one row for each model in each operator set, as the command tells
+it.
+"""
 
 from __future__ import annotations
 
@@ -54,20 +56,35 @@ def doubling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "doubling_conversion.Doubling"
 
 
-def test_the_command_tells_the_same(doubling: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_tells_the_same(
+    doubling: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cls = nn.find(doubling, nn.ONNXConversion)
     found = nn.onnx_support([cls], opsets=[17, 18, 17], folder=tmp_path / "kept", progress=silent)
     assert [(row.model, row.opset, row.verdict) for row in found.rows[cls]] == [
-        ("right", 17, "same"), ("right", 18, "same"), ("wrong", 17, "different"), ("wrong", 18, "different"),
-    ]  # fmt: skip
+        ("right", 17, "same"),
+        ("right", 18, "same"),
+        ("wrong", 17, "different"),
+        ("wrong", 18, "different"),
+    ]
     assert not found.passed
     assert len(list((tmp_path / "kept").glob("*.onnx"))) == 4
     written = tmp_path / "rows.json"
-    argv = [str(tmp_path / "o"), str(tmp_path / "t.rst"), "--converters-list", doubling, "--opsets", "17", "18"]
+    argv = [
+        str(tmp_path / "o"),
+        str(tmp_path / "t.rst"),
+        "--converters-list",
+        doubling,
+        "--opsets",
+        "17",
+        "18",
+    ]
     assert main([*argv, "--results", str(written)]) == 1
     assert json.loads(written.read_text("utf-8")) == found.to_json()
     assert capsys.readouterr().out.startswith(f"{found}\n\ntable: ")
-    assert found.save_report(tmp_path / "mine.rst").read_text("utf-8") == (tmp_path / "t.html").read_text("utf-8")
+    assert found.save_report(tmp_path / "mine.rst").read_text("utf-8") == (
+        tmp_path / "t.html"
+    ).read_text("utf-8")
 
 
 @pytest.mark.parametrize(

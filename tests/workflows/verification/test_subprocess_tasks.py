@@ -1,4 +1,6 @@
-"""A file that shows neither weights nor values is compared by its outputs, and the result says so."""
+"""A file that shows neither weights nor values is compared by its outputs, and the result says
+so.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,15 @@ def test_of_a_file_that_shows_nothing_no_tensor_is_named(tmp_path: Path, parent:
     origin = source.export(tmp_path / "exported.onnx", "onnx") if parent else None
     Artifact.of(tmp_path / "model.openvino", "openvino", source.io, parent=origin)
     task = {
-        "reference": str(tmp_path / "reference.npz"), "artifact": str(tmp_path / "model.openvino"),
-        "source": str(path), "binding": {"names": {}, "axes": []}, "sample": 0, "claims": ["float"], "told": [],
+        "reference": str(tmp_path / "reference.npz"),
+        "artifact": str(tmp_path / "model.openvino"),
+        "source": str(path),
+        "binding": {"names": {}, "axes": []},
+        "sample": 0,
+        "claims": ["float"],
+        "told": [],
         "candidate": CandidateSpec("source", wrapper, path, judged=False).to_json(),
-    }  # fmt: skip
+    }
     if not parent:
         with pytest.raises(NotSupported, match="outputs were compared, and no tensor can be named"):
             look_inside(task)

@@ -1,4 +1,6 @@
-"""Two models held against each other from Python: what they give on arrays, and what the command tells of the same."""
+"""Two models held against each other from Python: what they give on arrays, and what the command
+tells of the same.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,14 @@ def test_the_command_tells_the_same(
     assert not found.agrees()
     write_arrays(tmp_path / "data", {"image": INPUTS}, LABELS, split=np.full(60, 2, np.int8))
     written = tmp_path / "figures.json"
-    argv = ["--dataset", "ArraysDataset", "--dataset-root", str(tmp_path / "data"), "--output", str(written)]
+    argv = [
+        "--dataset",
+        "ArraysDataset",
+        "--dataset-root",
+        str(tmp_path / "data"),
+        "--output",
+        str(written),
+    ]
     assert main([*map(str, models), *argv]) == 1
     assert json.loads(written.read_text("utf-8")) == json.loads(json.dumps(found.to_json()))
     assert capsys.readouterr().out == f"{found}\nfigures: {written}\n"
@@ -52,16 +61,25 @@ def test_the_command_tells_the_same(
 def test_a_module_is_held_against_the_file_that_it_was_exported_to(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)).eval()
+    network = torch.nn.Sequential(
+        torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)
+    ).eval()
     program = torch.export.export(network, (torch.from_numpy(INPUTS),))
     torch.export.save(program, tmp_path / "network.pt2")
     found = nn.verify(
-        network, tmp_path / "network.pt2", data=(INPUTS, LABELS), samples=60, claims=["float"], progress=silent
+        network,
+        tmp_path / "network.pt2",
+        data=(INPUTS, LABELS),
+        samples=60,
+        claims=["float"],
+        progress=silent,
     )
     assert (found.verdict, found.claims, found.claims_by) == ("same", ("float",), "as told")
     with torch.no_grad():
         network[2].bias += 1.0
-    changed = nn.verify(tmp_path / "network.pt2", network, data={"x": torch.from_numpy(INPUTS)}, progress=silent)
+    changed = nn.verify(
+        tmp_path / "network.pt2", network, data={"x": torch.from_numpy(INPUTS)}, progress=silent
+    )
     assert changed.verdict == "different"
     assert changed.agreement.tensors[0].mean_absolute == pytest.approx(1.0, rel=1e-5)
 
@@ -70,7 +88,9 @@ def test_a_module_is_held_against_the_file_that_it_was_exported_to(tmp_path: Pat
 def test_a_data_set_and_tolerances_are_taken(models: tuple[Path, Path], tmp_path: Path) -> None:
     data = write_arrays(tmp_path / "data", {"image": INPUTS}, LABELS, split=np.full(60, 2, np.int8))
     wide = nn.Tolerances(close_tolerance=1.0)
-    found = nn.verify(*models, data=data, samples=20, runtime="ONNXRuntime", tolerances=wide, progress=silent)
+    found = nn.verify(
+        *models, data=data, samples=20, runtime="ONNXRuntime", tolerances=wide, progress=silent
+    )
     assert (found.agreement.samples, found.run_by) == (20, "ONNXRuntime")
     assert found.to_json()["tolerances"]["close_tolerance"] == 1.0
     with pytest.raises(nn.ConfigError, match="at_least takes 'same' or 'close', not 'equal'"):
@@ -95,9 +115,13 @@ def test_a_data_set_and_tolerances_are_taken(models: tuple[Path, Path], tmp_path
         ({"tolerances": 0.1}, "verify: tolerances takes Tolerances or None"),
     ],
 )
-def test_bad_values_are_refused_in_one_line(given: dict[str, Any], told: str, models: tuple[Path, Path]) -> None:
+def test_bad_values_are_refused_in_one_line(
+    given: dict[str, Any], told: str, models: tuple[Path, Path]
+) -> None:
     with pytest.raises(nn.NNPipeError) as error:
-        nn.verify(**{"source": models[0], "artifact": models[1], "data": INPUTS, **given}, progress=silent)
+        nn.verify(
+            **{"source": models[0], "artifact": models[1], "data": INPUTS, **given}, progress=silent
+        )
     assert str(error.value).startswith(told)
     assert len(str(error.value).splitlines()) == 1
 

@@ -10,7 +10,10 @@ from nnpipe.workflows.verification.first_difference import Divergence
 from nnpipe.workflows.verification.undoing import led_by_weights
 
 LEVEL = Level("b", "norm", "Norm", "", "", 1.0, 1.0, 1.0, 3.0)
-SOURCE = (Operation("conv", "Conv", ("x", "w"), ("a",)), Operation("norm", "Norm", ("a", "scale"), ("b",)))
+SOURCE = (
+    Operation("conv", "Conv", ("x", "w"), ("a",)),
+    Operation("norm", "Norm", ("a", "scale"), ("b",)),
+)
 OTHER = (
     Operation("wide", "DequantizeLinear", ("codes", "step"), ("numbers",)),
     Operation("fused", "Conv", ("x", "numbers"), ("y",)),
@@ -36,7 +39,12 @@ def led(suspects: tuple[Suspect, ...], wrong: str = "channel 1 differs") -> tupl
 def test_the_operation_comes_first_and_what_computes_with_the_weight_there_is_found() -> None:
     behind = Suspect("norm", LEVEL, ("norm",), ("other",), "there is noise")
     first, second = led((behind,))
-    assert (first.name, first.within, first.there, first.told) == ("conv", ("conv",), ("fused",), "channel 1 differs")
+    assert (first.name, first.within, first.there, first.told) == (
+        "conv",
+        ("conv",),
+        ("fused",),
+        "channel 1 differs",
+    )
     assert second is behind
 
 

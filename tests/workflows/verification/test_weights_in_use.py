@@ -1,4 +1,6 @@
-"""Weights that a converter changed without an effect are no faults; the same changes with an effect are."""
+"""Weights that a converter changed without an effect are no faults; the same changes with an
+effect are.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ WEIGHTS: Mapping[str, Any] = {
 
 
 def folded() -> dict[str, Any]:
-    """The same network, as a converter might write it: rows of types added to words, and a normalisation folded in."""
+    """The same network, as a converter might write it: rows of types added to words, and a
+    normalisation folded in.
+    """
     one = WEIGHTS
     return {
         **one,
@@ -66,7 +70,9 @@ def network(path: Path, weights: Mapping[str, Any]) -> LiveModel:
     ]
     taken = onnx.helper.make_tensor_value_info("words", onnx.TensorProto.INT64, ["n", TOKENS])
     given = onnx.helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, ["n", TOKENS, 4])
-    arrays = [onnx.numpy_helper.from_array(np.float32(array), name) for name, array in weights.items()]
+    arrays = [
+        onnx.numpy_helper.from_array(np.float32(array), name) for name, array in weights.items()
+    ]
     graph = onnx.helper.make_graph(nodes, "net", [taken], [given], arrays)
     opset = [onnx.helper.make_opsetid("", 17)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), path)
@@ -74,10 +80,17 @@ def network(path: Path, weights: Mapping[str, Any]) -> LiveModel:
 
 
 def compared(folder: Path, weights: Mapping[str, Any]) -> tuple[Weighing, dict[str, Any]]:
-    """Compare the network with one of other weights; return what is found of them, and what it adds to a verdict."""
-    source, other = network(folder / "source.onnx", WEIGHTS), network(folder / "other.onnx", weights)
+    """Compare the network with one of other weights; return what is found of them, and what it
+    adds to a verdict.
+    """
+    source, other = (
+        network(folder / "source.onnx", WEIGHTS),
+        network(folder / "other.onnx", weights),
+    )
     samples = [{"words": tokens} for tokens in TOKENS_OF]
-    where, weighed = compare_inside(source, other, bound(source.io, other.io, {}, ()), samples, ("float",))
+    where, weighed = compare_inside(
+        source, other, bound(source.io, other.io, {}, ()), samples, ("float",)
+    )
     assert isinstance(where, Divergence)
     assert isinstance(weighed, Weighing)
     for name, array in source.get_weights().items():
@@ -110,10 +123,11 @@ def test_a_bias_that_rounding_hides_may_be_left_out(tmp_path: Path) -> None:
         ("kernel", lambda w: w[:, [1, 0, *range(2, WIDTH)]]),
         ("kernel", lambda w: 1.01 * w),
         ("bias", lambda w: w + 0.01),
-        ("table", lambda w: np.where(np.arange(WORDS)[:, None] == SEEN + 2, w + 0.1 * w[::-1], w)),  # no sample has it
+        # no sample has it
+        ("table", lambda w: np.where(np.arange(WORDS)[:, None] == SEEN + 2, w + 0.1 * w[::-1], w)),
         ("table", lambda w: np.where(np.arange(WORDS)[:, None] == SEEN + 2, 0.0, w)),
     ],
-)  # fmt: skip
+)
 def test_a_fault_beside_such_numbers_is_found(tmp_path: Path, name: str, change: Any) -> None:
     weights = folded()
     weights[name] = change(weights[name])
@@ -133,7 +147,9 @@ def normalised(path: Path, gamma: Any, beta: Any, kernel: Any, bias: Any) -> Liv
     taken = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", WIDTH])
     given = onnx.helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, ["n", len(bias)])
     weights = {"gamma": gamma, "beta": beta, "kernel": kernel, "bias": bias}
-    arrays = [onnx.numpy_helper.from_array(np.float32(array), name) for name, array in weights.items()]
+    arrays = [
+        onnx.numpy_helper.from_array(np.float32(array), name) for name, array in weights.items()
+    ]
     graph = onnx.helper.make_graph(nodes, "net", [taken], [given], arrays)
     opset = [onnx.helper.make_opsetid("", 17)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), path)
@@ -142,7 +158,9 @@ def normalised(path: Path, gamma: Any, beta: Any, kernel: Any, bias: Any) -> Liv
 
 @pytest.mark.parametrize("claim", ["float", "int8"])
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_normalisation_within_the_next_layer_is_not_looked_for(tmp_path: Path, claim: Claim, swapped: bool) -> None:
+def test_a_normalisation_within_the_next_layer_is_not_looked_for(
+    tmp_path: Path, claim: Claim, swapped: bool
+) -> None:
     random = np.random.default_rng(7)
     gamma, beta = random.uniform(0.97, 1.03, WIDTH), 0.1 * random.standard_normal(WIDTH)
     kernel, bias = random.standard_normal((8, WIDTH)), random.standard_normal(8)
@@ -151,13 +169,21 @@ def test_a_normalisation_within_the_next_layer_is_not_looked_for(tmp_path: Path,
     shown = (np.ones(WIDTH), np.zeros(WIDTH), (kernel * gamma)[rows], bias + kernel @ beta)
     other = normalised(tmp_path / "other.onnx", *shown)
     samples = [{"x": random.standard_normal((8, WIDTH)).astype(np.float32)} for _ in range(8)]
-    where, weighed = compare_inside(source, other, bound(source.io, other.io, {}, ()), samples, (claim,))
+    where, weighed = compare_inside(
+        source, other, bound(source.io, other.io, {}, ()), samples, (claim,)
+    )
     assert isinstance(where, Divergence)
     assert isinstance(weighed, Weighing)
-    told = {change.name: change.wrong for change in weighed.tensors if change.name in ("kernel", "bias")}
+    told = {
+        change.name: change.wrong for change in weighed.tensors if change.name in ("kernel", "bias")
+    }
     assert told.pop("bias") == ""
     assert (
-        ("channels 0 and 1" in told["kernel"] or "channels 0, 1" in told["kernel"]) if swapped else not told["kernel"]
+        ("channels 0 and 1" in told["kernel"] or "channels 0, 1" in told["kernel"])
+        if swapped
+        else not told["kernel"]
     )
     assert ("dense" in {suspect.name for suspect in where.suspects}) is swapped
-    assert "norm" not in {suspect.name for suspect in where.suspects if "as if its bias were missing" in suspect.told}
+    assert "norm" not in {
+        suspect.name for suspect in where.suspects if "as if its bias were missing" in suspect.told
+    }

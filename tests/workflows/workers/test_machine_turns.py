@@ -17,7 +17,11 @@ if sys.platform == "win32":
 
 def test_who_measures_is_alone_and_those_who_train_are_not(tmp_path: Path) -> None:
     turns = MachineTurns(tmp_path / "turns")
-    together, begun, measured = threading.Barrier(2, timeout=30), threading.Event(), threading.Event()
+    together, begun, measured = (
+        threading.Barrier(2, timeout=30),
+        threading.Event(),
+        threading.Event(),
+    )
     inside: list[int] = []
 
     def train() -> None:
@@ -73,10 +77,19 @@ def test_who_waits_to_measure_lets_no_other_begin(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "fits"),
-    [("", True), ("cortex-a76", True), ("Raspberry Pi 5", True), ("pi-3", True), ("h100", True), ("EPYC", False)],
+    [
+        ("", True),
+        ("cortex-a76", True),
+        ("Raspberry Pi 5", True),
+        ("pi-3", True),
+        ("h100", True),
+        ("EPYC", False),
+    ],
 )
 def test_a_kind_is_a_part_of_a_name_of_the_machine(kind: str, fits: bool) -> None:
     facts: dict[str, Any] = {
-        "cpu": {"model": "Cortex-A76"}, "board": "Raspberry Pi 5 Model B", "gpus": [{"name": "NVIDIA H100"}],
-    }  # fmt: skip
+        "cpu": {"model": "Cortex-A76"},
+        "board": "Raspberry Pi 5 Model B",
+        "gpus": [{"name": "NVIDIA H100"}],
+    }
     assert is_of_kind(kind, facts, "pi-3") is fits

@@ -22,7 +22,9 @@ from nnpipe.workflows.workers.worker_options import WorkerPlace, places_of
         ("ray+https://head:443", "ray+https://head:443", 3),
     ],
 )
-def test_a_place_has_an_address_and_a_number_of_workers(text: str, address: str, count: int) -> None:
+def test_a_place_has_an_address_and_a_number_of_workers(
+    text: str, address: str, count: int
+) -> None:
     assert WorkerPlace.parse(text, 3) == WorkerPlace(address, count)
 
 

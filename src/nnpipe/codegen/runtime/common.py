@@ -1,4 +1,7 @@
-"""Functions for scripts of every framework.  Names that are not defined here are in the modules of each framework."""
+"""Functions for scripts of every framework.
+
+Names that are not defined here are in the modules of each framework.
+"""
 
 # mypy: ignore-errors
 # ruff: noqa: F821
@@ -39,7 +42,10 @@ def split_data(inputs, targets, fraction, seed):
     if any(len(x) != count for x in inputs):
         sys.exit(f"there are {count} targets for {', '.join(str(len(x)) for x in inputs)} samples")
     if not 0 < aside < count:
-        sys.exit(f"{aside} of {count} samples are for testing; testing and training need at least one each")
+        sys.exit(
+            f"{aside} of {count} samples are for testing; testing and training need at least one "
+            f"each"
+        )
     order = shuffled(count, seed)
     parts = {"test": order[:aside], "train": order[aside:]}
     return {name: (tuple(x[rows] for x in inputs), targets[rows]) for name, rows in parts.items()}
@@ -120,16 +126,23 @@ def image_files(folder):
 
 
 def read_image(path, size, grey):
-    """Return an image of eight bits with a size; more bits, which Pillow would clip at 255, become eight."""
+    """Return an image of eight bits with a size; more bits, which Pillow would clip at 255,
+    become eight.
+    """
     with Image.open(path) as image:
         if image.mode.startswith(("I", "F")):
             white = 1 if image.mode == "F" else 65535
             least, most = image.getextrema()
             known = image.mode != "I" or image.format in ("PNG", "PPM")
             if not (known and 0 <= least <= most <= white):
-                sys.exit(f"{path}: nothing says which pixel is white; store 8 or 16 bits, or floats from 0 to 1")
+                sys.exit(
+                    f"{path}: nothing says which pixel is white; store 8 or 16 bits, or floats "
+                    f"from 0 to 1"
+                )
             image = image.convert("F").point(lambda value: value * (255 / white) + 0.5).convert("L")
-        return image.convert("L" if grey else "RGB").resize((size[1], size[0]), Image.Resampling.BICUBIC)
+        return image.convert("L" if grey else "RGB").resize(
+            (size[1], size[0]), Image.Resampling.BICUBIC
+        )
 
 
 def load_plugin(path):

@@ -18,7 +18,9 @@ _MODULES = {
 
 @cache
 def parts(framework: str) -> dict[str, ast.stmt]:
-    """Return the syntax trees of the functions and classes for a framework by name, in source order."""
+    """Return the syntax trees of the functions and classes for a framework by name, in source
+    order.
+    """
     found: dict[str, ast.stmt] = {}
     for module in _MODULES[framework]:
         source = (resources.files("nnpipe.codegen.runtime") / f"{module}.py").read_text("utf-8")

@@ -101,7 +101,10 @@ def data_by_plugin(process, data):
 def test_data(load, path):
     """Return inputs that a plugin reads, and expected outputs if it knows them."""
     data, *expected, _ = load(path=path)
-    return {"inputs": (np.asarray(data, np.float32),), "expected": expected[0] if expected else None}
+    return {
+        "inputs": (np.asarray(data, np.float32),),
+        "expected": expected[0] if expected else None,
+    }
 
 
 def show_outputs(process, samples):
@@ -121,13 +124,17 @@ def progress(path):
         report_progress(path, 0.0, {})
 
     def after_epoch(epoch, logs=None):
-        figures.update({name.replace("val_", "test_"): value for name, value in (logs or {}).items()})
+        figures.update(
+            {name.replace("val_", "test_"): value for name, value in (logs or {}).items()}
+        )
         report_progress(path, (epoch + 1) / callback.params["epochs"], figures)
 
     def after(logs=None):
         report_progress(path, 1.0, figures)
 
-    callback = keras.callbacks.LambdaCallback(on_train_begin=before, on_epoch_end=after_epoch, on_train_end=after)
+    callback = keras.callbacks.LambdaCallback(
+        on_train_begin=before, on_epoch_end=after_epoch, on_train_end=after
+    )
     return callback
 
 
@@ -146,7 +153,9 @@ def computed(network, samples, batch_size):
 def judged(network, data, batch_size):
     """Return the loss and the metrics on the test samples."""
     inputs, targets = data["test"]
-    found = network.evaluate(given(inputs), targets, batch_size=batch_size, return_dict=True, verbose=0)
+    found = network.evaluate(
+        given(inputs), targets, batch_size=batch_size, return_dict=True, verbose=0
+    )
     return {name: float(value) for name, value in found.items()}
 
 
@@ -183,7 +192,10 @@ def quantised(network, inputs):
     It is calibrated with the inputs and takes one sample per call.
     """
     # The Edge TPU does not accept tensors with a free batch size.
-    taken = [keras.Input(batch_shape=(1, *x.shape[1:]), dtype=x.dtype, name=x.name) for x in network.inputs]
+    taken = [
+        keras.Input(batch_shape=(1, *x.shape[1:]), dtype=x.dtype, name=x.name)
+        for x in network.inputs
+    ]
     fixed = keras.Model(taken, network(taken[0] if len(taken) == 1 else taken))
     converter = tf.lite.TFLiteConverter.from_keras_model(fixed)
     converter.optimizations = [tf.lite.Optimize.DEFAULT]

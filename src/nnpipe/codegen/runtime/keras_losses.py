@@ -1,4 +1,6 @@
-"""Losses that Keras lacks, for generated scripts: functions of targets and outputs that return one value per sample."""
+"""Losses that Keras lacks, for generated scripts: functions of targets and outputs that return
+one value per sample.
+"""
 
 # mypy: ignore-errors
 # ruff: noqa: F821
@@ -8,7 +10,9 @@ def smoothed_cross_entropy(targets, outputs, label_smoothing):
     """Return the cross entropy of logits with label smoothing."""
     classes = keras.ops.reshape(keras.ops.cast(targets, "int32"), (-1,))
     truth = keras.ops.one_hot(classes, outputs.shape[-1])
-    return keras.losses.categorical_crossentropy(truth, outputs, from_logits=True, label_smoothing=label_smoothing)
+    return keras.losses.categorical_crossentropy(
+        truth, outputs, from_logits=True, label_smoothing=label_smoothing
+    )
 
 
 def weighted_binary_cross_entropy(targets, outputs, positive_weight):

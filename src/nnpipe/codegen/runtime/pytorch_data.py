@@ -62,12 +62,18 @@ def data_by_plugin(process, data):
 def test_data(load, path):
     """Return inputs that a plugin reads, and expected outputs if it knows them."""
     data, *expected, _ = load(path=path)
-    return {"inputs": (torch.as_tensor(data).float(),), "expected": expected[0] if expected else None}
+    return {
+        "inputs": (torch.as_tensor(data).float(),),
+        "expected": expected[0] if expected else None,
+    }
 
 
 def show_outputs(process, samples):
     """Call a plugin that writes inputs and outputs into the folder `output`."""
-    given = {"model_input": samples["inputs"][0].numpy(), "model_output": samples["outputs"].numpy()}
+    given = {
+        "model_input": samples["inputs"][0].numpy(),
+        "model_output": samples["outputs"].numpy(),
+    }
     if "expected_output" in inspect.signature(process).parameters:
         expected = samples["expected"]
         is_tensor = isinstance(expected, torch.Tensor)

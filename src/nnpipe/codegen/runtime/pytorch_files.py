@@ -12,7 +12,11 @@ import sys
 
 def tensor_of(data, kind, shape):
     """Return the tensor that bytes hold; without bytes, a tensor of zeros."""
-    return torch.frombuffer(data, dtype=kind).reshape(shape) if data else torch.zeros(shape, dtype=kind)
+    return (
+        torch.frombuffer(data, dtype=kind).reshape(shape)
+        if data
+        else torch.zeros(shape, dtype=kind)
+    )
 
 
 def read_array(data):
@@ -23,10 +27,16 @@ def read_array(data):
     (length,) = struct.unpack(width, data[8:start])
     header = ast.literal_eval(data[start : start + length].decode("latin1"))
     kinds = {
-        "b1": torch.bool, "u1": torch.uint8, "i1": torch.int8, "i2": torch.int16,
-        "i4": torch.int32, "i8": torch.int64, "f2": torch.float16, "f4": torch.float32,
+        "b1": torch.bool,
+        "u1": torch.uint8,
+        "i1": torch.int8,
+        "i2": torch.int16,
+        "i4": torch.int32,
+        "i8": torch.int64,
+        "f2": torch.float16,
+        "f4": torch.float32,
         "f8": torch.float64,
-    }  # fmt: skip
+    }
     kind = kinds.get(header["descr"].lstrip("<|="))
     if kind is None:
         sys.exit("an array has an unsupported type: " + header["descr"])
@@ -47,7 +57,9 @@ def write_weights(path, network):
     """Write the tensors of a network to a .safetensors file."""
     header, parts, place = {}, [], 0
     for name, value in network.state_dict().items():
-        kind, stored = ("I64", torch.int64) if value.dtype == torch.int64 else ("F32", torch.float32)
+        kind, stored = (
+            ("I64", torch.int64) if value.dtype == torch.int64 else ("F32", torch.float32)
+        )
         values = value.detach().to("cpu", stored).contiguous()
         part = ctypes.string_at(values.data_ptr(), values.numel() * values.element_size())
         shape, ends = list(value.shape), [place, place + len(part)]

@@ -1,4 +1,6 @@
-"""Losses and metrics for scripts of PyTorch: functions of outputs and targets that return a mean over the samples."""
+"""Losses and metrics for scripts of PyTorch: functions of outputs and targets that return a mean
+over the samples.
+"""
 
 # mypy: ignore-errors
 # ruff: noqa: F821

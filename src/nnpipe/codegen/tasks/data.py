@@ -18,7 +18,9 @@ _SKLEARN = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 
 
 class _Load(ScriptTask):
-    test_fraction: float = argument(0.2, help="share of the samples for testing", minimum=0.01, maximum=0.9)
+    test_fraction: float = argument(
+        0.2, help="share of the samples for testing", minimum=0.01, maximum=0.9
+    )
     scale: float = argument(1.0, help="factor of the inputs")
     data: str = gives("data", "samples for training and testing")
 
@@ -29,7 +31,9 @@ class _Load(ScriptTask):
 
     def _made(self, writer: Writer, function: str, *args: ast.expr) -> list[ast.stmt]:
         """Return the statement that assigns the result of a reading function to the variable."""
-        fraction = writer.argument(self, "test_fraction", float(self.test_fraction), "share of samples for testing")
+        fraction = writer.argument(
+            self, "test_fraction", float(self.test_fraction), "share of samples for testing"
+        )
         seed = attribute(name("args"), "seed")
         made = call(writer.helper(function), *args, literal(self.scale), fraction, seed)
         return [assign(writer.variable(self.data), made)]
@@ -40,9 +44,13 @@ class LoadArrays(_Load):
 
     task = "load_npz"
     path: str = argument(help="the file; the script takes another one as an argument")
-    inputs: tuple[str, ...] = argument(("x",), help="names of the arrays of inputs, in the network's order")
+    inputs: tuple[str, ...] = argument(
+        ("x",), help="names of the arrays of inputs, in the network's order"
+    )
     target: str = argument("y", help="name of the array of targets")
-    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, if it differs from the file's", minimum=1)
+    shape: tuple[int, ...] | None = argument(
+        None, help="shape of a sample, if it differs from the file's", minimum=1
+    )
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Yield a problem if no array of inputs is named."""
@@ -62,20 +70,26 @@ class LoadArrays(_Load):
 
 
 class LoadTable(_Load):
-    """Read samples from a CSV file with a header: columns of numbers, one of which holds the targets."""
+    """Read samples from a CSV file with a header: columns of numbers, one of which holds the
+    targets.
+    """
 
     task = "load_csv"
     path: str = argument(help="the file; the script takes another one as an argument")
     target: str = argument(help="name of the column of targets")
     delimiter: str = argument(",", help="the character between cells")
     classes: bool = argument(True, help="whether the targets are classes, numbered from 0")
-    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, if it is not a row", minimum=1)
+    shape: tuple[int, ...] | None = argument(
+        None, help="shape of a sample, if it is not a row", minimum=1
+    )
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Yield a problem if the delimiter is not one character."""
         if isinstance(self.delimiter, str) and len(self.delimiter) != 1:
             yield ScriptProblem(
-                "argument", f"{self.name}.delimiter", f"must be one character, not {shown(self.delimiter)}"
+                "argument",
+                f"{self.name}.delimiter",
+                f"must be one character, not {shown(self.delimiter)}",
             )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -96,11 +110,15 @@ class LoadImages(_Load):
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
         """Yield a problem if the size is not two numbers."""
         if isinstance(self.size, tuple) and len(self.size) != 2:
-            yield ScriptProblem("argument", f"{self.name}.size", f"must be height and width, not {shown(self.size)}")
+            yield ScriptProblem(
+                "argument", f"{self.name}.size", f"must be height and width, not {shown(self.size)}"
+            )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that read the images."""
-        path = writer.argument(self, self.data, self.path, "a folder with a folder of images for each class", path=True)
+        path = writer.argument(
+            self, self.data, self.path, "a folder with a folder of images for each class", path=True
+        )
         return self._made(writer, "data_of_images", path, literal(self.size), literal(self.grey))
 
 
@@ -109,7 +127,9 @@ class LoadSklearn(_Load):
 
     task = "load_sklearn"
     dataset: str = argument(help="the data set: " + ", ".join(_SKLEARN), choices=_SKLEARN)
-    shape: tuple[int, ...] | None = argument(None, help="shape of a sample, if it is not a row", minimum=1)
+    shape: tuple[int, ...] | None = argument(
+        None, help="shape of a sample, if it is not a row", minimum=1
+    )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that call scikit-learn's function."""
@@ -156,34 +176,48 @@ class LoadTestData(ScriptTask):
         """Return the statements that load the plugin and call it."""
         function = attribute(loaded_plugin(writer, self, self.plugin), "load_test_data")
         path = writer.argument(self, self.samples, self.path, "test data that the plugin reads")
-        return [assign(writer.variable(self.samples), call(writer.helper("test_data"), function, path))]
+        return [
+            assign(writer.variable(self.samples), call(writer.helper("test_data"), function, path))
+        ]
 
 
 def inputs_of(script: ScriptGenerator, variable: str) -> int:
-    """Return the number of inputs of the samples in a variable; 0 if it is not known before the script runs."""
-    maker = next((task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None)
+    """Return the number of inputs of the samples in a variable; 0 if it is not known before the
+    script runs.
+    """
+    maker = next(
+        (task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None
+    )
     if isinstance(maker, _Load) and not any(field == "inputs" for field, _ in faults(maker)):
         return maker.count
     return int(isinstance(maker, ProcessDataset))
 
 
 def loaded_plugin(writer: Writer, task: ScriptTask, path: str) -> ast.expr:
-    """Return the expression that loads a plugin; a file that several tasks use gets one option of the script."""
+    """Return the expression that loads a plugin; a file that several tasks use gets one option
+    of the script.
+    """
     known: dict[str, ast.expr] = writer.plugins
     if path not in known:
-        argument = writer.argument(task, "plugin", path, "a plugin, which is run as code", path=True)
+        argument = writer.argument(
+            task, "plugin", path, "a plugin, which is run as code", path=True
+        )
         known[path] = call(writer.helper("load_plugin"), argument)
     return known[path]
 
 
 def plugin_problems(task: Any, path: Any, function: str) -> Iterable[ScriptProblem]:
-    """Yield problems with a plugin: its path, or a function that is missing or takes other arguments."""
+    """Yield problems with a plugin: its path, or a function that is missing or takes other
+    arguments.
+    """
     from nnpipe.core.errors import NNPipeError
     from nnpipe.plugins.plugin import checked_source
 
     if isinstance(path, str) and not path.endswith(".py"):
         yield ScriptProblem(
-            "plugin", f"{task.name}.plugin", "must be a file that ends in .py, which the script can load"
+            "plugin",
+            f"{task.name}.plugin",
+            "must be a file that ends in .py, which the script can load",
         )
     elif isinstance(path, str) and "\0" not in path:
         try:

@@ -1,4 +1,6 @@
-"""The task that calls a function of an installed package, for everything that no other task does."""
+"""The task that calls a function of an installed package, for everything that no other task
+does.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,43 @@ class Call(ScriptTask):
 
     task = "call"
     function: str = argument(help="package.module:function")
-    arguments: tuple[str, ...] = takes("any", help="variables that it is called with, in order", many=True)
+    arguments: tuple[str, ...] = takes(
+        "any", help="variables that it is called with, in order", many=True
+    )
     result: str | None = gives("any", "what it returns", optional=True)
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Yield a problem if the name of the function is not valid, or if the script would hide its module."""
+        """Yield a problem if the name of the function is not valid, or if the script would hide
+        its module.
+        """
         if isinstance(self.function, str) and self.function and _parts(self.function) is None:
             message = "must be package.module:function, with names that are valid in Python, not"
-            yield ScriptProblem("import", f"{self.name}.function", f"{message} {shown(self.function)}")
-        elif isinstance(self.function, str) and self.function.partition(":")[0].partition(".")[0] == script.name:
-            message = "Python would import the script instead of this module; give the script another name"
-            yield ScriptProblem("import", f"{self.name}.function", f"{shown(self.function)}: {message}")
+            yield ScriptProblem(
+                "import", f"{self.name}.function", f"{message} {shown(self.function)}"
+            )
+        elif (
+            isinstance(self.function, str)
+            and self.function.partition(":")[0].partition(".")[0] == script.name
+        ):
+            message = (
+                "Python would import the script instead of this module; give the script another "
+                "name"
+            )
+            yield ScriptProblem(
+                "import", f"{self.name}.function", f"{shown(self.function)}: {message}"
+            )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Return the statement that calls the function, and add the function's import to the script."""
+        """Return the statement that calls the function, and add the function's import to the
+        script.
+        """
         found = _parts(self.function)
         assert found is not None
         module, function = found
-        made = call(writer.imported(module, function), *(writer.variable(variable) for variable in self.arguments))
+        made = call(
+            writer.imported(module, function),
+            *(writer.variable(variable) for variable in self.arguments),
+        )
         return [assign(writer.variable(self.result), made) if self.result else ast.Expr(made)]
 
 

@@ -27,7 +27,9 @@ class LoadModel(ScriptTask):
 
     task = "load_model"
     network: str = argument(help="the network's name in the description")
-    weights: str | None = argument(None, help="a Keras file with its weights, which are written beside the script")
+    weights: str | None = argument(
+        None, help="a Keras file with its weights, which are written beside the script"
+    )
     model: str = gives("network", "the network")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
@@ -36,7 +38,8 @@ class LoadModel(ScriptTask):
         graph = script.networks.get(self.network) if isinstance(self.network, str) else None
         if graph is not None and isinstance(self.weights, str) and not graph.problems():
             yield from (
-                ScriptProblem("file", f"{self.name}.weights", message) for message in _read(self.weights, graph)[1]
+                ScriptProblem("file", f"{self.name}.weights", message)
+                for message in _read(self.weights, graph)[1]
             )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
@@ -58,7 +61,9 @@ class LoadModel(ScriptTask):
 
 
 class ApplyDelta(ScriptTask):
-    """Build a changed network; layers that both networks have, by name and shape, keep their weights."""
+    """Build a changed network; layers that both networks have, by name and shape, keep their
+    weights.
+    """
 
     task = "apply_delta"
     model: str = takes("network", help="the network before the change")
@@ -66,18 +71,32 @@ class ApplyDelta(ScriptTask):
     changed: str = gives("network", "the changed network")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Yield a problem for each network that is not known, and for frozen layers that would lose their weights."""
+        """Yield a problem for each network that is not known, and for frozen layers that would
+        lose their weights.
+        """
         yield from missing_network(self.name, self.network, script)
         if network_held(script, self.model) is None:
-            message = "which network this is is not known before the script runs; use the result of load_model"
+            message = (
+                "which network this is is not known before the script runs; use the result of "
+                "load_model"
+            )
             yield ScriptProblem("network", f"{self.name}.model", f"{self.model}: {message}")
         known = isinstance(self.network, str)  # another type is reported as a fault of the field
-        before, after = graph_of(script, self.model), script.networks.get(self.network) if known else None
-        if before is not None and after is not None and not (infer(before).problems or infer(after).problems):
+        before, after = (
+            graph_of(script, self.model),
+            script.networks.get(self.network) if known else None,
+        )
+        if (
+            before is not None
+            and after is not None
+            and not (infer(before).problems or infer(after).problems)
+        ):
             from nnpipe.layers.graph.transfer import frozen_problems
 
             for found in frozen_problems(before, after, stayed(before, after)):
-                yield ScriptProblem("network", f"{self.name}.network", f"{found.path}: {found.message}")
+                yield ScriptProblem(
+                    "network", f"{self.name}.network", f"{found.path}: {found.message}"
+                )
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that build the changed network and copy the weights that stay."""
@@ -92,18 +111,27 @@ class ApplyDelta(ScriptTask):
         if writer.framework == "keras":
             old, new = keras_places(before), keras_places(after)
             moves = [(new[name][0], old[name][1], new[name][1]) for name in stay]
-            found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(moves))))
+            found.append(
+                ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(moves)))
+            )
             return found
         found += drawn(writer, after, self.network, changed, self)
         pairs = [(was.parameters[name], made.parameters[name]) for name in stay]
         found.append(ast.Expr(call(writer.helper("keep_weights"), model, changed, literal(pairs))))
-        return found + quoted("NETWORK = NETWORK.to(DEVICE)", NETWORK=changed, DEVICE=device(writer))
+        return found + quoted(
+            "NETWORK = NETWORK.to(DEVICE)", NETWORK=changed, DEVICE=device(writer)
+        )
 
 
 def network_held(script: ScriptGenerator, variable: str) -> str | None:
-    """Return the name of the network in a variable; ``None`` if it is not known before the script runs."""
+    """Return the name of the network in a variable; ``None`` if it is not known before the
+    script runs.
+    """
     for _ in script.tasks:  # no path has more steps than there are tasks; this also ends in a cycle
-        maker = next((task for task in script.tasks if variable in [v for _, v in task.variables("gives")]), None)
+        maker = next(
+            (task for task in script.tasks if variable in [v for _, v in task.variables("gives")]),
+            None,
+        )
         if maker is None:
             return None
         if isinstance(maker, (LoadModel, ApplyDelta)):
@@ -121,18 +149,26 @@ def graph_of(script: ScriptGenerator, variable: str) -> NetworkGraph | None:
 
 
 def stayed(before: NetworkGraph, after: NetworkGraph) -> list[str]:
-    """Return the names of the weights that stay: their layers have the same name and class, and they the same shape."""
+    """Return the names of the weights that stay: their layers have the same name and class, and
+    they the same shape.
+    """
     from nnpipe.layers.graph.transfer import transfer
     from nnpipe.layers.graph.weights import variables_of
 
-    nothing = {name: np.zeros(variable.shape, np.float32) for name, variable in variables_of(before).items()}
+    nothing = {
+        name: np.zeros(variable.shape, np.float32)
+        for name, variable in variables_of(before).items()
+    }
     return list(transfer(before, nothing, after).stayed)
 
 
-def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, task: ScriptTask) -> list[ast.stmt]:
+def drawn(
+    writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, task: ScriptTask
+) -> list[ast.stmt]:
     """Return the statements that initialise a network's weights.
 
-    If an initialiser cannot be translated, the weights are drawn now and loaded from a file beside the script.
+    If an initialiser cannot be translated, the weights are drawn now and loaded from a file beside
+    the script.
     """
     from nnpipe.codegen.torch_code.network import first_weights
     from nnpipe.codegen.torch_code.values import Untranslatable
@@ -140,21 +176,32 @@ def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, ta
     try:
         function = first_weights(graph, writer.network(graph, network), writer.script)
     except Untranslatable:
-        return load_stored(writer, graph, network, initial_weights(graph, writer.generator.seed), model, task)
+        return load_stored(
+            writer, graph, network, initial_weights(graph, writer.generator.seed), model, task
+        )
     return [ast.Expr(call(function, model))]
 
 
 def device(writer: Writer) -> ast.expr:
-    """Return the expression of the option that names PyTorch's device, and add the option if it is missing."""
+    """Return the expression of the option that names PyTorch's device, and add the option if it
+    is missing.
+    """
     if "device" not in writer.arguments:
         writer.argument(None, "device", "cpu", "device to compute on, such as cpu or cuda")
     return ast.Attribute(ast.Name("args", ast.Load()), "device", ast.Load())
 
 
 def load_stored(
-    writer: Writer, graph: NetworkGraph, network: str, weights: Weights, model: ast.expr, task: ScriptTask
+    writer: Writer,
+    graph: NetworkGraph,
+    network: str,
+    weights: Weights,
+    model: ast.expr,
+    task: ScriptTask,
 ) -> list[ast.stmt]:
-    """Return the statements that load stored weights into a network, and add the file of weights."""
+    """Return the statements that load stored weights into a network, and add the file of
+    weights.
+    """
     place = writer.stored_weights(graph, network, weights)
     path = writer.argument(task, "weights", place, "initial weights of the network", path=True)
     if writer.framework == "pytorch":

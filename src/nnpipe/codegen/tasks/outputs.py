@@ -31,7 +31,9 @@ class Evaluate(ScriptTask):
 
 
 class Save(ScriptTask):
-    """Write a network to a file: the weights as safetensors for PyTorch, the whole network as .keras for Keras."""
+    """Write a network to a file: the weights as safetensors for PyTorch, the whole network as
+    .keras for Keras.
+    """
 
     task = "save"
     model: str = takes("network", help="the network")
@@ -45,7 +47,9 @@ class Save(ScriptTask):
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that write the file."""
         target = suffixed(self.path, writer.framework)
-        path = writer.argument(self, "output", target, "where the trained network is written", path=True)
+        path = writer.argument(
+            self, "output", target, "where the trained network is written", path=True
+        )
         model = writer.variable(self.model)
         if writer.framework == "pytorch":
             found: list[ast.stmt] = [ast.Expr(call(writer.helper("write_weights"), path, model))]
@@ -67,17 +71,25 @@ class Quantise(ScriptTask):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that convert the network and write the file."""
-        path = writer.argument(self, "tflite", self.path, "where the quantised network is written", path=True)
+        path = writer.argument(
+            self, "tflite", self.path, "where the quantised network is written", path=True
+        )
         model, data = writer.variable(self.model), writer.variable(self.data)
-        made = call(writer.helper("quantised"), model, ast.Subscript(
-            ast.Subscript(data, literal("train"), ast.Load()), literal(0), ast.Load()
-        ))  # fmt: skip
+        made = call(
+            writer.helper("quantised"),
+            model,
+            ast.Subscript(
+                ast.Subscript(data, literal("train"), ast.Load()), literal(0), ast.Load()
+            ),
+        )
         written: ast.stmt = ast.Expr(call(writer.helper("write_model"), path, made))
         return [written, assign(writer.variable(self.file), path)]
 
 
 class CompileEdgeTPU(ScriptTask):
-    """Compile a quantised file for Google's Edge TPU with edgetpu_compiler, which must be installed."""
+    """Compile a quantised file for Google's Edge TPU with edgetpu_compiler, which must be
+    installed.
+    """
 
     task = "compile_edge_tpu"
     frameworks: ClassVar[tuple[str, ...]] = ("keras",)
@@ -86,9 +98,13 @@ class CompileEdgeTPU(ScriptTask):
     file: str | None = gives("file", "the file that was written", optional=True)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Return the statement that calls the compiler, and add a check to the script's start that it is installed."""
+        """Return the statement that calls the compiler, and add a check to the script's start
+        that it is installed.
+        """
         writer.checks.append(ast.Expr(call(writer.helper("check_edge_tpu_compiler"))))
-        folder = writer.argument(self, "edge_tpu", self.folder, "folder of the compiled network", path=True)
+        folder = writer.argument(
+            self, "edge_tpu", self.folder, "folder of the compiled network", path=True
+        )
         made = call(writer.helper("compile_for_edge_tpu"), writer.variable(self.quantised), folder)
         return [assign(writer.variable(self.file), made) if self.file else ast.Expr(made)]
 
@@ -104,21 +120,33 @@ class Inference(ScriptTask):
     outputs: str = gives("outputs", "inputs and outputs")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
-        """Return the statements that run the network and write the file of outputs, if one is named."""
-        model, samples, target = (writer.variable(v) for v in (self.model, self.samples, self.outputs))
+        """Return the statements that run the network and write the file of outputs, if one is
+        named.
+        """
+        model, samples, target = (
+            writer.variable(v) for v in (self.model, self.samples, self.outputs)
+        )
         if writer.generator.kinds[self.samples] == "data":
             samples = call(writer.helper("samples_of"), samples)  # type: ignore[assignment]
-        found = [assign(target, call(writer.helper("computed"), model, samples, literal(self.batch_size)))]
+        found = [
+            assign(
+                target, call(writer.helper("computed"), model, samples, literal(self.batch_size))
+            )
+        ]
         statements: list[ast.stmt] = [*found]
         if self.path is not None:
-            path = writer.argument(self, "outputs", self.path, "a CSV file for the outputs of the network", path=True)
+            path = writer.argument(
+                self, "outputs", self.path, "a CSV file for the outputs of the network", path=True
+            )
             outputs = ast.Subscript(target, literal("outputs"), ast.Load())
             statements.append(ast.Expr(call(writer.helper("write_outputs"), path, outputs)))
         return statements
 
 
 class ProcessOutput(ScriptTask):
-    """Pass inputs and outputs to a plugin's process_model_output, which writes into the folder ``output``."""
+    """Pass inputs and outputs to a plugin's process_model_output, which writes into the folder
+    ``output``.
+    """
 
     task = "process_model_output"
     plugin: str = argument(help="the plugin's file, which the script runs as code")
@@ -131,4 +159,6 @@ class ProcessOutput(ScriptTask):
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that load the plugin and call it."""
         function = attribute(loaded_plugin(writer, self, self.plugin), "process_model_output")
-        return [ast.Expr(call(writer.helper("show_outputs"), function, writer.variable(self.outputs)))]
+        return [
+            ast.Expr(call(writer.helper("show_outputs"), function, writer.variable(self.outputs)))
+        ]

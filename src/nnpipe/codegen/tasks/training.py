@@ -58,7 +58,8 @@ class Judgement:
     Attributes
     ----------
     loss
-        A key of :data:`LOSSES`, or the name of a function in :mod:`nnpipe.codegen.runtime` for other losses.
+        A key of :data:`LOSSES`, or the name of a function in :mod:`nnpipe.codegen.runtime` for
+        other losses.
     metrics
         Keys of :data:`METRICS`.
     settings
@@ -68,7 +69,8 @@ class Judgement:
     scored
         Whether the outputs of a classifier are probabilities; otherwise they are logits.
     top
-        Numbers of highest scores among which the correct class counts; each one is a further metric.
+        Numbers of highest scores among which the correct class counts; each one is a further
+        metric.
     """
 
     loss: str
@@ -80,9 +82,13 @@ class Judgement:
 
     @classmethod
     def of(cls, graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Judgement:
-        """Return the loss and metrics of a network; without a named loss, the output layer determines the loss."""
+        """Return the loss and metrics of a network; without a named loss, the output layer
+        determines the loss.
+        """
         if loss is not None:
-            return cls(loss, tuple(metrics), scored=graph is not None and gives_probabilities(graph))
+            return cls(
+                loss, tuple(metrics), scored=graph is not None and gives_probabilities(graph)
+            )
         assert graph is not None  # faults_of reports a missing graph
         (output,) = learnt_outputs(graph).values()
         title, settings = _loss_of(output)
@@ -91,7 +97,11 @@ class Judgement:
 
     def in_torch(self, writer: Writer) -> tuple[ast.expr, dict[str, ast.expr]]:
         """Return the loss and the metrics for a script of PyTorch, as expressions of functions."""
-        loss = _with(writer, self.loss + "_of_probabilities" * (self.scored and self.loss in _SCORED), self.settings)
+        loss = _with(
+            writer,
+            self.loss + "_of_probabilities" * (self.scored and self.loss in _SCORED),
+            self.settings,
+        )
         if self.scale != 1:
             loss = call(writer.helper("scaled"), loss, literal(self.scale))
         metrics: dict[str, ast.expr] = {}
@@ -105,14 +115,22 @@ class Judgement:
     def in_keras(self, writer: Writer) -> dict[str, ast.expr]:
         """Return the loss and the metrics for a script of Keras, as arguments of ``compile``."""
         if self.loss in LOSSES:
-            logits = {"from_logits": literal(True)} if self.loss in _SCORED and not self.scored else {}
+            logits = (
+                {"from_logits": literal(True)} if self.loss in _SCORED and not self.scored else {}
+            )
             loss: ast.expr = call(f"keras.losses.{LOSSES[self.loss]}", **logits)
         else:
             loss = _with(writer, self.loss, self.settings)
-        weights: dict[str, ast.expr] = {} if self.scale == 1 else {"loss_weights": literal([self.scale])}
+        weights: dict[str, ast.expr] = (
+            {} if self.scale == 1 else {"loss_weights": literal([self.scale])}
+        )
         metrics: list[ast.expr] = []
         for metric in self.metrics:
-            zero = {"threshold": literal(0.0)} if metric == "binary_accuracy" and not self.scored else {}
+            zero = (
+                {"threshold": literal(0.0)}
+                if metric == "binary_accuracy" and not self.scored
+                else {}
+            )
             metrics.append(call(f"keras.metrics.{METRICS[metric]}", name=literal(metric), **zero))
         for rank in self.top:
             kind = "keras.metrics.SparseTopKCategoricalAccuracy"
@@ -120,12 +138,19 @@ class Judgement:
         return {"loss": loss, **weights, "metrics": ast.List(metrics, ast.Load())}
 
 
-def faults_of(graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the reasons why a network has no valid loss and metrics: the argument of ``compile``, and the fault."""
+def faults_of(
+    graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the reasons why a network has no valid loss and metrics: the argument of
+    ``compile``, and the fault.
+    """
     carried = [] if graph is None else judged_layers(graph)
     if loss is not None:
         if carried:
-            yield "loss", f"the output {carried[0][0]} has its own loss; remove this loss or that output"
+            yield (
+                "loss",
+                f"the output {carried[0][0]} has its own loss; remove this loss or that output",
+            )
         return
     if graph is None:
         yield "loss", "is missing, and which network is trained is not known before the script runs"
@@ -139,7 +164,11 @@ def faults_of(graph: NetworkGraph | None, loss: str | None, metrics: Sequence[st
         yield "model", f"the output {output.name} has no loss that scripts can train with"
         return
     if output.weights is not None:
-        yield "model", f"{output.name} weights samples by {output.weights!r}, which scripts do not read; remove it"
+        yield (
+            "model",
+            f"{output.name} weights samples by {output.weights!r}, which scripts do not read; "
+            f"remove it",
+        )
     for metric in metrics:
         if metric not in _OF_OUTPUTS[type(output)]:
             there = ", ".join(_OF_OUTPUTS[type(output)]) or "none"
@@ -147,7 +176,9 @@ def faults_of(graph: NetworkGraph | None, loss: str | None, metrics: Sequence[st
 
 
 def gives_probabilities(graph: NetworkGraph) -> bool:
-    """Return whether the first output of a network is a softmax or a sigmoid, and so gives probabilities."""
+    """Return whether the first output of a network is a softmax or a sigmoid, and so gives
+    probabilities.
+    """
     layer = graph.layers[graph.outputs[0].layer]
     activation = getattr(layer, "activation", None)
     ends = isinstance(activation, ActivationFunction) and activation.name in ("softmax", "sigmoid")
@@ -192,21 +223,31 @@ class Compile(ScriptTask):
     task = "compile"
     model: str = takes("network", help="the network")
     loss: str | None = argument(
-        None, help=f"{', '.join(LOSSES)}; left out if the network's output layer has a loss", choices=tuple(LOSSES)
+        None,
+        help=f"{', '.join(LOSSES)}; left out if the network's output layer has a loss",
+        choices=tuple(LOSSES),
     )
     optimiser: str = argument("adam", help=", ".join(OPTIMISERS), choices=tuple(OPTIMISERS))
     learning_rate: float = argument(1e-3, help="learning rate of the optimiser", minimum=0)
     momentum: float = argument(0.0, help="momentum of sgd", minimum=0, maximum=1)
-    weight_decay: float = argument(0.0, help="weight decay, as the framework's optimiser defines it", minimum=0)
+    weight_decay: float = argument(
+        0.0, help="weight decay, as the framework's optimiser defines it", minimum=0
+    )
     metrics: tuple[str, ...] = argument(
-        (), help="figures to compute besides the loss: " + ", ".join(METRICS), choices=tuple(METRICS)
+        (),
+        help="figures to compute besides the loss: " + ", ".join(METRICS),
+        choices=tuple(METRICS),
     )
     compiled: str = gives("compiled", "the network with its loss, optimiser and metrics")
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Yield a problem if momentum is set for another optimiser, and if the loss and metrics do not fit."""
+        """Yield a problem if momentum is set for another optimiser, and if the loss and metrics
+        do not fit.
+        """
         if self.momentum and self.optimiser != "sgd":
-            yield ScriptProblem("argument", f"{self.name}.momentum", f"is for sgd, not for {self.optimiser}")
+            yield ScriptProblem(
+                "argument", f"{self.name}.momentum", f"is for sgd, not for {self.optimiser}"
+            )
         graph = graph_of(script, self.model)
         if graph is not None and len(graph.outputs) != 1:
             message = f"is trained with one loss, and has {len(graph.outputs)} outputs"
@@ -218,7 +259,9 @@ class Compile(ScriptTask):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the loss, the optimiser and the metrics."""
-        rate = writer.argument(self, "learning_rate", float(self.learning_rate), "learning rate of the optimiser")
+        rate = writer.argument(
+            self, "learning_rate", float(self.learning_rate), "learning rate of the optimiser"
+        )
         judgement = Judgement.of(graph_of(writer.generator, self.model), self.loss, self.metrics)
         more = {"momentum": literal(float(self.momentum))} if self.momentum else {}
         if self.weight_decay or self.optimiser == "adamw":
@@ -226,9 +269,16 @@ class Compile(ScriptTask):
         model, target = writer.variable(self.model), writer.variable(self.compiled)
         kind = OPTIMISERS[self.optimiser]
         if writer.framework == "pytorch":
-            optimiser = call(f"torch.optim.{kind}", call(attribute(model, "parameters")), lr=rate, **more)
+            optimiser = call(
+                f"torch.optim.{kind}", call(attribute(model, "parameters")), lr=rate, **more
+            )
             loss, metrics = judgement.in_torch(writer)
-            parts = {"network": model, "loss": loss, "optimiser": optimiser, "metrics": _dict(metrics)}
+            parts = {
+                "network": model,
+                "loss": loss,
+                "optimiser": optimiser,
+                "metrics": _dict(metrics),
+            }
             return [assign(target, _dict(parts))]
         optimiser = call(f"keras.optimizers.{kind}", learning_rate=rate, **more)
         named = {"optimizer": optimiser, **judgement.in_keras(writer)}
@@ -253,17 +303,24 @@ class Train(ScriptTask):
         """Yield a problem if the samples do not have as many inputs as the network."""
         graph, count = graph_of(script, self.compiled), inputs_of(script, self.data)
         if graph is not None and count and count != len(graph.inputs):
-            message = f"{self.data} has {count} inputs per sample, but the network takes {len(graph.inputs)}"
+            message = (
+                f"{self.data} has {count} inputs per sample, but the network takes "
+                f"{len(graph.inputs)}"
+            )
             yield ScriptProblem("argument", f"{self.name}.data", message)
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statement that trains the network."""
-        epochs = writer.argument(self, "epochs", self.epochs, "number of passes over the training samples")
+        epochs = writer.argument(
+            self, "epochs", self.epochs, "number of passes over the training samples"
+        )
         size = writer.argument(self, "batch_size", self.batch_size, "samples in each step")
         callbacks = ast.List([writer.variable(item) for item in self.callbacks], ast.Load())
         compiled, data = writer.variable(self.compiled), writer.variable(self.data)
         target = writer.variable(self.model)
-        return [assign(target, call(writer.helper("train"), compiled, data, epochs, size, callbacks))]
+        return [
+            assign(target, call(writer.helper("train"), compiled, data, epochs, size, callbacks))
+        ]
 
 
 def _dict(parts: dict[str, ast.expr]) -> ast.expr:
@@ -271,19 +328,31 @@ def _dict(parts: dict[str, ast.expr]) -> ast.expr:
 
 
 MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
-"""Figures that can be monitored: the loss in training, and the loss and metrics on the test samples."""
+"""Figures that can be monitored: the loss in training, and the loss and metrics on the test
+samples.
+"""
 
 
 class _Watching(ScriptTask):
-    monitor: str = argument("test_loss", help="the figure that decides: " + ", ".join(MONITORED), choices=MONITORED)
+    monitor: str = argument(
+        "test_loss", help="the figure that decides: " + ", ".join(MONITORED), choices=MONITORED
+    )
 
     def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
-        """Yield a problem if the monitored figure is a metric that the network is not compiled with."""
+        """Yield a problem if the monitored figure is a metric that the network is not compiled
+        with.
+        """
 
         metric = self.monitor.removeprefix("test_") if isinstance(self.monitor, str) else ""
-        compiled = [task for task in script.tasks if isinstance(task, Compile) and isinstance(task.metrics, tuple)]
+        compiled = [
+            task
+            for task in script.tasks
+            if isinstance(task, Compile) and isinstance(task.metrics, tuple)
+        ]
         if metric in METRICS and compiled and not any(metric in task.metrics for task in compiled):
-            message = f"{self.monitor} is not computed; add {metric} to the metrics of {compiled[0].name}"
+            message = (
+                f"{self.monitor} is not computed; add {metric} to the metrics of {compiled[0].name}"
+            )
             yield ScriptProblem("argument", f"{self.name}.monitor", message)
 
     @property
@@ -312,12 +381,17 @@ class Checkpoint(_Watching):
         best = suffixed(self.path, writer.framework)
         path = writer.argument(self, "checkpoint", best, "the best epoch's network", path=True)
         if writer.framework == "pytorch":
-            made = call(writer.helper("Checkpoint"), path, literal(self.monitor), literal(self._largest))
+            made = call(
+                writer.helper("Checkpoint"), path, literal(self.monitor), literal(self._largest)
+            )
         else:
             made = call(
-                "keras.callbacks.ModelCheckpoint", path, monitor=literal(self._in_keras()),
-                mode=literal("max" if self._largest else "min"), save_best_only=literal(True),
-            )  # fmt: skip
+                "keras.callbacks.ModelCheckpoint",
+                path,
+                monitor=literal(self._in_keras()),
+                mode=literal("max" if self._largest else "min"),
+                save_best_only=literal(True),
+            )
         return [assign(writer.variable(self.callback), made)]
 
 
@@ -325,23 +399,38 @@ class EarlyStopping(_Watching):
     """End a training whose figures no longer improve."""
 
     task = "early_stopping"
-    patience: int = argument(5, help="epochs without an improvement after which training ends", minimum=1)
-    min_delta: float = argument(0.0, help="the smallest change that counts as an improvement", minimum=0)
+    patience: int = argument(
+        5, help="epochs without an improvement after which training ends", minimum=1
+    )
+    min_delta: float = argument(
+        0.0, help="the smallest change that counts as an improvement", minimum=0
+    )
     callback: str = gives("callback", "the callback")
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the callback."""
         patience = writer.argument(
-            self, "patience", self.patience, "epochs without an improvement after which training ends"
+            self,
+            "patience",
+            self.patience,
+            "epochs without an improvement after which training ends",
         )
         if writer.framework == "pytorch":
-            given = (literal(self.monitor), literal(self._largest), patience, literal(float(self.min_delta)))
+            given = (
+                literal(self.monitor),
+                literal(self._largest),
+                patience,
+                literal(float(self.min_delta)),
+            )
             made = call(writer.helper("EarlyStopping"), *given)
         else:
             made = call(
-                "keras.callbacks.EarlyStopping", monitor=literal(self._in_keras()), patience=patience,
-                mode=literal("max" if self._largest else "min"), min_delta=literal(float(self.min_delta)),
-            )  # fmt: skip
+                "keras.callbacks.EarlyStopping",
+                monitor=literal(self._in_keras()),
+                patience=patience,
+                mode=literal("max" if self._largest else "min"),
+                min_delta=literal(float(self.min_delta)),
+            )
         return [assign(writer.variable(self.callback), made)]
 
 
@@ -365,7 +454,10 @@ class TableLogger(_Logger):
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the callback."""
         return self._made(
-            writer, writer.argument(self, "log", self.path, "a CSV file with each epoch's figures", path=True)
+            writer,
+            writer.argument(
+                self, "log", self.path, "a CSV file with each epoch's figures", path=True
+            ),
         )
 
 
@@ -378,11 +470,16 @@ class BoardLogger(_Logger):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the callback."""
-        return self._made(writer, writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True))
+        return self._made(
+            writer,
+            writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True),
+        )
 
 
 class ProgressLogger(_Logger):
-    """Write the progress of the training to a file: one JSON object per line, with ``fraction`` and ``metrics``."""
+    """Write the progress of the training to a file: one JSON object per line, with ``fraction``
+    and ``metrics``.
+    """
 
     task = "progress"
     helpers: ClassVar[Mapping[str, str]] = {"pytorch": "Progress", "keras": "progress"}
@@ -390,15 +487,22 @@ class ProgressLogger(_Logger):
 
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements that create the callback."""
-        # The program that starts the script, such as nnpipe jobs, may set another file in the environment.
-        default = call("Path", call("os.environ.get", literal("NNPIPE_PROGRESS"), literal(self.path)))
-        return self._made(writer, writer.argument(self, "progress", default, "the progress file", path=True))
+        # The program that starts the script, such as nnpipe jobs, may set another file in the
+        # environment.
+        default = call(
+            "Path", call("os.environ.get", literal("NNPIPE_PROGRESS"), literal(self.path))
+        )
+        return self._made(
+            writer, writer.argument(self, "progress", default, "the progress file", path=True)
+        )
 
 
 SUFFIXES = {"pytorch": ".safetensors", "keras": ".keras"}
 
 
-def suffix_problems(task: ScriptTask, script: ScriptGenerator, field: str) -> Iterable[ScriptProblem]:
+def suffix_problems(
+    task: ScriptTask, script: ScriptGenerator, field: str
+) -> Iterable[ScriptProblem]:
     """Yield a problem if the path in a field has a suffix that the framework does not write."""
     suffix = SUFFIXES.get(script.framework, "")
     path = getattr(task, field)

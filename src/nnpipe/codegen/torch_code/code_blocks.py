@@ -1,4 +1,6 @@
-"""Containers of generated code: the statements of a function, the definitions of a script, and the names in use."""
+"""Containers of generated code: the statements of a function, the definitions of a script, and
+the names in use.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Names:
     taken: set[str] = field(default_factory=set)
 
     def fresh(self, wanted: str) -> str:
-        """Return an unused name that resembles ``wanted``, and mark it as used; equal calls give equal names."""
+        """Return an unused name that resembles ``wanted``, and mark it as used; equal calls give
+        equal names.
+        """
         # Python mangles names in classes that start with two underscores.
         stem = re.sub(r"[^a-zA-Z0-9]+", "_", wanted)
         stem = stem if stem.strip("_") else f"{stem}value"
@@ -40,14 +44,17 @@ class Names:
 
 @dataclass
 class Script:
-    """The functions and classes of a script that networks need, in order, and the imports by module and name."""
+    """The functions and classes of a script that networks need, in order, and the imports by
+    module and name.
+    """
 
     names: Names = field(default_factory=Names)
     definitions: dict[str, ast.stmt] = field(default_factory=dict)
     imports: dict[tuple[str, str], ast.ImportFrom] = field(default_factory=dict)
 
     def imported(self, module: str, title: str) -> ast.Name:
-        """Add the import of a function or class of an installed package, and return its name in the script.
+        """Add the import of a function or class of an installed package, and return its name in the
+        script.
 
         It is imported under another name if its own is taken.
         """
@@ -68,7 +75,9 @@ class Script:
         self.names.taken, self.definitions = set(mark[0]), dict(mark[1])
 
     def define(self, wanted: str, made: ast.FunctionDef | ast.ClassDef) -> str:
-        """Add a definition and return its name; an equal definition that exists already is used again."""
+        """Add a definition and return its name; an equal definition that exists already is used
+        again.
+        """
         for known, node in self.definitions.items():
             made.name = known
             if ast.dump(made) == ast.dump(node):
@@ -95,7 +104,9 @@ class CodeBlock:
         del self.statements[mark[1] :]
 
     def bind(self, value: Expression, wanted: str) -> Expression:
-        """Add the assignment of a value to a new name, and return the name; return an atomic value itself."""
+        """Add the assignment of a value to a new name, and return the name; return an atomic
+        value itself.
+        """
         if value.is_atomic:
             return value
         found = self.names.fresh(wanted)
@@ -109,7 +120,9 @@ class NoSource(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Closure:
-    """A function as a syntax tree, with the values of the names that it uses from its surroundings."""
+    """A function as a syntax tree, with the values of the names that it uses from its
+    surroundings.
+    """
 
     node: ast.FunctionDef | ast.Lambda
     around: Mapping[str, Any]
@@ -138,7 +151,11 @@ def closure_of(function: FunctionType | MethodType) -> Closure:
 
 @cache
 def _node(code: CodeType) -> ast.FunctionDef | ast.Lambda:
-    found = [node for node in _functions(code.co_filename).get(code.co_firstlineno, ()) if _is_of(node, code)]
+    found = [
+        node
+        for node in _functions(code.co_filename).get(code.co_firstlineno, ())
+        if _is_of(node, code)
+    ]
     if len({ast.dump(node) for node in found}) != 1:
         raise NoSource(f"{code.co_name} in {code.co_filename}, line {code.co_firstlineno}")
     return found[0]
@@ -160,7 +177,9 @@ def _functions(path: str) -> dict[int, list[ast.FunctionDef | ast.Lambda]]:
 
 
 def _is_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
-    """Return whether a tree belongs to a code object at the same line; a line may hold several lambdas."""
+    """Return whether a tree belongs to a code object at the same line; a line may hold several
+    lambdas.
+    """
     if (getattr(node, "name", None) or "<lambda>") != code.co_name:
         return False
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
@@ -174,7 +193,12 @@ def _is_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
 def arguments(node: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
     """Return the parameters of a function, in the order of code objects."""
     given = node.args
-    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *([given.vararg] if given.vararg else [])]
+    return [
+        *given.posonlyargs,
+        *given.args,
+        *given.kwonlyargs,
+        *([given.vararg] if given.vararg else []),
+    ]
 
 
 def _attributes(node: ast.AST) -> set[str]:
@@ -266,19 +290,34 @@ class _Named(ast.NodeTransformer):
         return ast.Name(self.renamed.get(node.id, node.id), node.ctx)
 
 
-def _joined(first: ast.stmt, second: ast.stmt, kept: Collection[str], uses: Counter[str]) -> ast.stmt | None:
-    """Return the second statement with the value of the first one in it; ``None`` if they cannot be joined."""
-    if not (isinstance(first, ast.Assign) and len(first.targets) == 1 and isinstance(first.targets[0], ast.Name)):
+def _joined(
+    first: ast.stmt, second: ast.stmt, kept: Collection[str], uses: Counter[str]
+) -> ast.stmt | None:
+    """Return the second statement with the value of the first one in it; ``None`` if they cannot
+    be joined.
+    """
+    if not (
+        isinstance(first, ast.Assign)
+        and len(first.targets) == 1
+        and isinstance(first.targets[0], ast.Name)
+    ):
         return None
     name = first.targets[0].id
-    if name in kept or uses[name] != 2 or not isinstance(second, (ast.Assign, ast.Return)) or second.value is None:
+    if (
+        name in kept
+        or uses[name] != 2
+        or not isinstance(second, (ast.Assign, ast.Return))
+        or second.value is None
+    ):
         return None
     if not any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(second.value)):
         return None
     value = _Put(name, first.value).visit(copy.deepcopy(second.value))
     if len(ast.unparse(value)) > _WIDTH:
         return None
-    return ast.Return(value) if isinstance(second, ast.Return) else ast.Assign(second.targets, value)
+    return (
+        ast.Return(value) if isinstance(second, ast.Return) else ast.Assign(second.targets, value)
+    )
 
 
 class _Put(ast.NodeTransformer):

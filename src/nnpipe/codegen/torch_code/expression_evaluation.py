@@ -26,9 +26,24 @@ from nnpipe.codegen.torch_code.values import (
 
 Known: TypeAlias = "tuple[int | None, ...] | None"
 _ALIKE = (
-    "abs", "clamp", "flip", "clamp_max", "clamp_min", "contiguous", "cos", "exp", "float", "long", "rsqrt", "sigmoid",
-    "softmax", "sqrt", "square", "tanh", "where",
-)  # fmt: skip
+    "abs",
+    "clamp",
+    "flip",
+    "clamp_max",
+    "clamp_min",
+    "contiguous",
+    "cos",
+    "exp",
+    "float",
+    "long",
+    "rsqrt",
+    "sigmoid",
+    "softmax",
+    "sqrt",
+    "square",
+    "tanh",
+    "where",
+)
 # Functions of torch.nn.functional that change the number of axes.
 _OTHER = ("embedding", "one_hot", "scaled_dot_product_attention")
 
@@ -59,7 +74,11 @@ def of_call(function: Expression, given: list[Any], named: dict[str, Any]) -> Kn
     if module.startswith("torch.nn.modules"):
         return None if type(function.live).__name__ == "Embedding" else (None,) * len(first)
     node = function.node
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "F":
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "F"
+    ):
         return (None,) * len(first) if node.attr not in _OTHER else None
     return None
 
@@ -88,17 +107,32 @@ def _of_method(function: Method, given: list[Any]) -> Known:
 
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.MatMult: operator.matmul,
+}
 UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
-}  # fmt: skip
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+}
 COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
+}
 _TORCH = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F"}
 
 
@@ -123,8 +157,12 @@ def compared(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
         return COMPARED[type(ops[0])](operands[0], live)
     identity = all(isinstance(op, (ast.Is, ast.IsNot)) for op in ops)
     if not identity and any(isinstance(item, Expression) for item in operands):
-        return Expression(ast.Compare(lift(operands[0]), list(ops), [lift(item) for item in operands[1:]]))
-    return all(COMPARED[type(op)](a, b) for op, a, b in zip(ops, operands, operands[1:], strict=False))
+        return Expression(
+            ast.Compare(lift(operands[0]), list(ops), [lift(item) for item in operands[1:]])
+        )
+    return all(
+        COMPARED[type(op)](a, b) for op, a, b in zip(ops, operands, operands[1:], strict=False)
+    )
 
 
 def attribute_of(value: Any, attr: str) -> Any:
@@ -133,7 +171,10 @@ def attribute_of(value: Any, attr: str) -> Any:
         found = getattr(value, attr)
         if of_torch(found):
             return found
-        return Expression(ast.Attribute(ast.Name(_TORCH[value.__name__], ast.Load()), attr, ast.Load()), live=found)
+        return Expression(
+            ast.Attribute(ast.Name(_TORCH[value.__name__], ast.Load()), attr, ast.Load()),
+            live=found,
+        )
     if isinstance(value, ModuleValue) and attr == "core":
         assert value.core is not None
         return Expression(value.core, live=value.live.core)
@@ -143,7 +184,9 @@ def attribute_of(value: Any, attr: str) -> Any:
         if attr == "shape" and value.shape is not None:
             whole = ast.Attribute(value.node, "shape", ast.Load())
             return tuple(
-                Expression(ast.Subscript(whole, literal(axis), ast.Load())) if extent is None else extent
+                Expression(ast.Subscript(whole, literal(axis), ast.Load()))
+                if extent is None
+                else extent
                 for axis, extent in enumerate(value.shape)
             )
         live = getattr(value.live, attr, None)
@@ -172,7 +215,9 @@ def item_of(value: Any, index: Any) -> Any:
 
 def _index(value: Any) -> ast.expr:
     if isinstance(value, slice):
-        parts = (None if part is None else lift(part) for part in (value.start, value.stop, value.step))
+        parts = (
+            None if part is None else lift(part) for part in (value.start, value.stop, value.step)
+        )
         return ast.Slice(*parts)
     if isinstance(value, tuple):
         return ast.Tuple([_index(item) for item in value], ast.Load())
@@ -180,7 +225,9 @@ def _index(value: Any) -> ast.expr:
 
 
 def known_items(value: Any) -> list[Any]:
-    """Return the items that a loop iterates over; raise :class:`Untranslatable` if they are not known."""
+    """Return the items that a loop iterates over; raise :class:`Untranslatable` if they are not
+    known.
+    """
     if isinstance(value, Expression):
         raise Untranslatable("a loop iterates over a tensor")
     return list(value)
@@ -207,8 +254,23 @@ def unpacked(target: ast.expr, value: Any) -> dict[str, Any]:
 _OPERATORS = {function: kind for kind, function in BINARY.items()}
 # Functions that accept containers with values that are not known yet.
 _STRUCTURAL = (
-    zip, reversed, enumerate, tuple, list, range, len, dict, any, all, max, min, sum, sorted, isinstance, next,
-)  # fmt: skip
+    zip,
+    reversed,
+    enumerate,
+    tuple,
+    list,
+    range,
+    len,
+    dict,
+    any,
+    all,
+    max,
+    min,
+    sum,
+    sorted,
+    isinstance,
+    next,
+)
 
 
 def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope) -> Any:
@@ -226,7 +288,9 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
             return function.owner
         keywords = [ast.keyword(key, lift(value)) for key, value in named.items()]
         args = [lift(value) for value in given]
-        return Expression(ast.Call(function.node, args, keywords), shape=of_call(function, given, named))
+        return Expression(
+            ast.Call(function.node, args, keywords), shape=of_call(function, given, named)
+        )
     if function in _OPERATORS and not named:
         return combine(_OPERATORS[function](), *given)
     if function is getattr and len(given) == 2 and isinstance(given[1], str):
@@ -236,8 +300,14 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
     if isinstance(function, Closure):
         return scope.inline(function, given, named, scope)
     if is_python(function):
-        known = is_known(given) and is_known(named) and not any(isinstance(v, Closure) for v in given)
-        return function(*given, **named) if known else scope.inline(closure_of(function), given, named, scope)
+        known = (
+            is_known(given) and is_known(named) and not any(isinstance(v, Closure) for v in given)
+        )
+        return (
+            function(*given, **named)
+            if known
+            else scope.inline(closure_of(function), given, named, scope)
+        )
     if is_known(given) and is_known(named):
         return function(*given, **named)
     if function in _STRUCTURAL or isinstance(function, MethodType):
@@ -246,13 +316,22 @@ def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope)
     if isinstance(method, (list, dict, tuple)):
         return function(*given, **named)
     return Expression(
-        ast.Call(lift(function), [lift(v) for v in given], [ast.keyword(k, lift(v)) for k, v in named.items()])
+        ast.Call(
+            lift(function),
+            [lift(v) for v in given],
+            [ast.keyword(k, lift(v)) for k, v in named.items()],
+        )
     )
 
 
 def _drops_nothing(function: Expression, given: list[Any]) -> bool:
     """Return whether a call is ``F.dropout`` with a rate of 0."""
-    return ast.unparse(function.node) == "F.dropout" and len(given) > 1 and is_known(given[1]) and given[1] == 0
+    return (
+        ast.unparse(function.node) == "F.dropout"
+        and len(given) > 1
+        and is_known(given[1])
+        and given[1] == 0
+    )
 
 
 def _moves_nothing(function: Method, given: list[Any]) -> bool:
@@ -302,7 +381,10 @@ def _subscript(node: Any, scope: Scope) -> Any:
 
 
 def _slice(node: Any, scope: Scope) -> Any:
-    parts = [None if part is None else evaluate(part, scope) for part in (node.lower, node.upper, node.step)]
+    parts = [
+        None if part is None else evaluate(part, scope)
+        for part in (node.lower, node.upper, node.step)
+    ]
     return slice(*parts)
 
 
@@ -395,7 +477,8 @@ def _turns(element: ast.expr, parts: list[ast.comprehension], scope: Scope) -> I
         yield evaluate(element, scope)
         return
     for item in known_items(evaluate(parts[0].iter, scope)):
-        # Iterations run in order, so statements may come before them as before any other expression.
+        # Iterations run in order, so statements may come before them as before any other
+        # expression.
         inner = replace(scope, local={**scope.local, **unpacked(parts[0].target, item)})
         if all(evaluate(test, inner) for test in parts[0].ifs):
             yield from _turns(element, parts[1:], inner)
@@ -420,14 +503,30 @@ def imported(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:
             found[alias.asname or alias.name] = getattr(module, alias.name)
         else:
             module = importlib.import_module(alias.name)
-            root: ModuleType = module if alias.asname else importlib.import_module(alias.name.partition(".")[0])
+            root: ModuleType = (
+                module if alias.asname else importlib.import_module(alias.name.partition(".")[0])
+            )
             found[alias.asname or alias.name.partition(".")[0]] = root
     return found
 
 
 _CASES: dict[type[ast.expr], Callable[[Any, Scope], Any]] = {
-    ast.Constant: _constant, ast.Name: _name, ast.Attribute: _attribute, ast.Subscript: _subscript, ast.Slice: _slice,
-    ast.Tuple: _sequence, ast.List: _sequence, ast.Dict: _dict, ast.UnaryOp: _unary, ast.BinOp: _binary,
-    ast.Compare: _compare, ast.BoolOp: _boolean, ast.IfExp: _choice, ast.Lambda: _lambda, ast.Call: _call,
-    ast.JoinedStr: _text, ast.GeneratorExp: _comprehension, ast.ListComp: _comprehension,
-}  # fmt: skip
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Slice: _slice,
+    ast.Tuple: _sequence,
+    ast.List: _sequence,
+    ast.Dict: _dict,
+    ast.UnaryOp: _unary,
+    ast.BinOp: _binary,
+    ast.Compare: _compare,
+    ast.BoolOp: _boolean,
+    ast.IfExp: _choice,
+    ast.Lambda: _lambda,
+    ast.Call: _call,
+    ast.JoinedStr: _text,
+    ast.GeneratorExp: _comprehension,
+    ast.ListComp: _comprehension,
+}

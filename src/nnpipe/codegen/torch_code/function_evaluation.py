@@ -1,4 +1,5 @@
-"""Partial evaluation of functions, which are inlined at their call or written as functions of the script.
+"""Partial evaluation of functions, which are inlined at their call or written as functions of the
+script.
 
 A function whose control flow is known is inlined: its statements become those
 of the caller.  A function whose control flow depends on tensors becomes a
@@ -14,9 +15,24 @@ from typing import Any
 
 from nnpipe.codegen.syntax import as_target
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torch_code.code_blocks import Closure, CodeBlock, Names, Scope, Script, arguments
-from nnpipe.codegen.torch_code.expression_evaluation import called, combine, evaluate, imported, known_items, unpacked
+from nnpipe.codegen.torch_code.code_blocks import (
+    Closure,
+    CodeBlock,
+    Names,
+    Scope,
+    Script,
+    arguments,
+)
+from nnpipe.codegen.torch_code.expression_evaluation import (
+    called,
+    combine,
+    evaluate,
+    imported,
+    known_items,
+    unpacked,
+)
 from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
+from nnpipe.core.messages import docstring_summary
 
 _TURNS = 16
 _NOTHING = object()
@@ -25,7 +41,8 @@ _NOTHING = object()
 def inlined(closure: Closure, given: list[Any], named: Mapping[str, Any], scope: Scope) -> Any:
     """Return the result of an inlined call.
 
-    If the function cannot be inlined, it is written into the script, and the expression of its call is returned.
+    If the function cannot be inlined, it is written into the script, and the expression of its call
+    is returned.
 
     Raises
     ------
@@ -53,7 +70,9 @@ def bound(closure: Closure, given: list[Any], named: Mapping[str, Any]) -> dict[
     if args.vararg:
         found[args.vararg.arg] = tuple(values[len(plain) :])
     outside = Scope({}, closure, Script(), None, inlined)
-    for parameter, default in zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True):
+    for parameter, default in zip(
+        plain[len(plain) - len(args.defaults) :], args.defaults, strict=True
+    ):
         if parameter not in found and parameter not in named:
             found[parameter] = evaluate(default, outside)
     for only, kw_default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
@@ -71,15 +90,20 @@ def _put_in(closure: Closure, local: dict[str, Any], scope: Scope) -> Any:
                 raise Untranslatable("a statement cannot be added here")
             local[parameter] = scope.block.bind(value, parameter)
     if isinstance(closure.node, ast.Lambda):
-        return evaluate(closure.node.body, Scope(local, closure, scope.script, scope.block, inlined))
+        return evaluate(
+            closure.node.body, Scope(local, closure, scope.script, scope.block, inlined)
+        )
     result = _run(closure.node.body, local, closure, scope, uses)
     return None if result is _NOTHING else result
 
 
-def _run(body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: Scope, uses: Counter[str]) -> Any:
+def _run(
+    body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: Scope, uses: Counter[str]
+) -> Any:
     """Evaluate statements whose control flow is known.
 
-    Return the value of their ``return`` statement, or ``_NOTHING`` if they end without one.  ``local`` is updated.
+    Return the value of their ``return`` statement, or ``_NOTHING`` if they end without one.
+    ``local`` is updated.
     """
     for statement in body:
         scope = Scope(local, closure, outer.script, outer.block, inlined)
@@ -95,7 +119,9 @@ def _run(body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: S
         elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             _assign(statement.targets[0], evaluate(statement.value, scope), local, scope, uses)
         elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-            value = combine(statement.op, local[statement.target.id], evaluate(statement.value, scope))
+            value = combine(
+                statement.op, local[statement.target.id], evaluate(statement.value, scope)
+            )
             _assign(statement.target, value, local, scope, uses)
         elif isinstance(statement, ast.If):
             branch = statement.body if evaluate(statement.test, scope) else statement.orelse
@@ -110,19 +136,27 @@ def _run(body: list[ast.stmt], local: dict[str, Any], closure: Closure, outer: S
                 if (result := _run(statement.body, local, closure, outer, uses)) is not _NOTHING:
                     return result
         else:
-            raise Untranslatable(f"{type(statement).__name__} is not supported in an inlined function")
+            raise Untranslatable(
+                f"{type(statement).__name__} is not supported in an inlined function"
+            )
     return _NOTHING
 
 
-def _assign(target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, uses: Counter[str]) -> None:
+def _assign(
+    target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, uses: Counter[str]
+) -> None:
     if isinstance(target, ast.Tuple) and isinstance(value, Expression):
         if scope.block is None:
             raise Untranslatable("a statement cannot be added here")
-        names = [scope.block.names.fresh(part.id) for part in target.elts if isinstance(part, ast.Name)]
+        names = [
+            scope.block.names.fresh(part.id) for part in target.elts if isinstance(part, ast.Name)
+        ]
         if len(names) != len(target.elts):
             raise Untranslatable("a tensor is unpacked")
         scope.block.statements.append(
-            ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value.node)
+            ast.Assign(
+                [ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value.node
+            )
         )
         found = [Expression(ast.Name(n, ast.Load())) for n in names]
         local.update({part.id: item for part, item in zip(target.elts, found, strict=True)})  # type: ignore[attr-defined]
@@ -136,7 +170,9 @@ def _assign(target: ast.expr, value: Any, local: dict[str, Any], scope: Scope, u
 
 
 def _uses(node: ast.AST) -> Counter[str]:
-    return Counter(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return Counter(
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    )
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -147,7 +183,9 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expression:
-    """Write a function into the script, and return its call with the arguments that are not known."""
+    """Write a function into the script, and return its call with the arguments that are not
+    known.
+    """
     given = {name: value for name, value in local.items() if isinstance(value, Expression)}
     for name, value in local.items():
         if isinstance(value, tuple) and any(isinstance(item, Expression) for item in value):
@@ -161,19 +199,27 @@ def _written(closure: Closure, local: dict[str, Any], scope: Scope) -> Expressio
     body = statements_of(closure, inner, scope.script)
     made = define(closure.name.strip("_"), list(given), body, _doc(closure.node))
     title = scope.script.define(closure.name.strip("_"), made)
-    return Expression(ast.Call(ast.Name(title, ast.Load()), [value.node for value in given.values()], []))
+    return Expression(
+        ast.Call(ast.Name(title, ast.Load()), [value.node for value in given.values()], [])
+    )
 
 
 def statements_of(
     closure: Closure, local: dict[str, Any], script: Script, taken: Names | None = None
 ) -> list[ast.stmt]:
-    """Return the remaining statements of a function, in which parameters that are not known keep their names."""
+    """Return the remaining statements of a function, in which parameters that are not known keep
+    their names.
+    """
     node = closure.node
-    names = Names({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {a.arg for a in arguments(node)})
+    names = Names(
+        {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} | {a.arg for a in arguments(node)}
+    )
     names.taken |= taken.taken if taken else set()
     block = CodeBlock(names)
     if isinstance(node, ast.Lambda):
-        block.statements.append(ast.Return(lift(evaluate(node.body, Scope(local, closure, script, block, inlined)))))
+        block.statements.append(
+            ast.Return(lift(evaluate(node.body, Scope(local, closure, script, block, inlined))))
+        )
         return block.statements
     _Writer(closure, script, _changing(node)).write(node.body, local, block)
     return block.statements
@@ -186,7 +232,9 @@ class _Writer:
         self.closure, self.script, self.changing = closure, script, changing
 
     def write(self, body: list[ast.stmt], local: dict[str, Any], block: CodeBlock) -> bool:
-        """Write statements into a block, and return whether they end with a ``return`` that is always reached."""
+        """Write statements into a block, and return whether they end with a ``return`` that is
+        always reached.
+        """
         for statement in body:
             scope = Scope(local, self.closure, self.script, block, inlined)
             if isinstance(statement, ast.Return):
@@ -228,7 +276,13 @@ class _Writer:
         self.write(node.body, within, inner)
         block.statements.append(ast.For(as_target(node.target), over.node, inner.statements, []))
 
-    def _assign(self, node: ast.Assign | ast.AugAssign, local: dict[str, Any], block: CodeBlock, scope: Scope) -> None:
+    def _assign(
+        self,
+        node: ast.Assign | ast.AugAssign,
+        local: dict[str, Any],
+        block: CodeBlock,
+        scope: Scope,
+    ) -> None:
         value = evaluate(node.value, scope)
         target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
         if isinstance(node, ast.AugAssign):
@@ -238,13 +292,20 @@ class _Writer:
             local.update(unpacked(target, value))
             return
         changed = isinstance(value, Expression) and self.changing.intersection(_targets(value.node))
-        if isinstance(value, Expression) and value.is_atomic and not changed and not self.changing.intersection(names):
+        if (
+            isinstance(value, Expression)
+            and value.is_atomic
+            and not changed
+            and not self.changing.intersection(names)
+        ):
             local.update(unpacked(target, value))
             return
         block.statements.append(ast.Assign([as_target(target)], lift(value)))
         for name in names:
             kept = (
-                value if isinstance(value, Expression) and isinstance(target, ast.Name) else Expression(ast.Constant(0))
+                value
+                if isinstance(value, Expression) and isinstance(target, ast.Name)
+                else Expression(ast.Constant(0))
             )
             shape = None if name in self.changing else kept.shape
             local[name] = Expression(ast.Name(name, ast.Load()), shape)
@@ -254,12 +315,19 @@ class _Writer:
             owner = evaluate(node.func.value, scope)
             if isinstance(owner, Expression):
                 given = [evaluate(argument, scope) for argument in node.args]
-                return called(Expression(ast.Attribute(owner.node, node.func.attr, ast.Load())), given, {}, scope)
+                return called(
+                    Expression(ast.Attribute(owner.node, node.func.attr, ast.Load())),
+                    given,
+                    {},
+                    scope,
+                )
         raise Untranslatable("the effect of a statement is not known")
 
 
 def _changing(node: ast.FunctionDef) -> frozenset[str]:
-    """Return the names that are assigned more than once or in a loop, or whose methods are called as statements."""
+    """Return the names that are assigned more than once or in a loop, or whose methods are
+    called as statements.
+    """
     counts: Counter[str] = Counter(a.arg for a in arguments(node))
     inside: set[str] = set()
     for item in ast.walk(node):
@@ -282,5 +350,5 @@ def _targets(target: ast.expr) -> list[str]:
 
 
 def _doc(node: ast.AST) -> str:
-    """Return the first line of a function's docstring; the empty string if it has none."""
-    return (ast.get_docstring(node) or "").partition("\n")[0] if isinstance(node, ast.FunctionDef) else ""
+    """Return the summary of a function's docstring; the empty string if it has none."""
+    return docstring_summary(ast.get_docstring(node)) if isinstance(node, ast.FunctionDef) else ""

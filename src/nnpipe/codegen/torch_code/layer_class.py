@@ -1,4 +1,6 @@
-"""The writer of a class for one layer: for nested layers, and for layers that cannot be inlined in the network."""
+"""The writer of a class for one layer: for nested layers, and for layers that cannot be inlined
+in the network.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import Any, TypeAlias
 
 from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torch_code.code_blocks import Closure, CodeBlock, Names, Scope, Script, closure_of, tidied
+from nnpipe.codegen.torch_code.code_blocks import (
+    Closure,
+    CodeBlock,
+    Names,
+    Scope,
+    Script,
+    closure_of,
+    tidied,
+)
 from nnpipe.codegen.torch_code.expression_evaluation import called
 from nnpipe.codegen.torch_code.function_evaluation import inlined, statements_of
 from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
@@ -19,7 +29,9 @@ from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape
 from nnpipe.layers.vocabulary.regularisers import L1, L1L2, L2, Constraint, Regulariser
 
 Change: TypeAlias = "tuple[str, ast.expr | None, bool]"
-"""The name of a parameter or buffer in a module, its value or ``None`` to delete it, and whether it is a buffer."""
+"""The name of a parameter or buffer in a module, its value or ``None`` to delete it, and whether
+it is a buffer.
+"""
 ClassOf: TypeAlias = "Callable[[Any, Script], str]"
 """A function that writes the class of a layer into a script and returns its name."""
 _UNSAID = ("self", "device", "dtype")
@@ -33,7 +45,8 @@ def constructor(module: Any, script: Script, class_of: ClassOf) -> tuple[ast.exp
     ast.expr
         The call of the constructor.
     list of Change
-        The parameters and buffers that the module has in addition to those of a new one, or that it lacks.
+        The parameters and buffers that the module has in addition to those of a new one, or that it
+        lacks.
 
     Raises
     ------
@@ -43,7 +56,10 @@ def constructor(module: Any, script: Script, class_of: ClassOf) -> tuple[ast.exp
     from torch import nn
 
     if isinstance(module, nn.ParameterDict):
-        return call("nn.ParameterDict", _dict({key: _parameter(value, script) for key, value in module.items()})), []
+        return call(
+            "nn.ParameterDict",
+            _dict({key: _parameter(value, script) for key, value in module.items()}),
+        ), []
     if isinstance(module, nn.ModuleDict):
         parts = {key: _part(value, script, class_of) for key, value in module.items()}
         return call("nn.ModuleDict", _dict(parts)), []
@@ -53,7 +69,9 @@ def constructor(module: Any, script: Script, class_of: ClassOf) -> tuple[ast.exp
     args, named = _arguments(module)
     fresh = kind(*args, **named)
     written = [lift(value) for value in args], {key: lift(value) for key, value in named.items()}
-    return call(f"nn.{kind.__name__}", *written[0], **written[1]), _differences(fresh, module, script)
+    return call(f"nn.{kind.__name__}", *written[0], **written[1]), _differences(
+        fresh, module, script
+    )
 
 
 def core_of(core: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, list[Change]]:
@@ -90,7 +108,11 @@ def _arguments(module: Any) -> tuple[list[Any], dict[str, Any]]:
     args: list[Any] = []
     named: dict[str, Any] = {}
     for parameter in inspect.signature(type(module).__init__).parameters.values():
-        if parameter.name in _UNSAID or parameter.kind is inspect.Parameter.VAR_KEYWORD or parameter.name[0] == "_":
+        if (
+            parameter.name in _UNSAID
+            or parameter.kind is inspect.Parameter.VAR_KEYWORD
+            or parameter.name[0] == "_"
+        ):
             continue
         value = getattr(module, parameter.name)
         if parameter.name == "bias" and not isinstance(value, bool):
@@ -117,7 +139,9 @@ def _differences(fresh: Any, module: Any, script: Script) -> list[Change]:
         for name, value in there.items():
             if name not in was[kind]:
                 buffer = kind == "buffer"
-                found.append((name, _filled(value, script) if buffer else _parameter(value, script), buffer))
+                found.append(
+                    (name, _filled(value, script) if buffer else _parameter(value, script), buffer)
+                )
     return found
 
 
@@ -145,13 +169,21 @@ for module in self.modules():
 
 def nowhere() -> Closure:
     """Return an empty function without surrounding names."""
-    return Closure(ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None)), {}, {}, "network")
+    return Closure(
+        ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None)),
+        {},
+        {},
+        "network",
+    )
 
 
-def methods(graph: NetworkGraph, parameters: dict[str, str], script: Script, watched: bool) -> list[ast.stmt]:
+def methods(
+    graph: NetworkGraph, parameters: dict[str, str], script: Script, watched: bool
+) -> list[ast.stmt]:
     """Return the methods ``penalty`` and ``constrain``; each one only if the network needs it.
 
-    ``watched`` says whether layers have regularisers of their outputs, whose penalties the modules store.
+    ``watched`` says whether layers have regularisers of their outputs, whose penalties the modules
+    store.
     """
     weights = [(dotted(f"self.{parameters[name]}"), v) for name, v in variables_of(graph).items()]
     found: list[ast.stmt] = []
@@ -183,12 +215,17 @@ def activity(layer: Layer, outputs: list[ast.expr], script: Script, block: CodeB
     return True
 
 
-def _penalty(weights: list[tuple[ast.expr, LayerVariable]], script: Script, watched: bool) -> ast.stmt:
-    block = CodeBlock(Names({"self", "total", "module", "value"}), quoted("total = torch.zeros(())"))
+def _penalty(
+    weights: list[tuple[ast.expr, LayerVariable]], script: Script, watched: bool
+) -> ast.stmt:
+    block = CodeBlock(
+        Names({"self", "total", "module", "value"}), quoted("total = torch.zeros(())")
+    )
     for place, variable in weights:
         regulariser = variable.regulariser
         assert isinstance(regulariser, Regulariser)
-        alike = isinstance(regulariser, (L1, L2, L1L2))  # sums, which do not depend on the order of axes
+        # sums, which do not depend on the order of axes
+        alike = isinstance(regulariser, (L1, L2, L1L2))
         weight = Expression(place if alike else _as_keras(place, variable), shape=variable.shape)
         value = _computed(regulariser.penalty, weight, script, block)
         block.statements += quoted("total = total + VALUE", VALUE=value)
@@ -205,7 +242,10 @@ def _constrain(weights: list[tuple[ast.expr, LayerVariable]], script: Script) ->
         value = _as_torch(_computed(variable.constraint.project, weight, script, block), variable)
         block.statements.append(ast.Expr(call(attribute(place, "copy_"), value)))
     made = define(
-        "constrain", ["self"], tidied(block.statements), "Project the weights to values that their constraints allow."
+        "constrain",
+        ["self"],
+        tidied(block.statements),
+        "Project the weights to values that their constraints allow.",
     )
     made.decorator_list = [call("torch.no_grad")]
     return made
@@ -237,7 +277,9 @@ def _reshaped(value: ast.expr, shape: tuple[int, ...]) -> ast.expr:
 _SELF = ast.Name("self", ast.Load())
 
 
-def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, inner: bool = False) -> str:
+def layer_class(
+    module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, inner: bool = False
+) -> str:
     """Write the class of one layer into a script, and return its name.
 
     Parameters
@@ -249,7 +291,8 @@ def layer_class(module: Any, script: Script, shapes: tuple[Shape, ...] = (), *, 
     shapes
         Shapes of the inputs, if they are known; otherwise the layer has one input.
     inner
-        Whether the layer is inside another layer, and so has to apply the regulariser of its outputs itself.
+        Whether the layer is inside another layer, and so has to apply the regulariser of its
+        outputs itself.
     """
     layer = module.layer
     start = quoted("super().__init__()")
@@ -274,20 +317,34 @@ def inner_class(module: Any, script: Script) -> str:
     return layer_class(module, script, inner=True)
 
 
-def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[list[str], list[ast.stmt]]:
-    """Return the names of the tensors that a layer's function takes, and its remaining statements."""
+def _forward(
+    module: Any, script: Script, shapes: tuple[Shape, ...]
+) -> tuple[list[str], list[ast.stmt]]:
+    """Return the names of the tensors that a layer's function takes, and its remaining
+    statements.
+    """
     closure, count = closure_of(module.call), max(len(shapes), 1)
     args = closure.node.args
     plain = [parameter.arg for parameter in (*args.posonlyargs, *args.args)]
     names = Names({*plain, "self"})
     local: dict[str, Any] = dict(
-        zip(plain, [*closure.first, ModuleValue(_SELF, None, module, dotted("self.core"))], strict=False)
+        zip(
+            plain,
+            [*closure.first, ModuleValue(_SELF, None, module, dotted("self.core"))],
+            strict=False,
+        )
     )
     tensors = [parameter for parameter in plain if parameter not in local][:count]
-    local |= dict.fromkeys(plain[len(local) + len(tensors) :])  # parameters that are left out have their default, None
-    more = [names.fresh(args.vararg.arg) for _ in range(count - len(tensors))] if args.vararg else []
+    # parameters that are left out have their default, None
+    local |= dict.fromkeys(plain[len(local) + len(tensors) :])
+    more = (
+        [names.fresh(args.vararg.arg) for _ in range(count - len(tensors))] if args.vararg else []
+    )
     known = dict(zip([*tensors, *more], shapes, strict=False))
-    values = {title: Expression(ast.Name(title, ast.Load()), known.get(title)) for title in (*tensors, *more)}
+    values = {
+        title: Expression(ast.Name(title, ast.Load()), known.get(title))
+        for title in (*tensors, *more)
+    }
     local |= {title: values[title] for title in tensors}
     if args.vararg:
         local[args.vararg.arg] = tuple(values[title] for title in more)
@@ -295,7 +352,9 @@ def _forward(module: Any, script: Script, shapes: tuple[Shape, ...]) -> tuple[li
 
 
 def _watching(layer: Layer, tensors: list[str], script: Script) -> ast.stmt:
-    """Return the method ``forward`` that calls ``compute`` and applies the regulariser to its output."""
+    """Return the method ``forward`` that calls ``compute`` and applies the regulariser to its
+    output.
+    """
     block = CodeBlock(Names({"self", *tensors}))
     given = (ast.Name(title, ast.Load()) for title in tensors)
     output = block.bind(Expression(call(dotted("self.compute"), *given)), "y")

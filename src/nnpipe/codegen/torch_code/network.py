@@ -61,7 +61,8 @@ class Written:
 
 
 def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") -> Written:
-    """Write the class of a network into a script, and return its name and the places of its weights.
+    """Write the class of a network into a script, and return its name and the places of its
+    weights.
 
     Raises
     ------
@@ -73,7 +74,9 @@ def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") 
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise MissingDependency(f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})") from None
+        raise MissingDependency(
+            f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})"
+        ) from None
     found = infer(graph)
     raise_if(found.problems, graph.name)
     raise_if(backend_problems(graph, "torch"), graph.name)
@@ -83,20 +86,28 @@ def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") 
         raise ConfigError(f"{graph.name}: cannot be written as PyTorch code: {error}") from None
 
 
-def state_of(written: Written, graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a network's weights as the ``state_dict`` of its class, with PyTorch's order of axes and shapes."""
+def state_of(
+    written: Written, graph: NetworkGraph, weights: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return a network's weights as the ``state_dict`` of its class, with PyTorch's order of
+    axes and shapes.
+    """
 
     state = {}
     for name, variable in variables_of(graph).items():
         value = np.asarray(weights[name], dtype=np.float32)
         value = value if variable.axes is None else value.transpose(variable.axes)
         shape = variable.torch_shape
-        state[written.parameters[name]] = np.ascontiguousarray(value if shape is None else value.reshape(shape))
+        state[written.parameters[name]] = np.ascontiguousarray(
+            value if shape is None else value.reshape(shape)
+        )
     return state
 
 
 class _Network:
-    def __init__(self, graph: NetworkGraph, script: Script, wanted: str, whole: bool = False) -> None:
+    def __init__(
+        self, graph: NetworkGraph, script: Script, wanted: str, whole: bool = False
+    ) -> None:
         from torch import nn
 
         self.graph, self.script, self.wanted = graph, script, wanted
@@ -129,12 +140,16 @@ class _Network:
                     ref = Ref(entry.layer.name, number, index)
                     values[ref] = Expression(value, found.shapes[ref])
         outputs = [values[ref].node for ref in self.graph.outputs]
-        self.forward.statements.append(ast.Return(outputs[0] if len(outputs) == 1 else ast.Tuple(outputs, ast.Load())))
+        self.forward.statements.append(
+            ast.Return(outputs[0] if len(outputs) == 1 else ast.Tuple(outputs, ast.Load()))
+        )
         last = self.forward.statements[-2] if len(self.forward.statements) > 1 else None
         if isinstance(last, ast.Assign) and isinstance(last.targets[0], ast.Name):
             self.telling.discard(last.targets[0].id)
         if self.whole:
-            self.more = methods(self.graph, self.written.parameters, self.script, _is_watched(self.graph))
+            self.more = methods(
+                self.graph, self.written.parameters, self.script, _is_watched(self.graph)
+            )
         self.written.title = self.script.define(self.wanted, self._class(inputs))
         return self.written
 
@@ -149,17 +164,23 @@ class _Network:
         training = entry.uses[number].training
         if training is not None:
             mine = attribute(SELF, self.parts[name])
-            value: Any = Expression(call("used_as", mine, literal(training), *(g.node for g in given)))
+            value: Any = Expression(
+                call("used_as", mine, literal(training), *(g.node for g in given))
+            )
         elif self.own[name]:
             value = Expression(call(attribute(SELF, self.parts[name]), *(g.node for g in given)))
         else:
             value = self._inline(self.modules[name], given)
-        used = [Ref(name, number, index) in self.used for index in range(len(layer.shapes(*shapes)))]
+        used = [
+            Ref(name, number, index) in self.used for index in range(len(layer.shapes(*shapes)))
+        ]
         found = self._named(value, layer, used)
         self.regularised |= activity(layer, found, self.script, self.forward)
         return found
 
-    def _declare(self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]) -> None:
+    def _declare(
+        self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]
+    ) -> None:
         layer = entry.layer
         name = layer.name
         if isinstance(layer, Submodel):
@@ -177,10 +198,13 @@ class _Network:
             mine = attribute(SELF, self.parts[name])
             if isinstance(layer, Submodel) or layer.variables(*shapes):
                 self.made.append(ast.Expr(call(attribute(mine, "requires_grad_"), literal(False))))
-            if isinstance(layer, (BatchNorm, Submodel)):  # frozen layers must not update their statistics either
+            # frozen layers must not update their statistics either
+            if isinstance(layer, (BatchNorm, Submodel)):
                 self.still.append(self.parts[name])
 
-    def _declare_plain(self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]) -> None:
+    def _declare_plain(
+        self, entry: LayerEntry, given: list[Expression], shapes: tuple[Shape, ...]
+    ) -> None:
         layer, script = entry.layer, self.script.mark()
         module = self.modules[layer.name] = computed(layer, shapes)
         self.own[layer.name] = any(use.training is not None for use in entry.uses)
@@ -207,7 +231,9 @@ class _Network:
         self.made.append(assign(attribute(SELF, self.parts[name]), made))
 
     def _fits_inline(self, module: Any, given: list[Expression]) -> bool:
-        """Return whether a layer can be inlined in the network's ``forward``; the attempt leaves no trace."""
+        """Return whether a layer can be inlined in the network's ``forward``; the attempt leaves
+        no trace.
+        """
         forward, script, parts = self.forward.mark(), self.script.mark(), dict(self.parts)
         self.parts[module.layer.name] = "part"
         try:
@@ -223,10 +249,17 @@ class _Network:
     def _inline(self, module: Any, given: list[Expression]) -> Any:
         core = attribute(SELF, self.parts[module.layer.name]) if module.core is not None else None
         standing = ModuleValue(SELF, live=module, core=core)
-        return called(module.call, [standing, *given], {}, Scope({}, nowhere(), self.script, self.forward, inlined))
+        return called(
+            module.call,
+            [standing, *given],
+            {},
+            Scope({}, nowhere(), self.script, self.forward, inlined),
+        )
 
     def _named(self, value: Any, layer: Layer, used: list[bool]) -> list[ast.expr]:
-        """Assign the outputs of a layer to names, and return the names; those of unused outputs start with ``_``."""
+        """Assign the outputs of a layer to names, and return the names; those of unused outputs
+        start with ``_``.
+        """
         wanted = [layer.name if needed else f"_{layer.name}" for needed in used]
         if len(used) == 1:
             node = lift(value[0] if isinstance(value, tuple) else value)
@@ -250,12 +283,22 @@ class _Network:
         body: list[ast.stmt] = [define("__init__", ["self"], start)] if len(start) > 1 else []
         if self.still:
             rest = [ast.Expr(call(attribute(attribute(SELF, part), "eval"))) for part in self.still]
-            mode = define("train", ["self", "mode"], [*quoted("super().train(mode)"), *rest, *quoted("return self")])
+            mode = define(
+                "train",
+                ["self", "mode"],
+                [*quoted("super().train(mode)"), *rest, *quoted("return self")],
+            )
             mode.args.defaults = [ast.Constant(True)]
-            mode.body[:0] = [ast.Expr(ast.Constant("Set the mode, but keep frozen layers in the mode of inference."))]
+            mode.body[:0] = [
+                ast.Expr(
+                    ast.Constant("Set the mode, but keep frozen layers in the mode of inference.")
+                )
+            ]
             body.append(mode)
         body += self.more
-        body.append(define("forward", ["self", *inputs], tidied(self.forward.statements, self.telling)))
+        body.append(
+            define("forward", ["self", *inputs], tidied(self.forward.statements, self.telling))
+        )
         return class_(self.wanted, dotted("nn.Module"), body)
 
 
@@ -280,7 +323,10 @@ def _is_watched(graph: NetworkGraph) -> bool:
 
 def camel(text: str) -> str:
     """Return a name in the form of a class name, such as ``SmallNet`` for ``small_net``."""
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part) or "Network"
+    return (
+        "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part)
+        or "Network"
+    )
 
 
 def first_weights(graph: NetworkGraph, written: Written, script: Script) -> str:
@@ -337,10 +383,14 @@ def _drawn(initialiser: Any, shape: tuple[int, ...], place: ast.expr) -> list[as
     raise Untranslatable(f"{type(initialiser).__name__} cannot be translated")
 
 
-def _truncated(place: ast.expr, mean: float, width: float, more: dict[str, ast.expr]) -> list[ast.stmt]:
+def _truncated(
+    place: ast.expr, mean: float, width: float, more: dict[str, ast.expr]
+) -> list[ast.stmt]:
     edges = {"a": literal(mean - 2 * width), "b": literal(mean + 2 * width)}
     return _init("trunc_normal_", place, mean, width, **edges, **more)
 
 
 def _init(function: str, place: ast.expr, *args: float, **named: ast.expr) -> list[ast.stmt]:
-    return [ast.Expr(call(f"nn.init.{function}", place, *(literal(value) for value in args), **named))]
+    return [
+        ast.Expr(call(f"nn.init.{function}", place, *(literal(value) for value in args), **named))
+    ]

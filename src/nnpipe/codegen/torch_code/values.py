@@ -1,4 +1,6 @@
-"""Values during partial evaluation: known values are themselves, others are expressions of the script."""
+"""Values during partial evaluation: known values are themselves, others are expressions of the
+script.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from nnpipe.codegen.syntax import call, literal, name
 
 
 class Untranslatable(Exception):
-    """An error about code that partial evaluation cannot handle; the caller may try a more general form."""
+    """An error about code that partial evaluation cannot handle; the caller may try a more
+    general form.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +30,11 @@ class Expression:
     node
         The expression that computes the value.
     shape
-        Shape of a tensor, with ``None`` for each unknown extent; ``None`` if the number of axes is not known.
+        Shape of a tensor, with ``None`` for each unknown extent; ``None`` if the number of axes is
+        not known.
     live
-        A ``torch.nn`` module or a parameter like the one that the script will have; ``None`` for other values.
+        A ``torch.nn`` module or a parameter like the one that the script will have; ``None`` for
+        other values.
     """
 
     node: ast.expr
@@ -118,4 +124,6 @@ def of_torch(value: Any) -> bool:
 def is_python(value: Any) -> bool:
     """Return whether a value is a Python function or method that PyTorch does not define."""
     function = getattr(value, "__func__", value)
-    return isinstance(function, FunctionType) and str(function.__module__).partition(".")[0] != "torch"
+    return (
+        isinstance(function, FunctionType) and str(function.__module__).partition(".")[0] != "torch"
+    )

@@ -10,12 +10,14 @@ from nnpipe.core.errors import CompileError
 from nnpipe.formats.tflite_graph import ProgramTensor
 
 LIMITS = {
-    kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in ("int8", "uint8", "int16", "int32", "int64")
+    kind: (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+    for kind in ("int8", "uint8", "int16", "int32", "int64")
 }
 
 
 def multiplier_of(factor: float) -> tuple[int, int]:
-    """Return a multiplier of 31 bits and a shift (to the left if positive) that are close to a factor.
+    """Return a multiplier of 31 bits and a shift (to the left if positive) that are close to a
+    factor.
 
     Raises
     ------
@@ -88,9 +90,13 @@ def quantised_range(activation: int, tensor: ProgramTensor) -> tuple[int, int]:
     scale, zero = np.float32(scale_of(tensor)), zero_of(tensor)
     with np.errstate(over="ignore"):
         if math.isfinite(least):
-            low = max(low, min(high, zero + rounded(float(np.clip(np.float32(least) / scale, -1e9, 1e9)))))
+            low = max(
+                low, min(high, zero + rounded(float(np.clip(np.float32(least) / scale, -1e9, 1e9))))
+            )
         if math.isfinite(most):
-            high = min(high, max(low, zero + rounded(float(np.clip(np.float32(most) / scale, -1e9, 1e9)))))
+            high = min(
+                high, max(low, zero + rounded(float(np.clip(np.float32(most) / scale, -1e9, 1e9))))
+            )
     return low, high
 
 
@@ -102,7 +108,9 @@ def float_range(activation: int) -> tuple[float, float]:
     CompileError
         If it is none of ReLU, ReLU from -1 to 1, and ReLU6.
     """
-    found = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}.get(activation)
+    found = {0: (-math.inf, math.inf), 1: (0.0, math.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}.get(
+        activation
+    )
     if found is None:
         raise CompileError("it has a fused activation that is neither ReLU nor ReLU6")
     return found
@@ -112,7 +120,9 @@ _MOST = (1 << 31) - 1
 
 
 def rescaled(x: int, multiplier: int, shift: int) -> int:
-    """Return a 32-bit number times a factor, rounded twice as TensorFlow Lite's reference kernels do."""
+    """Return a 32-bit number times a factor, rounded twice as TensorFlow Lite's reference
+    kernels do.
+    """
     return divided(high_product(x << max(shift, 0), multiplier), max(-shift, 0))
 
 
@@ -148,9 +158,11 @@ def _raised(x: int, by: int) -> int:
 
 
 def power_of_e(x: int, bits: int) -> int:
-    """Return e to the power of a 32-bit number that is not above zero and has some bits before the point.
+    """Return e to the power of a 32-bit number that is not above zero and has some bits before the
+    point.
 
-    A polynomial between -1/4 and 0, times powers, as in gemmlowp; the result has no bit before the point.
+    A polynomial between -1/4 and 0, times powers, as in gemmlowp; the result has no bit before the
+    point.
     """
     if x == 0:
         return _MOST
@@ -161,7 +173,9 @@ def power_of_e(x: int, bits: int) -> int:
     total = divided(high_product(square, square), 2) + high_product(square, y)
     total = y + divided(high_product(total, 715827883) + square, 1)
     found = 1895147668 + high_product(1895147668, total)
-    for n, power in enumerate((1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)[: bits + 2]):
+    for n, power in enumerate(
+        (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)[: bits + 2]
+    ):
         if (rest - x) & quarter << n:
             found = high_product(found, power)
     return found

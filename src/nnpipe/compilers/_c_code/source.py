@@ -1,4 +1,6 @@
-"""The C source of a graph: kernels, constants, and a function that calls the operators' kernels one after the other."""
+"""The C source of a graph: kernels, constants, and a function that calls the operators' kernels
+one after the other.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ class Source:
 
 
 def source_of(
-    program: TFLiteProgram, seconds: int, own: Mapping[str, Builder] = MappingProxyType({}), prefix: str = "nn"
+    program: TFLiteProgram,
+    seconds: int,
+    own: Mapping[str, Builder] = MappingProxyType({}),
+    prefix: str = "nn",
 ) -> Source:
     """Return the C source of a graph.
 
@@ -88,7 +93,9 @@ def source_of(
         If an operator cannot become C; the message names it.
     """
     if len(program.operators) > _MOST_OPERATORS:
-        raise CompileError(f"it has {len(program.operators)} operators, more than {_MOST_OPERATORS}")
+        raise CompileError(
+            f"it has {len(program.operators)} operators, more than {_MOST_OPERATORS}"
+        )
     steps: list[tuple[str, CStep, Sequence[int], Sequence[int]]] = []
     same: dict[int, int] = {}
     for number, operator in enumerate(program.operators):
@@ -99,7 +106,8 @@ def source_of(
         if builder is None:
             told = f"the custom {name!r}" if operator.custom else name
             raise CompileError(
-                f"operator {number} is {told}, for which CCompiler has no kernel; own_operators (--own-operators) can "
+                f"operator {number} is {told}, for which CCompiler has no kernel; own_operators "
+                f"(--own-operators) can "
                 "name a class that has one"
             )
         try:
@@ -128,8 +136,12 @@ class _Writer:
         self._inputs = list(program.file.inputs.values())
         self._outputs = [same.get(n, n) for n in program.file.outputs.values()]
         self._lives = self._lifetimes()
-        buffers = [Buffer(first, last + 1, self._bytes(n)) for n, (first, last) in self._lives.items()]
-        scratch = {place: step.scratch for place, (_, step, _, _) in enumerate(steps) if step.scratch}
+        buffers = [
+            Buffer(first, last + 1, self._bytes(n)) for n, (first, last) in self._lives.items()
+        ]
+        scratch = {
+            place: step.scratch for place, (_, step, _, _) in enumerate(steps) if step.scratch
+        }
         buffers += [Buffer(place, place + 1, size) for place, size in scratch.items()]
         if sum(b.size for b in buffers) > _LARGEST_ARENA:
             raise CompileError("its values need more than 1 GB")
@@ -173,7 +185,9 @@ class _Writer:
 
     def _content(self, number: int) -> npt.NDArray[np.generic] | None:
         tensor = self._program.tensors[number]
-        return None if tensor is None or tensor.variable or number in self._inputs else tensor.content
+        return (
+            None if tensor is None or tensor.variable or number in self._inputs else tensor.content
+        )
 
     def _constant(self, content: npt.NDArray[np.generic]) -> str:
         array = np.ascontiguousarray(content)
@@ -192,7 +206,9 @@ class _Writer:
 
     def _statements(self) -> Iterator[str]:
         for place, (name, step, inputs, outputs) in enumerate(self._steps):
-            read = [(n, number) for n, number in enumerate(inputs) if f"{{in{n}}}" in step.statement]
+            read = [
+                (n, number) for n, number in enumerate(inputs) if f"{{in{n}}}" in step.statement
+            ]
             places = {f"in{n}": self._place(number) for n, number in read}
             places |= {f"out{n}": self._place(number, True) for n, number in enumerate(outputs)}
             places |= {key: self._constant(array) for key, array in step.constants.items()}
@@ -240,7 +256,8 @@ class _Writer:
             "    return 0;",
             "}",
             "",
-            "/* Forget what earlier runs have left: to be called before a run that does not continue the last one. */",
+            "/* Forget what earlier runs have left: to be called before a run that does not "
+            "continue the last one. */",
             f"void {prefix}_reset(void) {{",
             *self._resets(),
             "}",
@@ -250,7 +267,10 @@ class _Writer:
             "}",
             "",
         ]
-        kernels = (_HEAD, *_kernel_texts([kernel for _, step, _, _ in self._steps for kernel in step.kernels]))
+        kernels = (
+            _HEAD,
+            *_kernel_texts([kernel for _, step, _, _ in self._steps for kernel in step.kernels]),
+        )
         states = sum(map(self._bytes, self._states()))
         return Source(kernels, "\n".join(lines), self._io(), self._plan, weights, states)
 

@@ -12,16 +12,33 @@ from nnpipe.core.errors import CompileError
 from nnpipe.formats.tflite_graph import ProgramOperator, ProgramTensor, TFLiteProgram
 
 C_TYPES = {
-    "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
-    "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t", "float32": "float", "float64": "double",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "float32": "float",
+    "float64": "double",
     "bool": "uint8_t",
-}  # fmt: skip
-SUFFIXES = {"int8": "s8", "uint8": "u8", "int16": "s16", "int32": "s32", "int64": "s64", "float32": "f32"}
+}
+SUFFIXES = {
+    "int8": "s8",
+    "uint8": "u8",
+    "int16": "s16",
+    "int32": "s32",
+    "int64": "s64",
+    "float32": "f32",
+}
 
 
 @dataclass(frozen=True)
 class CKernel:
-    """A file of C in the folder ``kernels``, and what replaces the words in it that are to be replaced."""
+    """A file of C in the folder ``kernels``, and what replaces the words in it that are to be
+    replaced.
+    """
 
     file: str
     words: tuple[tuple[str, str], ...] = ()
@@ -31,8 +48,9 @@ class CKernel:
 class CStep:
     """One operator's work: kernels in the order of their definitions, files or texts, and a call.
 
-    A place for a tensor in a statement is ``{in0}``, ``{out0}``; for a constant ``{name}``; ``{scratch}`` for as many
-    bytes of memory as ``scratch`` says, which lie at a multiple of 16 and hold anything.
+    A place for a tensor in a statement is ``{in0}``, ``{out0}``; for a constant ``{name}``;
+    ``{scratch}`` for as many bytes of memory as ``scratch`` says, which lie at a multiple of 16 and
+    hold anything.
     """
 
     statement: str
@@ -52,8 +70,12 @@ class OperatorView:
         self.outputs = [self._tensor(n) for n in operator.outputs]
 
     def reordered(self, *places: int) -> OperatorView:
-        """Return a view of the operator with some of its inputs; those that are not there are left out."""
-        inputs = tuple(self.operator.inputs[n] if n < len(self.operator.inputs) else -1 for n in places)
+        """Return a view of the operator with some of its inputs; those that are not there are
+        left out.
+        """
+        inputs = tuple(
+            self.operator.inputs[n] if n < len(self.operator.inputs) else -1 for n in places
+        )
         return OperatorView(self._program, replace(self.operator, inputs=inputs))
 
     def _tensor(self, number: int) -> ProgramTensor:

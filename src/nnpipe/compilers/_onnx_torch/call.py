@@ -1,4 +1,6 @@
-"""The call of an ONNX operator: its inputs as tensors or as values that are known, and its attributes."""
+"""The call of an ONNX operator: its inputs as tensors or as values that are known, and its
+attributes.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,23 @@ from nnpipe.formats.onnx_network import ONNXNode
 from nnpipe.layers.imports.translation import fold
 
 TYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64",
-}  # fmt: skip
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+}
 """Names of element types in PyTorch by their numbers in ``onnx/onnx.proto3``."""
 
 Known = np.ndarray
-"""Integers that are known while a program is exported.  Free lengths among them are symbols, in an array of objects."""
+"""Integers that are known while a program is exported.
+
+Free lengths among them are symbols, in an array of objects.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,11 +73,15 @@ class OperatorCall:
         return [self.tensor(place) for place in range(len(self))]
 
     def known(self, place: int) -> Known | None:
-        """Return an input as an array, or ``None`` if it is left out or its values are not known."""
+        """Return an input as an array, or ``None`` if it is left out or its values are not
+        known.
+        """
         return self.known_of(self.node.inputs[place]) if self.has(place) else None
 
     def matrix(self, place: int) -> Any:
-        """Return an input that is a matrix of weights, transposed; ``None`` if it is no such matrix."""
+        """Return an input that is a matrix of weights, transposed; ``None`` if it is no such
+        matrix.
+        """
         return self.matrix_of(self.node.inputs[place]) if self.has(place) else None
 
     def attribute(self, name: str, default: Any = None) -> Any:
@@ -73,7 +90,8 @@ class OperatorCall:
         return default if found is None else found
 
     def numbers(self, place: int, name: str = "") -> list[Any] | None:
-        """Return a list of numbers, which is an input or, in older versions, an attribute; ``None`` if it is left out.
+        """Return a list of numbers, which is an input or, in older versions, an attribute; ``None``
+        if it is left out.
 
         Raises
         ------
@@ -85,7 +103,9 @@ class OperatorCall:
             return None if found is None else list(found) if isinstance(found, tuple) else [found]
         known = self.known(place)
         if known is None:
-            raise CompileError(f"its input {self.node.inputs[place]!r} depends on the values of the model's inputs")
+            raise CompileError(
+                f"its input {self.node.inputs[place]!r} depends on the values of the model's inputs"
+            )
         return list(known.reshape(-1).tolist())
 
     def refuse(self, what: str) -> CompileError:
@@ -126,7 +146,9 @@ class LateFunctions:
         self._module = module
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *arguments, **options: getattr(importlib.import_module(self._module), name)(*arguments, **options)
+        return lambda *arguments, **options: getattr(importlib.import_module(self._module), name)(
+            *arguments, **options
+        )
 
 
 _MOST = 1 << 10  # lengths are few; what is longer is computed by the program
@@ -135,7 +157,8 @@ Lengths = Callable[[ONNXNode, list[Any]], Any]
 
 
 def computed(node: ONNXNode, given: Sequence[Known | None], simplified: bool) -> Known | None:
-    """Return the result of an operation on known integers; ``None`` if it must be computed by the program.
+    """Return the result of an operation on known integers; ``None`` if it must be computed by the
+    program.
 
     ``simplified`` gives results without free lengths a type of NumPy; otherwise all count as free.
     """
@@ -147,7 +170,11 @@ def computed(node: ONNXNode, given: Sequence[Known | None], simplified: bool) ->
             found = fold(node, given, _MOST)
         except (ValueError, IndexError, KeyError, TypeError):
             return None
-        return found if found is not None and found.dtype.kind in "iub" and found.size <= _MOST else None
+        return (
+            found
+            if found is not None and found.dtype.kind in "iub" and found.size <= _MOST
+            else None
+        )
     operation = _OPERATIONS.get(node.kind)
     if operation is None:
         return None
@@ -160,7 +187,9 @@ def computed(node: ONNXNode, given: Sequence[Known | None], simplified: bool) ->
 
 def _plain(array: np.ndarray) -> np.ndarray:
     """Return an array with a type of NumPy if no length in it is free."""
-    if array.dtype != object or not all(isinstance(value, (int, bool)) for value in array.reshape(-1).tolist()):
+    if array.dtype != object or not all(
+        isinstance(value, (int, bool)) for value in array.reshape(-1).tolist()
+    ):
         return array
     return array.astype(np.int64)
 
@@ -183,7 +212,9 @@ def _slice(node: ONNXNode, given: list[Any]) -> Any:
 
 
 def _each(function: Callable[[Any, Any], Any]) -> Lengths:
-    """Return an operation on pairs of numbers, which asks PyTorch about free lengths one at a time."""
+    """Return an operation on pairs of numbers, which asks PyTorch about free lengths one at a
+    time.
+    """
 
     def call(node: ONNXNode, given: list[Any]) -> Any:
         left, right = np.broadcast_arrays(*given)
@@ -214,7 +245,9 @@ _OPERATIONS: Mapping[str, Lengths] = {
     "Identity": lambda node, given: given[0],
     "Cast": _cast,
     "Concat": lambda node, given: np.concatenate(given, node.attributes["axis"]),
-    "Gather": lambda node, given: np.take(given[0], given[1].astype(np.int64), node.attributes.get("axis") or 0),
+    "Gather": lambda node, given: np.take(
+        given[0], given[1].astype(np.int64), node.attributes.get("axis") or 0
+    ),
     "Slice": _slice,
     "Reshape": lambda node, given: given[0].reshape(_items(given[1])),
     "Squeeze": lambda node, given: np.squeeze(given[0], _axes(node, given) or None),

@@ -27,12 +27,37 @@ def operators() -> Mapping[str, Operator]:
 
     def activation(function: Callable[..., Any], **defaults: float) -> Operator:
         """Return an activation whose factors are attributes, in their order."""
-        return lambda call: function(call.tensor(0), *(call.attribute(*named) for named in defaults.items()))
+        return lambda call: function(
+            call.tensor(0), *(call.attribute(*named) for named in defaults.items())
+        )
 
     same = (
-        "abs", "neg", "exp", "log", "sqrt", "reciprocal", "floor", "ceil", "round", "sign", "erf", "sin", "cos", "tan",
-        "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "tanh", "sigmoid", "relu",
-    )  # fmt: skip
+        "abs",
+        "neg",
+        "exp",
+        "log",
+        "sqrt",
+        "reciprocal",
+        "floor",
+        "ceil",
+        "round",
+        "sign",
+        "erf",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "tanh",
+        "sigmoid",
+        "relu",
+    )
     return {
         **{name.capitalize(): of_one(getattr(torch, name)) for name in same},
         "Not": of_one(torch.logical_not),
@@ -43,21 +68,38 @@ def operators() -> Mapping[str, Operator]:
         "Softsign": of_one(F.softsign),
         "HardSwish": of_one(F.hardswish),
         "Mish": of_one(F.mish),
-        "Add": of_two(torch.add), "Sub": of_two(torch.sub), "Mul": of_two(torch.mul), "Div": of_two(_quotient),
-        "Equal": of_two(torch.eq), "Greater": of_two(torch.gt), "Less": of_two(torch.lt),
-        "GreaterOrEqual": of_two(torch.ge), "LessOrEqual": of_two(torch.le),
-        "And": of_two(torch.logical_and), "Or": of_two(torch.logical_or), "Xor": of_two(torch.logical_xor),
-        "BitwiseAnd": of_two(torch.bitwise_and), "BitwiseOr": of_two(torch.bitwise_or),
-        "Max": of_many(torch.maximum), "Min": of_many(torch.minimum), "Sum": of_many(torch.add),
+        "Add": of_two(torch.add),
+        "Sub": of_two(torch.sub),
+        "Mul": of_two(torch.mul),
+        "Div": of_two(_quotient),
+        "Equal": of_two(torch.eq),
+        "Greater": of_two(torch.gt),
+        "Less": of_two(torch.lt),
+        "GreaterOrEqual": of_two(torch.ge),
+        "LessOrEqual": of_two(torch.le),
+        "And": of_two(torch.logical_and),
+        "Or": of_two(torch.logical_or),
+        "Xor": of_two(torch.logical_xor),
+        "BitwiseAnd": of_two(torch.bitwise_and),
+        "BitwiseOr": of_two(torch.bitwise_or),
+        "Max": of_many(torch.maximum),
+        "Min": of_many(torch.minimum),
+        "Sum": of_many(torch.add),
         "Mean": lambda call: reduce(torch.add, call.tensors()) / len(call),
         "Where": lambda call: torch.where(*call.tensors()),
         "PRelu": of_two(lambda x, slope: torch.where(x < 0, x * slope, x)),
         "Elu": activation(F.elu, alpha=1.0),
         "LeakyRelu": activation(F.leaky_relu, alpha=0.01),
         "Celu": activation(F.celu, alpha=1.0),
-        "Pow": _power, "Mod": _remainder, "Clip": _clip, "Cast": _cast, "CastLike": _cast_like, "Gelu": _gelu,
-        "HardSigmoid": _hard_sigmoid, "Selu": _selu,
-    }  # fmt: skip
+        "Pow": _power,
+        "Mod": _remainder,
+        "Clip": _clip,
+        "Cast": _cast,
+        "CastLike": _cast_like,
+        "Gelu": _gelu,
+        "HardSigmoid": _hard_sigmoid,
+        "Selu": _selu,
+    }
 
 
 def _quotient(x: Any, y: Any) -> Any:
@@ -101,7 +143,9 @@ def _cast(call: OperatorCall) -> Any:
 
     to = call.attribute("to")
     if to not in TYPES:
-        raise call.refuse(f"it casts to the type with number {to}, which PyTorch programs here do not have")
+        raise call.refuse(
+            f"it casts to the type with number {to}, which PyTorch programs here do not have"
+        )
     return call.tensor(0).to(getattr(torch, TYPES[to]))
 
 
@@ -118,7 +162,9 @@ def _gelu(call: OperatorCall) -> Any:
 def _hard_sigmoid(call: OperatorCall) -> Any:
     import torch
 
-    return torch.clamp(call.tensor(0) * call.attribute("alpha", 0.2) + call.attribute("beta", 0.5), 0.0, 1.0)
+    return torch.clamp(
+        call.tensor(0) * call.attribute("alpha", 0.2) + call.attribute("beta", 0.5), 0.0, 1.0
+    )
 
 
 def _selu(call: OperatorCall) -> Any:
@@ -150,13 +196,17 @@ def reduction_operators() -> Mapping[str, Operator]:
         return x
 
     return {
-        "ReduceSum": reducing(lambda x, axes, keep: torch.sum(x, axes, keepdim=keep, dtype=x.dtype)),
+        "ReduceSum": reducing(
+            lambda x, axes, keep: torch.sum(x, axes, keepdim=keep, dtype=x.dtype)
+        ),
         "ReduceMean": reducing(lambda x, axes, keep: torch.mean(x, axes, keepdim=keep)),
         "ReduceMax": reducing(lambda x, axes, keep: torch.amax(x, axes, keepdim=keep)),
         "ReduceMin": reducing(lambda x, axes, keep: torch.amin(x, axes, keepdim=keep)),
         "ReduceProd": reducing(product),
         "ReduceL1": reducing(lambda x, axes, keep: torch.sum(torch.abs(x), axes, keepdim=keep)),
-        "ReduceL2": reducing(lambda x, axes, keep: torch.sqrt(torch.sum(x * x, axes, keepdim=keep))),
+        "ReduceL2": reducing(
+            lambda x, axes, keep: torch.sqrt(torch.sum(x * x, axes, keepdim=keep))
+        ),
         "ReduceSumSquare": reducing(lambda x, axes, keep: torch.sum(x * x, axes, keepdim=keep)),
         "ReduceLogSum": reducing(lambda x, axes, keep: torch.log(torch.sum(x, axes, keepdim=keep))),
         "ReduceLogSumExp": reducing(lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep)),
@@ -173,7 +223,8 @@ def _along(call: OperatorCall, function: Callable[..., Any]) -> Any:
     x = call.tensor(0)
     if call.opset >= 13:
         return function(x, dim=call.attribute("axis", -1))
-    axis = call.attribute("axis", 1) % x.ndim  # older versions take all axes from this one on as one
+    # older versions take all axes from this one on as one
+    axis = call.attribute("axis", 1) % x.ndim
     if axis == x.ndim - 1:
         return function(x, dim=-1)
     return function(x.flatten(axis), dim=-1).reshape(x.shape)
@@ -182,7 +233,9 @@ def _along(call: OperatorCall, function: Callable[..., Any]) -> Any:
 def _place(call: OperatorCall, function: Callable[..., Any]) -> Any:
     if call.attribute("select_last_index", 0):
         raise call.refuse("it asks for the last of equal values")
-    return function(call.tensor(0), call.attribute("axis", 0), keepdim=bool(call.attribute("keepdims", 1)))
+    return function(
+        call.tensor(0), call.attribute("axis", 0), keepdim=bool(call.attribute("keepdims", 1))
+    )
 
 
 def _cumulated(call: OperatorCall) -> Any:
@@ -203,7 +256,10 @@ def _greatest(call: OperatorCall) -> Any:
     count = (call.numbers(1, "k") or [1])[0]
     return tuple(
         torch.topk(
-            call.tensor(0), count, call.attribute("axis", -1), bool(call.attribute("largest", 1)),
+            call.tensor(0),
+            count,
+            call.attribute("axis", -1),
+            bool(call.attribute("largest", 1)),
             bool(call.attribute("sorted", 1)),
         )
-    )  # fmt: skip
+    )

@@ -1,4 +1,6 @@
-"""The graph of an ONNX file as a module of PyTorch, which calls a function of PyTorch for each node."""
+"""The graph of an ONNX file as a module of PyTorch, which calls a function of PyTorch for each
+node.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ _LARGEST_FOLDED = 1 << 26  # values
 def module_of(network: ONNXNetwork) -> Any:
     """Return an ``nn.Module`` that takes a dict of tensors by name, and returns one.
 
-    Constants become its parameters, or buffers if they are integers, when it is first called.  So it has to be called
-    once before it is exported.
+    Constants become its parameters, or buffers if they are integers, when it is first called.  So
+    it has to be called once before it is exported.
     """
     import torch
 
@@ -81,20 +83,34 @@ def module_of(network: ONNXNetwork) -> Any:
                 return value if isinstance(value, np.ndarray) else None
 
             if node.kind in ("Shape", "Size"):
-                return [_lengths(node, values.get(node.inputs[0], constants.get(node.inputs[0])), self.settled)]
+                return [
+                    _lengths(
+                        node,
+                        values.get(node.inputs[0], constants.get(node.inputs[0])),
+                        self.settled,
+                    )
+                ]
             given = [known(name) if name else None for name in node.inputs]
-            if all(array is not None or not name for array, name in zip(given, node.inputs, strict=True)):
+            if all(
+                array is not None or not name
+                for array, name in zip(given, node.inputs, strict=True)
+            ):
                 found = computed(node, given, self.settled)
                 if found is not None:
                     return [found]
             call = OperatorCall(
-                node, network.opset, lambda name: self.as_tensor(values, name), known,
+                node,
+                network.opset,
+                lambda name: self.as_tensor(values, name),
+                known,
                 lambda name: self.weight(name, True) if _is_matrix(constants.get(name)) else None,
-            )  # fmt: skip
+            )
             try:
                 result = operators[node.kind](call)
             except CompileError as error:
-                raise CompileError(f"the operation {_described(node)} cannot be translated: {error}") from None
+                raise CompileError(
+                    f"the operation {_described(node)} cannot be translated: {error}"
+                ) from None
             return result if isinstance(result, tuple) else [result]
 
         def as_tensor(self, values: Mapping[str, Any], name: str) -> Any:
@@ -123,16 +139,22 @@ def _is_matrix(array: np.ndarray | None) -> bool:
 
 
 def _lengths(node: ONNXNode, value: Any, simplified: bool) -> Known:
-    """Return lengths of axes; in the first call all count as free, so that it uses all weights of later ones."""
+    """Return lengths of axes; in the first call all count as free, so that it uses all weights
+    of later ones.
+    """
     lengths = np.array(value.shape, object)
     part = lengths[node.attributes.get("start") or 0 : node.attributes.get("end")]
-    found = part if node.kind == "Shape" else np.asarray(lengths.prod() if lengths.size else 1, object)
+    found = (
+        part if node.kind == "Shape" else np.asarray(lengths.prod() if lengths.size else 1, object)
+    )
     plain = simplified and all(isinstance(length, int) for length in found.reshape(-1).tolist())
     return found.astype(np.int64) if plain else found
 
 
 def _kept(module: Any, name: str, array: np.ndarray) -> tuple[Any, str]:
-    """Register a constant under its name in the file, as far as PyTorch allows; return its owner and its name there."""
+    """Register a constant under its name in the file, as far as PyTorch allows; return its owner
+    and its name there.
+    """
     import torch
 
     *above, last = [re.sub(r"\W", "_", part) or "_" for part in name.split(".")]
@@ -161,12 +183,16 @@ def _folded(network: ONNXNetwork) -> tuple[list[ONNXNode], dict[str, np.ndarray]
     for node in network.nodes:
         given = [constants.get(name) if name else None for name in node.inputs]
         found = None
-        if all(array is not None or not name for array, name in zip(given, node.inputs, strict=True)):
+        if all(
+            array is not None or not name for array, name in zip(given, node.inputs, strict=True)
+        ):
             try:
                 found = fold(node, given, _LARGEST_FOLDED)
             except (ValueError, IndexError, KeyError, TypeError) as error:
                 if node.kind == "Constant":
-                    raise CompileError(f"the constant {node.title} cannot be read: {one_line(error)}") from None
+                    raise CompileError(
+                        f"the constant {node.title} cannot be read: {one_line(error)}"
+                    ) from None
         if found is None:
             nodes.append(node)
         else:
@@ -177,13 +203,17 @@ def _folded(network: ONNXNetwork) -> tuple[list[ONNXNode], dict[str, np.ndarray]
 def _with_biases(
     nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray], outputs: Mapping[str, Any]
 ) -> list[ONNXNode]:
-    """Return the nodes with sums that only add a vector to a product made part of it, as quantisers want them."""
+    """Return the nodes with sums that only add a vector to a product made part of it, as
+    quantisers want them.
+    """
     uses = Counter(name for node in nodes for name in node.inputs)
     uses.update(list(outputs))
     products = {
         node.outputs[0]: place
         for place, node in enumerate(nodes)
-        if node.kind == "MatMul" and _is_matrix(constants.get(node.takes(1))) and uses[node.outputs[0]] == 1
+        if node.kind == "MatMul"
+        and _is_matrix(constants.get(node.takes(1)))
+        and uses[node.outputs[0]] == 1
     }
     found: list[ONNXNode | None] = list(nodes)
     for place, node in enumerate(nodes):

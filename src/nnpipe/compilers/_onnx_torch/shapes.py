@@ -41,14 +41,20 @@ def _transposed(x: Any, order: Any) -> Any:
 def _reshape(call: OperatorCall) -> Any:
     x, target = call.tensor(0), call.numbers(1, "shape") or []
     if not call.attribute("allowzero", 0):
-        target = [x.shape[at] if isinstance(n, int) and n == 0 else n for at, n in enumerate(target)]
+        target = [
+            x.shape[at] if isinstance(n, int) and n == 0 else n for at, n in enumerate(target)
+        ]
     return x.reshape(target)
 
 
 def _flatten(call: OperatorCall) -> Any:
     x, axis = call.tensor(0), call.attribute("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
-    return x.flatten(1) if axis == 1 and x.ndim > 1 else x.reshape(int(np.prod(x.shape[:axis])) if axis else 1, -1)
+    return (
+        x.flatten(1)
+        if axis == 1 and x.ndim > 1
+        else x.reshape(int(np.prod(x.shape[:axis])) if axis else 1, -1)
+    )
 
 
 def _squeeze(call: OperatorCall) -> Any:
@@ -210,7 +216,9 @@ def _scatter_nd(call: OperatorCall) -> Any:
     if call.attribute("reduction", "none") not in ("none", "add"):
         raise call.refuse(f"its reduction is {call.attribute('reduction')!r}")
     x, places, values = call.tensors()
-    return x.index_put(places.long().unbind(-1), values, accumulate=call.attribute("reduction", "none") == "add")
+    return x.index_put(
+        places.long().unbind(-1), values, accumulate=call.attribute("reduction", "none") == "add"
+    )
 
 
 def _scatter_elements(call: OperatorCall) -> Any:
@@ -228,7 +236,9 @@ def _range(call: OperatorCall) -> Any:
     if any(value is None for value in known):
         raise call.refuse("its length depends on the values of the model's inputs")
     limits = [value.reshape(-1).tolist()[0] for value in known if value is not None]
-    return torch.arange(*limits, dtype=torch.float32 if any(isinstance(n, float) for n in limits) else torch.int64)
+    return torch.arange(
+        *limits, dtype=torch.float32 if any(isinstance(n, float) for n in limits) else torch.int64
+    )
 
 
 def _filled(call: OperatorCall) -> Any:
@@ -236,7 +246,9 @@ def _filled(call: OperatorCall) -> Any:
 
     value = call.attribute("value")
     value = np.zeros(1, np.float32) if value is None else value.reshape(-1)
-    return torch.full(call.numbers(0) or [], value[0].item(), dtype=getattr(torch, value.dtype.name))
+    return torch.full(
+        call.numbers(0) or [], value[0].item(), dtype=getattr(torch, value.dtype.name)
+    )
 
 
 def _one_hot(call: OperatorCall) -> Any:

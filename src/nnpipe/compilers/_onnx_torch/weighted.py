@@ -23,7 +23,11 @@ def window_operators() -> Mapping[str, Operator]:
 
 
 def padding(
-    call: OperatorCall, x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    call: OperatorCall,
+    x: Any,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
 ) -> tuple[list[int], list[int]]:
     """Return the padding at the start and at the end of each axis of space."""
     rank, kind = len(kernel), call.attribute("auto_pad", "NOTSET")
@@ -48,9 +52,13 @@ def _axes(call: OperatorCall) -> list[int]:
     return list(range(2, call.tensor(0).ndim))
 
 
-def _pooling(call: OperatorCall) -> tuple[Any, list[int], list[int], list[int], list[int], list[int]]:
+def _pooling(
+    call: OperatorCall,
+) -> tuple[Any, list[int], list[int], list[int], list[int], list[int]]:
     x, kernel = call.tensor(0), list(call.attribute("kernel_shape"))
-    strides, dilations = (list(call.attribute(name, [1] * len(kernel))) for name in ("strides", "dilations"))
+    strides, dilations = (
+        list(call.attribute(name, [1] * len(kernel))) for name in ("strides", "dilations")
+    )
     return x, kernel, strides, dilations, *padding(call, x, kernel, strides, dilations)
 
 
@@ -96,7 +104,8 @@ def _resize(call: OperatorCall) -> Any:
     from torch.nn import functional as F
 
     x = call.tensor(0)
-    old = call.node.kind == "Upsample" or call.opset < 11  # their only input after the tensor is the scales
+    # their only input after the tensor is the scales
+    old = call.node.kind == "Upsample" or call.opset < 11
     mode = call.attribute("mode", "nearest")
     where = "asymmetric" if old else call.attribute("coordinate_transformation_mode", "half_pixel")
     sizes = None if old else call.numbers(3)
@@ -114,7 +123,9 @@ def _resize(call: OperatorCall) -> Any:
         raise call.refuse("it resizes samples or channels")
     whole = all(n % have == 0 for n, have in zip(target, x.shape[2:], strict=True))
     if mode == "nearest":
-        floor = where == "asymmetric" and (old or call.attribute("nearest_mode", "round_prefer_floor") == "floor")
+        floor = where == "asymmetric" and (
+            old or call.attribute("nearest_mode", "round_prefer_floor") == "floor"
+        )
         if not (floor or (whole and where in ("half_pixel", "asymmetric", "pytorch_half_pixel"))):
             raise call.refuse(f"it takes the nearest values by {where}")
         if not floor and where == "asymmetric":
@@ -124,7 +135,9 @@ def _resize(call: OperatorCall) -> Any:
         raise call.refuse(f"it interpolates by {where}")
     if mode == "cubic" and abs(call.attribute("cubic_coeff_a", -0.75) + 0.75) > 1e-6:
         raise call.refuse("its cubic function is not PyTorch's")
-    name = {"linear": {1: "linear", 2: "bilinear", 3: "trilinear"}[x.ndim - 2], "cubic": "bicubic"}[mode]
+    name = {"linear": {1: "linear", 2: "bilinear", 3: "trilinear"}[x.ndim - 2], "cubic": "bicubic"}[
+        mode
+    ]
     return F.interpolate(x, target, mode=name, align_corners=where == "align_corners")
 
 
@@ -184,12 +197,16 @@ def _convolution(call: OperatorCall) -> Any:
 
     x, weight = call.tensor(0), call.tensor(1)
     rank = x.ndim - 2
-    strides, dilations = (list(call.attribute(name, [1] * rank)) for name in ("strides", "dilations"))
+    strides, dilations = (
+        list(call.attribute(name, [1] * rank)) for name in ("strides", "dilations")
+    )
     before, after = padding(call, x, list(weight.shape[2:]), strides, dilations)
     if before != after:
         x = F.pad(x, _around(before, after))
         before = [0] * rank
-    return _by_rank("conv", rank)(x, weight, call.tensor(2), strides, before, dilations, call.attribute("group", 1))
+    return _by_rank("conv", rank)(
+        x, weight, call.tensor(2), strides, before, dilations, call.attribute("group", 1)
+    )
 
 
 def _around(before: Sequence[int], after: Sequence[int]) -> list[int]:
@@ -201,16 +218,27 @@ def _transposed_convolution(call: OperatorCall) -> Any:
     rank = x.ndim - 2
     if call.attribute("auto_pad", "NOTSET") != "NOTSET" or call.attribute("output_shape"):
         raise call.refuse("its size is given by auto_pad or output_shape")
-    strides, dilations = (list(call.attribute(name, [1] * rank)) for name in ("strides", "dilations"))
-    pads, more = list(call.attribute("pads", [0] * 2 * rank)), list(call.attribute("output_padding", [0] * rank))
+    strides, dilations = (
+        list(call.attribute(name, [1] * rank)) for name in ("strides", "dilations")
+    )
+    pads, more = (
+        list(call.attribute("pads", [0] * 2 * rank)),
+        list(call.attribute("output_padding", [0] * rank)),
+    )
     # What is cut off less at the end is output that is longer there.
-    more = [extra + start - end for extra, start, end in zip(more, pads[:rank], pads[rank:], strict=True)]
-    if any(extra < 0 or extra >= max(*pair) for extra, *pair in zip(more, strides, dilations, strict=True)):
+    more = [
+        extra + start - end
+        for extra, start, end in zip(more, pads[:rank], pads[rank:], strict=True)
+    ]
+    if any(
+        extra < 0 or extra >= max(*pair)
+        for extra, *pair in zip(more, strides, dilations, strict=True)
+    ):
         raise call.refuse("its padding differs too much between start and end")
     group = call.attribute("group", 1)
     return _by_rank("conv_transpose", rank)(
         x, weight, call.tensor(2), strides, pads[:rank], more, group, dilations
-    )  # fmt: skip
+    )
 
 
 def _batch_normalisation(call: OperatorCall) -> Any:

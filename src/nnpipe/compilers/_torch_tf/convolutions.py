@@ -15,9 +15,14 @@ _Pair = tuple[int, int]
 
 
 def conv2d(
-    x: Value, weight: Value, bias: Value | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
     groups: int = 1,
-) -> Value:  # fmt: skip
+) -> Value:
     """Return a 2D convolution; weights are ``(out, in / groups, rows, columns)``."""
     import tensorflow as tf
 
@@ -26,7 +31,8 @@ def conv2d(
     kernel = constant(weight, "conv2d")
     strides, dilations, size = pair(stride), pair(dilation), kernel.shape[2:]
     if isinstance(padding, str):
-        held, mode = x.last(), padding.upper()  # both frameworks put what cannot be halved after the image
+        # both frameworks put what cannot be halved after the image
+        held, mode = x.last(), padding.upper()
     else:
         held, mode = _padded(x.last(), pair(padding), size, strides, dilations)
     channels = x.shape[1]
@@ -39,7 +45,11 @@ def conv2d(
     else:
         parts = zip(tf.split(held, groups, -1), np.split(kernel, groups), strict=True)
         found = tf.concat(
-            [tf.nn.conv2d(p, k.transpose(2, 3, 1, 0), strides, mode, dilations=dilations) for p, k in parts], -1
+            [
+                tf.nn.conv2d(p, k.transpose(2, 3, 1, 0), strides, mode, dilations=dilations)
+                for p, k in parts
+            ],
+            -1,
         )
     if bias is not None:
         found = tf.nn.bias_add(found, constant(bias, "conv2d"))
@@ -47,14 +57,23 @@ def conv2d(
 
 
 def conv1d(
-    x: Value, weight: Value, bias: Value | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
     groups: int = 1,
-) -> Value:  # fmt: skip
+) -> Value:
     """Return a 1D convolution, computed as that of an image with one row."""
     import tensorflow as tf
 
     def row(value: Any, across: int) -> Any:
-        return value if isinstance(value, str) else (across, value if isinstance(value, int) else value[0])
+        return (
+            value
+            if isinstance(value, str)
+            else (across, value if isinstance(value, int) else value[0])
+        )
 
     image = Value(tf.expand_dims(x.first(), x.rank - 1))
     kernel = Value(constant(weight, "conv1d")[:, :, None])
@@ -63,9 +82,14 @@ def conv1d(
 
 
 def _conv3d(
-    x: Value, weight: Value, bias: Value | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
     groups: int = 1,
-) -> Value:  # fmt: skip
+) -> Value:
     import tensorflow as tf
 
     strides, pads, dilations = (_triple(value) for value in (stride, padding, dilation))
@@ -82,37 +106,59 @@ def _conv3d(
 
 
 def _conv_transpose2d(
-    x: Value, weight: Value, bias: Value | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    groups: int = 1, dilation: Any = 1,
-) -> Value:  # fmt: skip
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Value:
     """Return a transposed 2D convolution; weights are ``(in, out / groups, rows, columns)``."""
     import tensorflow as tf
 
     if x.rank == 3:
-        return without_batch(_conv_transpose2d, x, weight, bias, stride, padding, output_padding, groups, dilation)
+        return without_batch(
+            _conv_transpose2d, x, weight, bias, stride, padding, output_padding, groups, dilation
+        )
     kernel = _spread(constant(weight, "conv_transpose2d"), pair(dilation))
     strides, pads, extra = pair(stride), pair(padding), pair(output_padding)
     lengths = [known(length, "conv_transpose2d") for length in x.shape[2:]]
-    whole = [(have - 1) * s + k for have, s, k in zip(lengths, strides, kernel.shape[2:], strict=True)]
+    whole = [
+        (have - 1) * s + k for have, s, k in zip(lengths, strides, kernel.shape[2:], strict=True)
+    ]
     found = []
     parts = zip(tf.split(x.last(), groups, -1), np.split(kernel, groups), strict=True)
     for part, own in parts:
         shape = shape_of([x.length(0), *whole, own.shape[1]])
-        found.append(tf.nn.conv2d_transpose(part, own.transpose(2, 3, 1, 0), shape, strides, "VALID"))
+        found.append(
+            tf.nn.conv2d_transpose(part, own.transpose(2, 3, 1, 0), shape, strides, "VALID")
+        )
     held = found[0] if groups == 1 else tf.concat(found, -1)
     wanted = [length - 2 * p + e for length, p, e in zip(whole, pads, extra, strict=True)]
-    missing = [max(p + want - length, 0) for p, want, length in zip(pads, wanted, whole, strict=True)]
+    missing = [
+        max(p + want - length, 0) for p, want, length in zip(pads, wanted, whole, strict=True)
+    ]
     if any(missing):
         held = tf.pad(held, [[0, 0], *([0, more] for more in missing), [0, 0]])
     if wanted != whole:
         held = held[:, pads[0] : pads[0] + wanted[0], pads[1] : pads[1] + wanted[1]]
-    return Value(held if bias is None else tf.nn.bias_add(held, constant(bias, "conv_transpose2d")), True)
+    return Value(
+        held if bias is None else tf.nn.bias_add(held, constant(bias, "conv_transpose2d")), True
+    )
 
 
 def _conv_transpose1d(
-    x: Value, weight: Value, bias: Value | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    groups: int = 1, dilation: Any = 1,
-) -> Value:  # fmt: skip
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Value:
     import tensorflow as tf
 
     def row(value: Any, across: int) -> tuple[int, int]:
@@ -121,15 +167,29 @@ def _conv_transpose1d(
     image = Value(tf.expand_dims(x.first(), x.rank - 1))
     kernel = Value(constant(weight, "conv_transpose1d")[:, :, None])
     found = _conv_transpose2d(
-        image, kernel, bias, row(stride, 1), row(padding, 0), row(output_padding, 0), groups, row(dilation, 1)
+        image,
+        kernel,
+        bias,
+        row(stride, 1),
+        row(padding, 0),
+        row(output_padding, 0),
+        groups,
+        row(dilation, 1),
     )
     return Value(tf.squeeze(found.first(), x.rank - 1))
 
 
 def _convolution(
-    x: Value, weight: Value, bias: Value | None, stride: Any, padding: Any, dilation: Any, transposed: bool,
-    output_padding: Any, groups: int,
-) -> Value:  # fmt: skip
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Value:
     """Return a convolution, as decomposed programs call it."""
     axes = weight.rank - 2
     if transposed and axes < 3:
@@ -154,14 +214,18 @@ def _triple(value: Any) -> Sequence[int]:
     return (value,) * 3 if isinstance(value, int) else value if len(value) == 3 else (*value,) * 3
 
 
-def _padded(held: Any, padding: _Pair, size: _Pair, strides: _Pair, dilations: _Pair) -> tuple[Any, str]:
+def _padded(
+    held: Any, padding: _Pair, size: _Pair, strides: _Pair, dilations: _Pair
+) -> tuple[Any, str]:
     """Return the padded tensor and the padding mode for TensorFlow."""
     import tensorflow as tf
 
     if not any(padding):
         return held, "VALID"
     # With a stride of 1, both frameworks pad equally before and after.
-    if strides == (1, 1) and all(d * (k - 1) == 2 * p for p, k, d in zip(padding, size, dilations, strict=True)):
+    if strides == (1, 1) and all(
+        d * (k - 1) == 2 * p for p, k, d in zip(padding, size, dilations, strict=True)
+    ):
         return held, "SAME"
     return tf.pad(held, [[0, 0], *([p, p] for p in padding), [0, 0]]), "VALID"
 
@@ -169,6 +233,10 @@ def _padded(held: Any, padding: _Pair, size: _Pair, strides: _Pair, dilations: _
 def operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "conv1d": conv1d, "conv2d": conv2d, "conv3d": _conv3d, "conv_transpose1d": _conv_transpose1d,
-        "conv_transpose2d": _conv_transpose2d, "convolution": _convolution,
-    }  # fmt: skip
+        "conv1d": conv1d,
+        "conv2d": conv2d,
+        "conv3d": _conv3d,
+        "conv_transpose1d": _conv_transpose1d,
+        "conv_transpose2d": _conv_transpose2d,
+        "convolution": _convolution,
+    }

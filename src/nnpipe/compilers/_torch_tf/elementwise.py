@@ -6,14 +6,23 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nnpipe.compilers._torch_tf.values import Value, cast, common_type, operands, together, type_name
+from nnpipe.compilers._torch_tf.values import (
+    Value,
+    cast,
+    common_type,
+    operands,
+    together,
+    type_name,
+)
 from nnpipe.core.errors import CompileError
 
 Operator = Callable[..., Any]
 
 
 def unary(function: Callable[[Any], Any], floor: bool | None = None) -> Operator:
-    """Return an operator of one tensor; ``floor``: whether results are never negative, ``None`` if as the input."""
+    """Return an operator of one tensor; ``floor``: whether results are never negative, ``None``
+    if as the input.
+    """
 
     def operator(x: Value, *ignored: Any, **also: Any) -> Value:
         return Value(function(x.held), x.channels_last, x.floor if floor is None else floor)
@@ -23,7 +32,9 @@ def unary(function: Callable[[Any], Any], floor: bool | None = None) -> Operator
 
 def real(function: Callable[[Any], Any], floor: bool | None = False) -> Operator:
     """Return an operator of one tensor whose results are real numbers, also of integers."""
-    return unary(lambda held: function(held if held.dtype.is_floating else cast(held, "float32")), floor)
+    return unary(
+        lambda held: function(held if held.dtype.is_floating else cast(held, "float32")), floor
+    )
 
 
 def _rounded(function: Callable[[Any], Any]) -> Operator:
@@ -31,12 +42,16 @@ def _rounded(function: Callable[[Any], Any]) -> Operator:
     return unary(lambda held: function(held) if held.dtype.is_floating else held)
 
 
-def binary(function: Callable[[Any, Any], Any], keeps_floor: bool = False, dtype: str | None = None) -> Operator:
+def binary(
+    function: Callable[[Any, Any], Any], keeps_floor: bool = False, dtype: str | None = None
+) -> Operator:
     """Return an operator of two tensors or numbers in their common type, or in ``dtype``."""
 
     def operator(x: Any, y: Any, **also: Any) -> Value:
         (left, right), last = operands([x, y], dtype)
-        return Value(function(left, right), last, keeps_floor and _never_negative(x) and _never_negative(y))
+        return Value(
+            function(left, right), last, keeps_floor and _never_negative(x) and _never_negative(y)
+        )
 
     return operator
 
@@ -72,7 +87,11 @@ def _bits(logical: Callable[..., Any], name: str) -> Operator:
 def _product(x: Any, y: Any) -> Any:
     import tensorflow as tf
 
-    return tf.logical_and(x, y) if "bool" in (getattr(x, "dtype", ""), getattr(y, "dtype", "")) else x * y
+    return (
+        tf.logical_and(x, y)
+        if "bool" in (getattr(x, "dtype", ""), getattr(y, "dtype", ""))
+        else x * y
+    )
 
 
 def _divided(x: Any, y: Any, rounding_mode: str | None = None) -> Value:
@@ -112,10 +131,18 @@ def _power(x: Any, y: Any) -> Value:
     import tensorflow as tf
 
     shortcuts: dict[float, tuple[Callable[[Any], Any], bool]] = {
-        2: (tf.math.square, True), 0.5: (tf.math.sqrt, True), -0.5: (tf.math.rsqrt, True),
-        3: (lambda held: tf.math.square(held) * held, False), -1: (lambda held: 1 / held, False),
-    }  # fmt: skip
-    if isinstance(y, (int, float)) and y in shortcuts and isinstance(x, Value) and "float" in x.dtype:
+        2: (tf.math.square, True),
+        0.5: (tf.math.sqrt, True),
+        -0.5: (tf.math.rsqrt, True),
+        3: (lambda held: tf.math.square(held) * held, False),
+        -1: (lambda held: 1 / held, False),
+    }
+    if (
+        isinstance(y, (int, float))
+        and y in shortcuts
+        and isinstance(x, Value)
+        and "float" in x.dtype
+    ):
         function, floor = shortcuts[y]
         return Value(function(x.held), x.channels_last, floor or x.floor)
     (left, right), last = operands([x, y])
@@ -149,7 +176,9 @@ def _where(condition: Value, x: Any, y: Any) -> Value:
         tf.constant(value, dtype) if isinstance(value, (bool, int, float)) else cast(value, dtype)
         for value in (left, right)
     )
-    return Value(tf.where(cast(held, "bool"), left, right), last, _never_negative(x) and _never_negative(y))
+    return Value(
+        tf.where(cast(held, "bool"), left, right), last, _never_negative(x) and _never_negative(y)
+    )
 
 
 def _masked_fill(x: Value, mask: Value, value: Any) -> Value:
@@ -173,12 +202,16 @@ def _addcdiv(x: Value, y: Value, z: Value, value: float = 1) -> Value:
 
 
 def _erf(held: Any) -> Any:
-    """Return the error function to 2e-7 (Abramowitz and Stegun 1964, 7.1.26); TensorFlow Lite has none."""
+    """Return the error function to 2e-7 (Abramowitz and Stegun 1964, 7.1.26); TensorFlow Lite
+    has none.
+    """
     import tensorflow as tf
 
     size = tf.abs(held)
     t = 1 / (1 + 0.3275911 * size)
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    series = t * (
+        0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))
+    )
     return tf.sign(held) * (1 - series * tf.exp(-size * size))
 
 
@@ -186,7 +219,9 @@ def _to(x: Value, *given: Any, **also: Any) -> Value:
     import torch
 
     # to(x, dtype), to(x, device, dtype), to(x, other), each with flags behind
-    wanted = next((one for one in (also.get("dtype"), *given) if isinstance(one, (Value, torch.dtype))), None)
+    wanted = next(
+        (one for one in (also.get("dtype"), *given) if isinstance(one, (Value, torch.dtype))), None
+    )
     if wanted is None:
         return x
     if isinstance(wanted, Value):
@@ -220,49 +255,99 @@ def operators() -> Mapping[str, Operator]:
     tm = tf.math
     log_e = {2: 1 / math.log(2), 10: 1 / math.log(10)}
     half = {
-        "sinh": lambda x: (tf.exp(x) - tf.exp(-x)) / 2, "cosh": lambda x: (tf.exp(x) + tf.exp(-x)) / 2,
-        "tan": lambda x: tf.sin(x) / tf.cos(x), "asinh": lambda x: tf.sign(x) * tm.log(tf.abs(x) + tf.sqrt(x * x + 1)),
-        "acosh": lambda x: tm.log(x + tf.sqrt(x * x - 1)), "atanh": lambda x: 0.5 * tm.log((1 + x) / (1 - x)),
-        "erf": _erf, "log": tm.log, "log2": lambda x: tm.log(x) * log_e[2], "log10": lambda x: tm.log(x) * log_e[10],
-        "log1p": lambda x: tm.log(1 + x), "expm1": lambda x: tf.exp(x) - 1, "sin": tm.sin, "cos": tm.cos,
-        "tanh": tm.tanh, "reciprocal": lambda x: 1 / x,
+        "sinh": lambda x: (tf.exp(x) - tf.exp(-x)) / 2,
+        "cosh": lambda x: (tf.exp(x) + tf.exp(-x)) / 2,
+        "tan": lambda x: tf.sin(x) / tf.cos(x),
+        "asinh": lambda x: tf.sign(x) * tm.log(tf.abs(x) + tf.sqrt(x * x + 1)),
+        "acosh": lambda x: tm.log(x + tf.sqrt(x * x - 1)),
+        "atanh": lambda x: 0.5 * tm.log((1 + x) / (1 - x)),
+        "erf": _erf,
+        "log": tm.log,
+        "log2": lambda x: tm.log(x) * log_e[2],
+        "log10": lambda x: tm.log(x) * log_e[10],
+        "log1p": lambda x: tm.log(1 + x),
+        "expm1": lambda x: tf.exp(x) - 1,
+        "sin": tm.sin,
+        "cos": tm.cos,
+        "tanh": tm.tanh,
+        "reciprocal": lambda x: 1 / x,
         "logit": lambda x: tm.log(x / (1 - x)),
-    }  # fmt: skip
+    }
     never_negative = {
-        "exp": tf.exp, "sigmoid": tm.sigmoid, "sqrt": tf.sqrt, "rsqrt": tm.rsqrt,
+        "exp": tf.exp,
+        "sigmoid": tm.sigmoid,
+        "sqrt": tf.sqrt,
+        "rsqrt": tm.rsqrt,
         "exp2": lambda x: tf.exp(x * math.log(2)),
-    }  # fmt: skip
+    }
     whole = {
-        "floor": tf.floor, "ceil": tm.ceil, "round": tm.round, "trunc": _truncated,
-    }  # fmt: skip
+        "floor": tf.floor,
+        "ceil": tm.ceil,
+        "round": tm.round,
+        "trunc": _truncated,
+    }
     return {
         **{name: real(function) for name, function in half.items()},
         **{name: real(function, True) for name, function in never_negative.items()},
         **{name: _rounded(function) for name, function in whole.items()},
-        "clamp": clamp, "clamp_min": clamp, "clamp_max": lambda x, high: clamp(x, None, high),
+        "clamp": clamp,
+        "clamp_min": clamp,
+        "clamp_max": lambda x, high: clamp(x, None, high),
         "abs": unary(tf.abs, True),
         "neg": unary(tm.negative, False),
-        "square": unary(tm.square, True), "sign": unary(tf.sign, False), "sgn": unary(tf.sign, False),
+        "square": unary(tm.square, True),
+        "sign": unary(tf.sign, False),
+        "sgn": unary(tf.sign, False),
         "logical_not": unary(lambda x: tm.logical_not(cast(x, "bool"))),
-        "isnan": unary(lambda x: x != x), "isinf": unary(lambda x: tf.abs(x) == math.inf),
-        "bitwise_not": _bits(tf.logical_not, "bitwise_not"), "bitwise_and": _bits(tf.logical_and, "bitwise_and"),
-        "bitwise_or": _bits(tf.logical_or, "bitwise_or"), "bitwise_xor": _bits(tf.not_equal, "bitwise_xor"),
-        "__and__": _bits(tf.logical_and, "__and__"), "__or__": _bits(tf.logical_or, "__or__"),
-        "logical_and": binary(tf.logical_and, dtype="bool"), "logical_or": binary(tf.logical_or, dtype="bool"),
+        "isnan": unary(lambda x: x != x),
+        "isinf": unary(lambda x: tf.abs(x) == math.inf),
+        "bitwise_not": _bits(tf.logical_not, "bitwise_not"),
+        "bitwise_and": _bits(tf.logical_and, "bitwise_and"),
+        "bitwise_or": _bits(tf.logical_or, "bitwise_or"),
+        "bitwise_xor": _bits(tf.not_equal, "bitwise_xor"),
+        "__and__": _bits(tf.logical_and, "__and__"),
+        "__or__": _bits(tf.logical_or, "__or__"),
+        "logical_and": binary(tf.logical_and, dtype="bool"),
+        "logical_or": binary(tf.logical_or, dtype="bool"),
         "logical_xor": binary(tf.not_equal, dtype="bool"),
-        "pow": _power, "add": _scaled(lambda x, y: x + y, True), "sub": _scaled(lambda x, y: x - y),
+        "pow": _power,
+        "add": _scaled(lambda x, y: x + y, True),
+        "sub": _scaled(lambda x, y: x - y),
         "rsub": lambda x, y, alpha=1: _scaled(lambda a, b: a - b)(y, x, alpha),
-        "mul": binary(_product, True), "div": _divided, "true_divide": _divided,
-        "floor_divide": binary(tm.floordiv), "remainder": binary(tm.floormod), "fmod": _fmod,
-        "maximum": binary(tf.maximum), "minimum": binary(tf.minimum), "max.other": binary(tf.maximum),
-        "min.other": binary(tf.minimum), "atan2": binary(tm.atan2),
-        "eq": binary(tf.equal), "ne": binary(tf.not_equal), "lt": binary(tf.less), "le": binary(tf.less_equal),
-        "gt": binary(tf.greater), "ge": binary(tf.greater_equal),
-        "where": _where, "masked_fill": _masked_fill, "lerp": _lerp, "addcmul": _addcmul, "addcdiv": _addcdiv,
-        "dropout": _dropout, "clone": _same, "contiguous": _same, "detach": _same, "alias": _same,
-        "lift_fresh_copy": _same, "feature_dropout": _dropout, "alpha_dropout": _dropout,
-        "to": _to, "_to_copy": _to, "type_as": lambda x, y: Value(cast(x.held, y.dtype), x.channels_last, x.floor),
-    }  # fmt: skip
+        "mul": binary(_product, True),
+        "div": _divided,
+        "true_divide": _divided,
+        "floor_divide": binary(tm.floordiv),
+        "remainder": binary(tm.floormod),
+        "fmod": _fmod,
+        "maximum": binary(tf.maximum),
+        "minimum": binary(tf.minimum),
+        "max.other": binary(tf.maximum),
+        "min.other": binary(tf.minimum),
+        "atan2": binary(tm.atan2),
+        "eq": binary(tf.equal),
+        "ne": binary(tf.not_equal),
+        "lt": binary(tf.less),
+        "le": binary(tf.less_equal),
+        "gt": binary(tf.greater),
+        "ge": binary(tf.greater_equal),
+        "where": _where,
+        "masked_fill": _masked_fill,
+        "lerp": _lerp,
+        "addcmul": _addcmul,
+        "addcdiv": _addcdiv,
+        "dropout": _dropout,
+        "clone": _same,
+        "contiguous": _same,
+        "detach": _same,
+        "alias": _same,
+        "lift_fresh_copy": _same,
+        "feature_dropout": _dropout,
+        "alpha_dropout": _dropout,
+        "to": _to,
+        "_to_copy": _to,
+        "type_as": lambda x, y: Value(cast(x.held, y.dtype), x.channels_last, x.floor),
+    }
 
 
 def _hardtanh(x: Value, low: float = -1, high: float = 1) -> Value:
@@ -323,14 +408,25 @@ def activation_operators() -> Mapping[str, Operator]:
 
     nn, tm = tf.nn, tf.math
     smooth = {
-        "mish": lambda x: x * tm.tanh(_softplus_of(x)), "silu": lambda x: x * tm.sigmoid(x),
-        "log_sigmoid": lambda x: -_softplus_of(-x), "hardswish": lambda x: x * nn.relu6(x + 3) * (1 / 6),
-        "selu": nn.selu, "softsign": lambda x: x / (1 + tf.abs(x)), "tanhshrink": lambda x: x - tm.tanh(x),
-    }  # fmt: skip
+        "mish": lambda x: x * tm.tanh(_softplus_of(x)),
+        "silu": lambda x: x * tm.sigmoid(x),
+        "log_sigmoid": lambda x: -_softplus_of(-x),
+        "hardswish": lambda x: x * nn.relu6(x + 3) * (1 / 6),
+        "selu": nn.selu,
+        "softsign": lambda x: x / (1 + tf.abs(x)),
+        "tanhshrink": lambda x: x - tm.tanh(x),
+    }
     return {
         **{name: real(function) for name, function in smooth.items()},
         "hardsigmoid": real(lambda x: nn.relu6(x + 3) * (1 / 6), True),
-        "relu": unary(nn.relu, True), "relu6": unary(nn.relu6, True), "hardtanh": _hardtanh, "gelu": _gelu,
-        "leaky_relu": _leaky_relu, "prelu": _prelu, "_prelu_kernel": _prelu, "elu": _elu, "softplus": _softplus,
+        "relu": unary(nn.relu, True),
+        "relu6": unary(nn.relu6, True),
+        "hardtanh": _hardtanh,
+        "gelu": _gelu,
+        "leaky_relu": _leaky_relu,
+        "prelu": _prelu,
+        "_prelu_kernel": _prelu,
+        "elu": _elu,
+        "softplus": _softplus,
         "threshold": _threshold,
-    }  # fmt: skip
+    }

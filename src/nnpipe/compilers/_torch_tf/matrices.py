@@ -24,8 +24,8 @@ def linear(x: Value, weight: Value, bias: Value | None = None) -> Value:
     if x.rank == 2:
         found = tf.matmul(held, matrix, transpose_b=True)
         return Value(found if bias is None else found + bias.first())
-    # The converter fuses a bias with a product if nothing lies between them.  An addition of 8-bit integers by itself
-    # would lose a bias that is smaller than its step.
+    # The converter fuses a bias with a product if nothing lies between them.  An addition of 8-bit
+    # integers by itself would lose a bias that is smaller than its step.
     outputs, inputs = matrix.shape
     found = tf.matmul(tf.reshape(held, [-1, inputs]), matrix, transpose_b=True)
     found = found if bias is None else found + bias.first()
@@ -37,7 +37,9 @@ def matmul(x: Value, y: Value) -> Value:
     import tensorflow as tf
 
     left, right = x.first(), y.first()
-    if y.rank <= 2 and (y.rank == 1 or x.rank == 1 or (x.rank > 2 and isinstance(right, np.ndarray))):
+    if y.rank <= 2 and (
+        y.rank == 1 or x.rank == 1 or (x.rank > 2 and isinstance(right, np.ndarray))
+    ):
         # One matrix for all is a dense layer.
         return Value(tf.tensordot(left, right, [[-1], [0]]))
     if x.rank == 1:
@@ -59,19 +61,36 @@ def _addmm(bias: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1) -
 def operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "linear": linear, "mm": matmul, "bmm": matmul, "matmul": matmul, "mv": matmul, "dot": matmul,
-        "addmm": _addmm, "baddbmm": _addmm, "addmv": _addmm,
-    }  # fmt: skip
+        "linear": linear,
+        "mm": matmul,
+        "bmm": matmul,
+        "matmul": matmul,
+        "mv": matmul,
+        "dot": matmul,
+        "addmm": _addmm,
+        "baddbmm": _addmm,
+        "addmv": _addmm,
+    }
 
 
 _LOWEST = float(np.finfo(np.float32).min)
 
 
 def attention(
-    query: Value, key: Value, value: Value, mask: Value | None = None, dropout: float = 0, causal: bool = False, *,
-    scale: float | None = None, enable_gqa: bool = False, **also: Any,
-) -> Value:  # fmt: skip
-    """Return the attention of queries ``(..., length, features)`` to keys, weighted with the mask."""
+    query: Value,
+    key: Value,
+    value: Value,
+    mask: Value | None = None,
+    dropout: float = 0,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    **also: Any,
+) -> Value:
+    """Return the attention of queries ``(..., length, features)`` to keys, weighted with the
+    mask.
+    """
     import tensorflow as tf
 
     if enable_gqa and query.shape[-3] != key.shape[-3]:
@@ -93,35 +112,62 @@ def attention(
             scores = tf.where(held, scores, _LOWEST)
         else:
             # Infinity would give no number where all keys are hidden, and no range to quantise.
-            scores = scores + (np.maximum if isinstance(held, np.ndarray) else tf.maximum)(held, np.float32(_LOWEST))
+            scores = scores + (np.maximum if isinstance(held, np.ndarray) else tf.maximum)(
+                held, np.float32(_LOWEST)
+            )
     return Value(tf.matmul(tf.nn.softmax(scores), value.first()))
 
 
 def _fused(
-    query: Value, key: Value, value: Value, dropout: float = 0, causal: bool = False, *, attn_mask: Any = None,
-    scale: float | None = None, **also: Any,
-) -> tuple[Value, None]:  # fmt: skip
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout: float = 0,
+    causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+    **also: Any,
+) -> tuple[Value, None]:
     return attention(query, key, value, attn_mask, 0, causal, scale=scale), None
 
 
 def attention_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "scaled_dot_product_attention": attention, "_scaled_dot_product_flash_attention_for_cpu": _fused,
-        "_scaled_dot_product_attention_math": lambda *given, **also: (attention(*given[:6], **also), None),
-    }  # fmt: skip
+        "scaled_dot_product_attention": attention,
+        "_scaled_dot_product_flash_attention_for_cpu": _fused,
+        "_scaled_dot_product_attention_math": lambda *given, **also: (
+            attention(*given[:6], **also),
+            None,
+        ),
+    }
 
 
 def batch_norm(
-    x: Value, weight: Value | None, bias: Value | None, mean: Value, variance: Value, training: bool, momentum: float,
-    eps: float, cudnn: bool = False,
-) -> Value:  # fmt: skip
-    """Return the values normalised by the training statistics; the converter folds this into the convolution before."""
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool = False,
+) -> Value:
+    """Return the values normalised by the training statistics; the converter folds this into the
+    convolution before.
+    """
     import tensorflow as tf
 
     if training:
-        raise CompileError("batch_norm in training is not translated; export the model for inference")
-    centre, spread = constant(mean, "batch_norm"), constant(variance, "batch_norm").astype(np.float64)
+        raise CompileError(
+            "batch_norm in training is not translated; export the model for inference"
+        )
+    centre, spread = (
+        constant(mean, "batch_norm"),
+        constant(variance, "batch_norm").astype(np.float64),
+    )
     factor = 1 / np.sqrt(spread + eps)
     if weight is not None:
         factor = factor * constant(weight, "batch_norm")
@@ -139,16 +185,24 @@ def _with_statistics(x: Value, *rest: Any) -> tuple[Value, None, None]:
 
 
 def layer_norm(
-    x: Value, shape: Sequence[Any], weight: Value | None = None, bias: Value | None = None, eps: float = 1e-5,
+    x: Value,
+    shape: Sequence[Any],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
     cudnn: bool = False,
-) -> Value:  # fmt: skip
+) -> Value:
     """Return the values normalised over the last axes, as many as ``shape`` has."""
     held = x.first()
     found = _normalised(held, list(range(x.rank - len(shape), x.rank)), eps)
-    return Value(_scaled(found, *(None if part is None else part.first() for part in (weight, bias))))
+    return Value(
+        _scaled(found, *(None if part is None else part.first() for part in (weight, bias)))
+    )
 
 
-def _rms_norm(x: Value, shape: Sequence[Any], weight: Value | None = None, eps: float | None = None) -> Value:
+def _rms_norm(
+    x: Value, shape: Sequence[Any], weight: Value | None = None, eps: float | None = None
+) -> Value:
     import tensorflow as tf
 
     held = x.first()
@@ -159,9 +213,13 @@ def _rms_norm(x: Value, shape: Sequence[Any], weight: Value | None = None, eps: 
 
 
 def group_norm(
-    x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, eps: float = 1e-5,
+    x: Value,
+    groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
     cudnn: bool = False,
-) -> Value:  # fmt: skip
+) -> Value:
     """Return the values normalised over groups of channels, each sample by itself."""
     import tensorflow as tf
 
@@ -169,27 +227,47 @@ def group_norm(
     parts = [None if part is None else part.first() for part in (weight, bias)]
     if x.channels_last:
         n, rows, columns, _ = Value(x.held).lengths()
-        grouped = tf.reshape(x.held, shape_with_rest([n, rows, columns, groups, channels // groups]))
-        found = tf.reshape(_normalised(grouped, [1, 2, 4], eps), shape_with_rest([n, rows, columns, channels]))
+        grouped = tf.reshape(
+            x.held, shape_with_rest([n, rows, columns, groups, channels // groups])
+        )
+        found = tf.reshape(
+            _normalised(grouped, [1, 2, 4], eps), shape_with_rest([n, rows, columns, channels])
+        )
         return Value(_scaled(found, *parts), True)
     n, _, *rest = x.lengths()
     grouped = tf.reshape(x.held, shape_with_rest([n, groups, -1]))
     found = tf.reshape(_normalised(grouped, [2], eps), shape_with_rest([n, channels, *rest]))
     ones = (1,) * len(rest)
-    return Value(_scaled(found, *(None if part is None else tf.reshape(part, (-1, *ones)) for part in parts)))
+    return Value(
+        _scaled(found, *(None if part is None else tf.reshape(part, (-1, *ones)) for part in parts))
+    )
 
 
 def _instance_norm(
-    x: Value, weight: Value | None, bias: Value | None, mean: Value | None, variance: Value | None, use_input: bool,
-    momentum: float, eps: float, cudnn: bool = False,
-) -> Value:  # fmt: skip
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value | None,
+    variance: Value | None,
+    use_input: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool = False,
+) -> Value:
     if not use_input and mean is not None and variance is not None:
         return batch_norm(x, weight, bias, mean, variance, False, momentum, eps)
     return group_norm(x, known(x.shape[1], "instance_norm"), weight, bias, eps)
 
 
 def _native_group_norm(
-    x: Value, weight: Value | None, bias: Value | None, n: Any, channels: Any, rest: Any, groups: int, eps: float
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    n: Any,
+    channels: Any,
+    rest: Any,
+    groups: int,
+    eps: float,
 ) -> tuple[Value, None, None]:
     return group_norm(x, groups, weight, bias, eps), None, None
 
@@ -209,9 +287,14 @@ def _scaled(held: Any, weight: Any, bias: Any) -> Any:
 def normalisation_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "batch_norm": batch_norm, "_native_batch_norm_legit_no_training": _with_statistics,
-        "native_batch_norm": _with_statistics, "layer_norm": layer_norm,
-        "native_layer_norm": lambda *given: (layer_norm(*given), None, None), "rms_norm": _rms_norm,
-        "_fused_rms_norm": lambda *given: (_rms_norm(*given), None), "group_norm": group_norm,
-        "native_group_norm": _native_group_norm, "instance_norm": _instance_norm,
-    }  # fmt: skip
+        "batch_norm": batch_norm,
+        "_native_batch_norm_legit_no_training": _with_statistics,
+        "native_batch_norm": _with_statistics,
+        "layer_norm": layer_norm,
+        "native_layer_norm": lambda *given: (layer_norm(*given), None, None),
+        "rms_norm": _rms_norm,
+        "_fused_rms_norm": lambda *given: (_rms_norm(*given), None),
+        "group_norm": group_norm,
+        "native_group_norm": _native_group_norm,
+        "instance_norm": _instance_norm,
+    }

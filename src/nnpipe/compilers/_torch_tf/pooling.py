@@ -14,7 +14,9 @@ from nnpipe.core.errors import CompileError
 _Pair = tuple[int, int]
 
 
-def max_pool2d(x: Value, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False) -> Value:
+def max_pool2d(
+    x: Value, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
+) -> Value:
     """Return the maximum of each window."""
     import tensorflow as tf
 
@@ -27,8 +29,9 @@ def max_pool2d(x: Value, size: Any, stride: Any = (), padding: Any = 0, dilation
     held = x.last()
     pads = _borders("max_pool2d", x, window, strides, borders, ceil)
     if any(map(any, pads)):
-        # Windows begin inside the image or its border, so they contain the elements at the edge already. Padding with
-        # the lowest number would also work, but widen the range of a quantised tensor.
+        # Windows begin inside the image or its border, so they contain the elements at the edge
+        # already. Padding with the lowest number would also work, but widen the range of a
+        # quantised tensor.
         if x.floor:
             held = tf.pad(held, [(0, 0), *pads, (0, 0)])
         elif all(p <= k // 2 and q <= k // 2 for (p, q), k in zip(pads, window, strict=True)):
@@ -39,14 +42,21 @@ def max_pool2d(x: Value, size: Any, stride: Any = (), padding: Any = 0, dilation
                 if any(around) and not length:
                     raise CompileError("max_pool2d with ceil_mode needs images of one size")
                 if any(around):
-                    held = tf.gather(held, np.pad(np.arange(length, dtype=np.int32), around, "edge"), axis=axis)
+                    held = tf.gather(
+                        held, np.pad(np.arange(length, dtype=np.int32), around, "edge"), axis=axis
+                    )
     return Value(tf.nn.max_pool2d(held, window, strides, "VALID"), True, x.floor)
 
 
 def avg_pool2d(
-    x: Value, size: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, count_padding: bool = True,
+    x: Value,
+    size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil: bool = False,
+    count_padding: bool = True,
     divisor: int | None = None,
-) -> Value:  # fmt: skip
+) -> Value:
     """Return the mean of each window."""
     import tensorflow as tf
 
@@ -60,7 +70,8 @@ def avg_pool2d(
         and not any(borders)
         and all(n is not None and k >= n for k, n in zip(window, sides, strict=True))
     ):
-        return adaptive_avg_pool2d(x, 1)  # a window far larger than the image would be padded to its size
+        # a window far larger than the image would be padded to its size
+        return adaptive_avg_pool2d(x, 1)
     held = x.last()
     pads = _borders("avg_pool2d", x, window, strides, borders, ceil)
     if any(map(any, pads)):
@@ -74,25 +85,38 @@ def avg_pool2d(
 
 
 def _counted(
-    lengths: Sequence[int | None], pads: Sequence[_Pair], window: _Pair, strides: _Pair, borders: _Pair, ceil: bool,
+    lengths: Sequence[int | None],
+    pads: Sequence[_Pair],
+    window: _Pair,
+    strides: _Pair,
+    borders: _Pair,
+    ceil: bool,
     count_padding: bool,
-) -> np.ndarray:  # fmt: skip
-    """Return what the mean over whole windows must be multiplied by to be PyTorch's: 1 where they are inside."""
+) -> np.ndarray:
+    """Return what the mean over whole windows must be multiplied by to be PyTorch's: 1 where
+    they are inside.
+    """
     import torch
 
     if None in lengths:
         raise CompileError("avg_pool2d that leaves its padding out needs images of one size")
     image = np.ones((1, 1, *(length or 0 for length in lengths)), np.float32)
     padded = np.pad(image, [(0, 0), (0, 0), *pads])
-    views = np.lib.stride_tricks.sliding_window_view(padded[0, 0], window)[:: strides[0], :: strides[1]]
-    wanted = torch.nn.functional.avg_pool2d(torch.from_numpy(image), window, strides, borders, ceil, count_padding)
-    found: np.ndarray = wanted.numpy()[0, 0][None, :, :, None] / views.mean((-2, -1))[None, :, :, None]
+    views = np.lib.stride_tricks.sliding_window_view(padded[0, 0], window)[
+        :: strides[0], :: strides[1]
+    ]
+    wanted = torch.nn.functional.avg_pool2d(
+        torch.from_numpy(image), window, strides, borders, ceil, count_padding
+    )
+    found: np.ndarray = (
+        wanted.numpy()[0, 0][None, :, :, None] / views.mean((-2, -1))[None, :, :, None]
+    )
     return found
 
 
 def _borders(
     name: str, x: Value, window: _Pair, strides: _Pair, borders: _Pair, ceil: bool
-) -> list[_Pair]:  # fmt: skip
+) -> list[_Pair]:
     """Return the padding before and after rows and columns, with what ``ceil_mode`` adds."""
     found = []
     for length, k, s, p in zip(x.shape[2:], window, strides, borders, strict=True):
@@ -114,7 +138,9 @@ def adaptive_avg_pool2d(x: Value, size: Any) -> Value:
 
     if x.rank == 3:
         return without_batch(adaptive_avg_pool2d, x, size)
-    wanted = tuple(have if want is None else want for want, have in zip(_two(size), x.shape[2:], strict=True))
+    wanted = tuple(
+        have if want is None else want for want, have in zip(_two(size), x.shape[2:], strict=True)
+    )
     if wanted == (1, 1):
         return Value(tf.reduce_mean(x.last(), [1, 2], keepdims=True), True, x.floor)
     window = _equal_parts(x.shape[2:], wanted)
@@ -152,7 +178,10 @@ def _parts(x: Value, wanted: Sequence[Any], reduce: str) -> Value:
         if length is None:
             raise CompileError("adaptive pooling to parts of unequal size needs images of one size")
         ends = [(at * length // count, -(-(at + 1) * length // count)) for at in range(count)]
-        parts = [getattr(tf, reduce)(held[(slice(None),) * axis + (slice(*end),)], axis, keepdims=True) for end in ends]
+        parts = [
+            getattr(tf, reduce)(held[(slice(None),) * axis + (slice(*end),)], axis, keepdims=True)
+            for end in ends
+        ]
         held = tf.concat(parts, axis)
     return Value(held, True, x.floor)
 
@@ -165,8 +194,12 @@ def without_batch(function: Callable[..., Value], x: Value, *given: Any) -> Valu
     return Value(tf.squeeze(found.first(), 0), floor=x.floor)
 
 
-def _sequence(function: Callable[..., Any], numbers: int, ones: Sequence[int]) -> Callable[..., Any]:
-    """Return the operator for sequences; the first ``numbers`` arguments become pairs with ``ones`` for the rows."""
+def _sequence(
+    function: Callable[..., Any], numbers: int, ones: Sequence[int]
+) -> Callable[..., Any]:
+    """Return the operator for sequences; the first ``numbers`` arguments become pairs with
+    ``ones`` for the rows.
+    """
 
     def operator(x: Value, *given: Any) -> Any:
         import tensorflow as tf
@@ -177,7 +210,9 @@ def _sequence(function: Callable[..., Any], numbers: int, ones: Sequence[int]) -
             return across, value if isinstance(value, int) else value[0]
 
         pairs = [row(value, one) for value, one in zip(given[:numbers], ones, strict=False)]
-        found = function(Value(tf.expand_dims(x.first(), x.rank - 1), floor=x.floor), *pairs, *given[numbers:])
+        found = function(
+            Value(tf.expand_dims(x.first(), x.rank - 1), floor=x.floor), *pairs, *given[numbers:]
+        )
         if isinstance(found, tuple):
             return Value(tf.squeeze(found[0].first(), x.rank - 1), floor=x.floor), None
         return Value(tf.squeeze(found.first(), x.rank - 1), floor=x.floor)
@@ -186,15 +221,22 @@ def _sequence(function: Callable[..., Any], numbers: int, ones: Sequence[int]) -
 
 
 def _volume(function: Callable[..., Value], numbers: int) -> Callable[..., Value]:
-    """Return the operator for volumes, which takes the depth and then the images; both means and maxima allow that."""
+    """Return the operator for volumes, which takes the depth and then the images; both means and
+    maxima allow that.
+    """
 
     def operator(x: Value, *given: Any) -> Value:
         if x.rank != 5:
             raise CompileError("pooling of one volume without a batch is not translated")
-        triples = [[value] * 3 if isinstance(value, int) else list(value) for value in given[:numbers]]
+        triples = [
+            [value] * 3 if isinstance(value, int) else list(value) for value in given[:numbers]
+        ]
         rest = given[numbers:]
         n, c, depth, rows, columns = x.lengths()
-        deep = [[value[0], 0 if place == 2 else 1] if value else [] for place, value in enumerate(triples)]
+        deep = [
+            [value[0], 0 if place == 2 else 1] if value else []
+            for place, value in enumerate(triples)
+        ]
         flat = [value[1:] for value in triples]
         found = function(view(x, [n, c, depth, rows * columns]), *deep, *rest)
         depth = found.length(2)
@@ -218,16 +260,24 @@ def _two(value: Any) -> tuple[Any, Any]:
 def operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "max_pool2d": max_pool2d, "max_pool2d_with_indices": lambda *given: (max_pool2d(*given), None),
-        "avg_pool2d": avg_pool2d, "adaptive_avg_pool2d": adaptive_avg_pool2d,
-        "_adaptive_avg_pool2d": adaptive_avg_pool2d, "adaptive_max_pool2d": adaptive_max_pool2d,
-        "max_pool1d": _sequence(max_pool2d, 4, (1, 1, 0, 1)), "avg_pool1d": _sequence(avg_pool2d, 3, (1, 1, 0)),
-        "max_pool1d_with_indices": lambda *given: (_sequence(max_pool2d, 4, (1, 1, 0, 1))(*given), None),
-        "max_pool3d": _volume(max_pool2d, 4), "avg_pool3d": _volume(avg_pool2d, 3),
+        "max_pool2d": max_pool2d,
+        "max_pool2d_with_indices": lambda *given: (max_pool2d(*given), None),
+        "avg_pool2d": avg_pool2d,
+        "adaptive_avg_pool2d": adaptive_avg_pool2d,
+        "_adaptive_avg_pool2d": adaptive_avg_pool2d,
+        "adaptive_max_pool2d": adaptive_max_pool2d,
+        "max_pool1d": _sequence(max_pool2d, 4, (1, 1, 0, 1)),
+        "avg_pool1d": _sequence(avg_pool2d, 3, (1, 1, 0)),
+        "max_pool1d_with_indices": lambda *given: (
+            _sequence(max_pool2d, 4, (1, 1, 0, 1))(*given),
+            None,
+        ),
+        "max_pool3d": _volume(max_pool2d, 4),
+        "avg_pool3d": _volume(avg_pool2d, 3),
         "max_pool3d_with_indices": lambda *given: (_volume(max_pool2d, 4)(*given), None),
         "adaptive_avg_pool1d": _sequence(adaptive_avg_pool2d, 1, (1,)),
         "adaptive_max_pool1d": _sequence(adaptive_max_pool2d, 1, (1,)),
-    }  # fmt: skip
+    }
 
 
 def _wanted(x: Value, size: Any, factors: Sequence[float | None]) -> list[int]:
@@ -235,11 +285,16 @@ def _wanted(x: Value, size: Any, factors: Sequence[float | None]) -> list[int]:
     lengths = x.shape[2:]
     if size is not None:
         return [known(length, "resizing") for length in size]
-    return [int(known(have, "resizing") * float(f or 1)) for have, f in zip(lengths, factors, strict=True)]
+    return [
+        int(known(have, "resizing") * float(f or 1))
+        for have, f in zip(lengths, factors, strict=True)
+    ]
 
 
 def _plain(x: Value, wanted: Sequence[int], factors: Sequence[float | None]) -> bool:
-    """Return whether the factor between positions is that of the lengths, which is what TensorFlow takes."""
+    """Return whether the factor between positions is that of the lengths, which is what
+    TensorFlow takes.
+    """
     lengths = x.shape[2:]
     return all(
         not factor or (have is not None and abs(want / have - factor) < 1e-9)
@@ -248,7 +303,9 @@ def _plain(x: Value, wanted: Sequence[int], factors: Sequence[float | None]) -> 
 
 
 def _factors(given: Sequence[Any], axes: int) -> tuple[Any, list[float | None]]:
-    """Return size and factors; the overload ``vec`` has a list of factors, the other one for each axis."""
+    """Return size and factors; the overload ``vec`` has a list of factors, the other one for
+    each axis.
+    """
     if len(given) == 1 and isinstance(given[0], (list, tuple)):
         return None, list(given[0])
     return None, list(given) if len(given) == axes else [None] * axes
@@ -283,12 +340,16 @@ def _linear(x: Value, size: Any, corners: bool, *given: Any) -> Value:
     return Value(tf.tensordot(x.first(), matrix, [[-1], [1]]), floor=x.floor)
 
 
-def _by_matrices(x: Value, wanted: Sequence[int], mode: str, corners: bool, factors: Sequence[float | None]) -> Value:
+def _by_matrices(
+    x: Value, wanted: Sequence[int], mode: str, corners: bool, factors: Sequence[float | None]
+) -> Value:
     """Return the image resized by one matrix for the rows and one for the columns."""
     import tensorflow as tf
 
     rows, columns = (
-        _matrix(known(have, "resizing"), want, {"bilinear": "linear"}.get(mode, mode), corners, factor)
+        _matrix(
+            known(have, "resizing"), want, {"bilinear": "linear"}.get(mode, mode), corners, factor
+        )
         for have, want, factor in zip(x.shape[2:], wanted, factors, strict=True)
     )
     held = tf.tensordot(x.first(), columns, [[-1], [1]])
@@ -300,10 +361,18 @@ def _matrix(have: int, want: int, mode: str, corners: bool, factor: float | None
     import torch
 
     units = torch.eye(have)[:, None]
-    how: dict[str, Any] = {"scale_factor": factor, "recompute_scale_factor": False} if factor else {"size": want}
+    how: dict[str, Any] = (
+        {"scale_factor": factor, "recompute_scale_factor": False} if factor else {"size": want}
+    )
     if mode == "bicubic":
-        how = {"scale_factor": (1.0, factor), "recompute_scale_factor": False} if factor else {"size": (1, want)}
-        found = torch.nn.functional.interpolate(units[:, None], mode=mode, align_corners=corners, **how)[:, 0]
+        how = (
+            {"scale_factor": (1.0, factor), "recompute_scale_factor": False}
+            if factor
+            else {"size": (1, want)}
+        )
+        found = torch.nn.functional.interpolate(
+            units[:, None], mode=mode, align_corners=corners, **how
+        )[:, 0]
     else:
         found = torch.nn.functional.interpolate(units, mode=mode, align_corners=corners, **how)
     matrix: np.ndarray = found[:, 0].T.contiguous().numpy()
@@ -326,7 +395,11 @@ def _nearest(mode: str, axes: int) -> Callable[..., Value]:
         for axis, (want, factor) in enumerate(zip(wanted, factors, strict=True), 2):
             length = known(x.shape[axis], "resizing")
             places = torch.arange(length, dtype=torch.float32)[None, None]
-            how = {"scale_factor": factor, "recompute_scale_factor": False} if factor else {"size": want}
+            how = (
+                {"scale_factor": factor, "recompute_scale_factor": False}
+                if factor
+                else {"size": want}
+            )
             chosen = torch.nn.functional.interpolate(places, mode=mode, **how)[0, 0]
             held = tf.gather(held, chosen.numpy().astype(np.int32), axis=x.axis(axis))
         return Value(held, x.channels_last, x.floor)
@@ -337,8 +410,12 @@ def _nearest(mode: str, axes: int) -> Callable[..., Value]:
 def resizing_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "upsample_bilinear2d": _bilinear, "upsample_bicubic2d": _bicubic, "upsample_linear1d": _linear,
-        "upsample_nearest1d": _nearest("nearest", 1), "upsample_nearest2d": _nearest("nearest", 2),
-        "upsample_nearest3d": _nearest("nearest", 3), "_upsample_nearest_exact1d": _nearest("nearest-exact", 1),
+        "upsample_bilinear2d": _bilinear,
+        "upsample_bicubic2d": _bicubic,
+        "upsample_linear1d": _linear,
+        "upsample_nearest1d": _nearest("nearest", 1),
+        "upsample_nearest2d": _nearest("nearest", 2),
+        "upsample_nearest3d": _nearest("nearest", 3),
+        "_upsample_nearest_exact1d": _nearest("nearest-exact", 1),
         "_upsample_nearest_exact2d": _nearest("nearest-exact", 2),
-    }  # fmt: skip
+    }

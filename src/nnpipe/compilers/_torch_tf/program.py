@@ -40,14 +40,23 @@ _FAMILIES = (
 
 
 def table() -> Mapping[str, Callable[..., Any]]:
-    """Return the operators by their names in PyTorch, with an overload only where it differs from the others."""
+    """Return the operators by their names in PyTorch, with an overload only where it differs
+    from the others.
+    """
     return {name: operator for operators in _FAMILIES for name, operator in operators().items()}
 
 
-ALREADY_QUANTISED = "it is quantised already; start from the floats it came from, with --precision int8"
+ALREADY_QUANTISED = (
+    "it is quantised already; start from the floats it came from, with --precision int8"
+)
 _SHOWN = 5
-_CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range",
-           "sym_constrain_range_for_size")  # fmt: skip
+_CHECKS = (
+    "_assert_tensor_metadata",
+    "_assert_scalar",
+    "_assert_async",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+)
 
 _SHAPED = ("view", "reshape", "_unsafe_view", "_reshape_alias", "view_copy", "expand")
 
@@ -61,7 +70,8 @@ def function_of(loaded: LoadedProgram) -> Call:
     Raises
     ------
     CompileError
-        If operators cannot be translated; the message names them and the layers that they belong to.
+        If operators cannot be translated; the message names them and the layers that they belong
+        to.
     """
     operators = table()
     native = loaded.native
@@ -73,19 +83,24 @@ def function_of(loaded: LoadedProgram) -> Call:
         kept = native.graph_signature.buffers_to_mutate.values()
         if kept:
             raise CompileError(
-                f"it keeps {', '.join(sorted(kept))} from one run to the next, which files made here cannot"
+                f"it keeps {', '.join(sorted(kept))} from one run to the next, which files made "
+                f"here cannot"
             )
         constants = _constants(native)
         still = _unknown(native, operators, constants)
         if still:
-            named = ", ".join(still[:_SHOWN]) + (f" and {len(still) - _SHOWN} more" if len(still) > _SHOWN else "")
+            named = ", ".join(still[:_SHOWN]) + (
+                f" and {len(still) - _SHOWN} more" if len(still) > _SHOWN else ""
+            )
             raise CompileError(f"PyTorch's {named} cannot be translated to TensorFlow")
     held = {name: _array(tensor) for name, tensor in _used(native, constants).items()}
     inputs, outputs = _interface(native)
 
     def call(tensors: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[Any, Any] = {}
-        given = {node: tensors[spec.name] for node, spec in zip(inputs, loaded.io.inputs, strict=True)}
+        given = {
+            node: tensors[spec.name] for node, spec in zip(inputs, loaded.io.inputs, strict=True)
+        }
         for node in native.graph.nodes:
             if node.name in constants:
                 if node.name in held:
@@ -96,7 +111,10 @@ def function_of(loaded: LoadedProgram) -> Call:
             elif node.op == "call_function":
                 values[node] = _called(node, values, operators)
         found = (_output(values, node) for node in outputs)
-        return {spec.name: cast(tensor, spec.dtype) for spec, tensor in zip(loaded.io.outputs, found, strict=True)}
+        return {
+            spec.name: cast(tensor, spec.dtype)
+            for spec, tensor in zip(loaded.io.outputs, found, strict=True)
+        }
 
     return call
 
@@ -115,17 +133,22 @@ def _called(node: Any, values: Mapping[Any, Any], operators: Mapping[str, Any]) 
         return None
     args, kwargs = (map_arg(part, values.__getitem__) for part in (node.args, node.kwargs))
     if name is None:
-        return node.target(*args, **kwargs)  # arithmetic on lengths, and selection from an operator's results
+        # arithmetic on lengths, and selection from an operator's results
+        return node.target(*args, **kwargs)
     if name == "sym_size":
         return args[0].length(args[1])
     if name == "as_strided" and not _is_plain(node.args[0]):
-        raise CompileError(f"PyTorch's {_described(node)} cannot be translated: it reads another layout of memory")
+        raise CompileError(
+            f"PyTorch's {_described(node)} cannot be translated: it reads another layout of memory"
+        )
     if name in _SHAPED:
         args = (args[0], _fixed(node, args[1]), *args[2:])
     try:
         return _shaped(node, _operator(node, operators)(*args, **kwargs))
     except CompileError as error:
-        raise CompileError(f"PyTorch's {_described(node)} cannot be translated as it is used: {error}") from None
+        raise CompileError(
+            f"PyTorch's {_described(node)} cannot be translated as it is used: {error}"
+        ) from None
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise CompileError(
             f"PyTorch's {_described(node)} cannot be translated as it is used: {one_line(error)}"
@@ -137,7 +160,10 @@ def _fixed(node: Any, size: Any) -> Any:
     value = node.meta.get("val")
     if value is None or not isinstance(size, (list, tuple)):
         return size
-    return [have if isinstance(have, int) else want for have, want in zip(value.shape, size, strict=True)]
+    return [
+        have if isinstance(have, int) else want
+        for have, want in zip(value.shape, size, strict=True)
+    ]
 
 
 def _shaped(node: Any, found: Any) -> Any:
@@ -146,7 +172,9 @@ def _shaped(node: Any, found: Any) -> Any:
     if isinstance(found, Value) and hasattr(found.held, "set_shape") and hasattr(meta, "shape"):
         lengths = [length if isinstance(length, int) else None for length in meta.shape]
         if len(lengths) == found.rank:
-            found.held.set_shape([lengths[axis] for axis in TO_LAST] if found.channels_last else lengths)
+            found.held.set_shape(
+                [lengths[axis] for axis in TO_LAST] if found.channels_last else lengths
+            )
     return found
 
 
@@ -157,7 +185,9 @@ def _is_plain(node: Any) -> bool:
 
 
 def _decomposed(native: Any, operators: Mapping[str, Any]) -> Any:
-    """Return the program in PyTorch's core operators and those that have a translation of their own."""
+    """Return the program in PyTorch's core operators and those that have a translation of their
+    own.
+    """
     from torch.export import default_decompositions
 
     kept = {f"aten::{name}" for name in operators}
@@ -174,16 +204,25 @@ def _decomposed(native: Any, operators: Mapping[str, Any]) -> Any:
 
 def _aliases(schema: Any) -> bool:
     """Return whether an operator may return a view, or writes; PyTorch must decompose these."""
-    return bool(schema.is_mutable) or any(part.alias_info is not None for part in (*schema.arguments, *schema.returns))
+    return bool(schema.is_mutable) or any(
+        part.alias_info is not None for part in (*schema.arguments, *schema.returns)
+    )
 
 
 def _unknown(native: Any, operators: Mapping[str, Any], constants: Mapping[str, Any]) -> list[str]:
-    """Return the operators without a translation, each with a layer that uses it; those on constants need none."""
+    """Return the operators without a translation, each with a layer that uses it; those on
+    constants need none.
+    """
     found: dict[str, str] = {}
     for node in native.graph.nodes:
         if node.op == "call_function" and node.name not in constants:
             name = _name(node)
-            if name is not None and name != "sym_size" and name not in _CHECKS and _operator(node, operators) is None:
+            if (
+                name is not None
+                and name != "sym_size"
+                and name not in _CHECKS
+                and _operator(node, operators) is None
+            ):
                 found.setdefault(str(node.target), _described(node))
     return list(found.values())
 
@@ -198,12 +237,17 @@ def _operator(node: Any, operators: Mapping[str, Any]) -> Any:
 def _described(node: Any) -> str:
     """Return an operator with the layer of the user's model that it belongs to."""
     layers = [
-        (path, kind) for path, kind in (node.meta.get("nn_module_stack") or {}).values() if path.rpartition(".")[2]
+        (path, kind)
+        for path, kind in (node.meta.get("nn_module_stack") or {}).values()
+        if path.rpartition(".")[2]
     ]
     if not layers:
         return str(node.target)
     path, kind = layers[-1]
-    return f"{node.target} in the layer {path} ({str(getattr(kind, '__name__', kind)).rpartition('.')[2]})"
+    return (
+        f"{node.target} in the layer {path} "
+        f"({str(getattr(kind, '__name__', kind)).rpartition('.')[2]})"
+    )
 
 
 def _name(node: Any) -> str | None:
@@ -230,13 +274,20 @@ def _constants(native: Any) -> dict[str, Any]:
         if isinstance(known.get(spec.target), torch.Tensor):
             tensors[spec.arg.name] = known[spec.target].detach()
     for node in native.graph.nodes:
-        if node.op != "call_function" or not all(given.name in tensors for given in node.all_input_nodes):
+        if node.op != "call_function" or not all(
+            given.name in tensors for given in node.all_input_nodes
+        ):
             continue
         tags = getattr(node.target, "tags", ())
-        if torch.Tag.nondeterministic_seeded in tags or isinstance(node.target, torch._ops.HigherOrderOperator):
+        if torch.Tag.nondeterministic_seeded in tags or isinstance(
+            node.target, torch._ops.HigherOrderOperator
+        ):
             continue
         with torch.no_grad():
-            args, kwargs = (map_arg(part, lambda given: tensors[given.name]) for part in (node.args, node.kwargs))
+            args, kwargs = (
+                map_arg(part, lambda given: tensors[given.name])
+                for part in (node.args, node.kwargs)
+            )
             tensors[node.name] = node.target(*args, **kwargs)
     return tensors
 
@@ -268,22 +319,27 @@ def _interface(native: Any) -> tuple[list[str], list[Any]]:
     signature = native.graph_signature
     inputs = [spec.arg.name for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
     nodes = {node.name: node for node in native.graph.nodes}
-    outputs = [nodes[spec.arg.name] for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
+    outputs = [
+        nodes[spec.arg.name]
+        for spec in signature.output_specs
+        if spec.kind is OutputKind.USER_OUTPUT
+    ]
     return inputs, outputs
 
 
-# Neither in the table of translations nor decomposed by PyTorch into operators that are.  The list is not complete.
+# Neither in the table of translations nor decomposed by PyTorch into operators that are.  The list
+# is not complete.
 _FOURIER = (
-    "_fft_c2c _fft_c2r _fft_r2c fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_irfft fft_irfft2 fft_irfftn "
-    "fft_rfft fft_rfft2 fft_rfftn"
+    "_fft_c2c _fft_c2r _fft_r2c fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_irfft "
+    "fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn"
 )
 _SIZED_BY_VALUES = "masked_select nonzero _unique2 unique_consecutive unique_dim"
 _OTHERS = (
-    "adaptive_max_pool3d bincount bucketize complex cummax cummin cumprod digamma erfinv histc index_reduce kthvalue "
-    "lgamma linalg_cholesky linalg_cholesky_ex linalg_eig linalg_householder_product "
-    "linalg_inv linalg_inv_ex linalg_lu_factor_ex linalg_qr "
-    "logcumsumexp masked_scatter median mode multinomial nanmedian polygamma scatter_add scatter_reduce searchsorted "
-    "view_as_complex view_as_real"
+    "adaptive_max_pool3d bincount bucketize complex cummax cummin cumprod digamma erfinv histc "
+    "index_reduce kthvalue lgamma linalg_cholesky linalg_cholesky_ex linalg_eig "
+    "linalg_householder_product linalg_inv linalg_inv_ex linalg_lu_factor_ex linalg_qr "
+    "logcumsumexp masked_scatter median mode multinomial nanmedian polygamma scatter_add "
+    "scatter_reduce searchsorted view_as_complex view_as_real"
 )
 
 UNTRANSLATED = frozenset(f"{_FOURIER} {_SIZED_BY_VALUES} {_OTHERS}".split())

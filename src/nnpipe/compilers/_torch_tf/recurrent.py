@@ -9,13 +9,22 @@ from nnpipe.compilers._torch_tf.values import Value, constant
 
 _Step = Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
 _UNROLLED = 128
-"""Longest sequence whose steps are written one by one, which is faster than a loop and can be quantised."""
+"""Longest sequence whose steps are written one by one, which is faster than a loop and can be
+quantised.
+"""
 
 
 def _lstm(
-    x: Value, states: Sequence[Value], weights: Sequence[Value], biased: bool, layers: int, dropout: float,
-    training: bool, both: bool, batch_first: bool,
-) -> tuple[Value, Value, Value]:  # fmt: skip
+    x: Value,
+    states: Sequence[Value],
+    weights: Sequence[Value],
+    biased: bool,
+    layers: int,
+    dropout: float,
+    training: bool,
+    both: bool,
+    batch_first: bool,
+) -> tuple[Value, Value, Value]:
     import tensorflow as tf
 
     def step(w: Sequence[Any]) -> tuple[Any, _Step]:
@@ -28,14 +37,23 @@ def _lstm(
 
         return (w[2] + w[3] if biased else None), advance
 
-    found, (hidden, cells) = _layers(x, states, weights, 4 if biased else 2, layers, both, batch_first, step)
+    found, (hidden, cells) = _layers(
+        x, states, weights, 4 if biased else 2, layers, both, batch_first, step
+    )
     return found, hidden, cells
 
 
 def _gru(
-    x: Value, state: Value, weights: Sequence[Value], biased: bool, layers: int, dropout: float, training: bool,
-    both: bool, batch_first: bool,
-) -> tuple[Value, Value]:  # fmt: skip
+    x: Value,
+    state: Value,
+    weights: Sequence[Value],
+    biased: bool,
+    layers: int,
+    dropout: float,
+    training: bool,
+    both: bool,
+    batch_first: bool,
+) -> tuple[Value, Value]:
     import tensorflow as tf
 
     def step(w: Sequence[Any]) -> tuple[Any, _Step]:
@@ -51,15 +69,24 @@ def _gru(
 
         return (w[2] if biased else None), advance
 
-    found, (hidden,) = _layers(x, [state], weights, 4 if biased else 2, layers, both, batch_first, step)
+    found, (hidden,) = _layers(
+        x, [state], weights, 4 if biased else 2, layers, both, batch_first, step
+    )
     return found, hidden
 
 
 def _simple(function: str) -> Callable[..., Any]:
     def operator(
-        x: Value, state: Value, weights: Sequence[Value], biased: bool, layers: int, dropout: float, training: bool,
-        both: bool, batch_first: bool,
-    ) -> tuple[Value, Value]:  # fmt: skip
+        x: Value,
+        state: Value,
+        weights: Sequence[Value],
+        biased: bool,
+        layers: int,
+        dropout: float,
+        training: bool,
+        both: bool,
+        batch_first: bool,
+    ) -> tuple[Value, Value]:
         import tensorflow as tf
 
         def step(w: Sequence[Any]) -> tuple[Any, _Step]:
@@ -68,16 +95,24 @@ def _simple(function: str) -> Callable[..., Any]:
 
             return (w[2] + w[3] if biased else None), advance
 
-        found, (hidden,) = _layers(x, [state], weights, 4 if biased else 2, layers, both, batch_first, step)
+        found, (hidden,) = _layers(
+            x, [state], weights, 4 if biased else 2, layers, both, batch_first, step
+        )
         return found, hidden
 
     return operator
 
 
 def _layers(
-    x: Value, states: Sequence[Value], weights: Sequence[Value], of_each: int, layers: int, both: bool,
-    batch_first: bool, step: Callable[[Sequence[Any]], tuple[Any, _Step]],
-) -> tuple[Value, list[Value]]:  # fmt: skip
+    x: Value,
+    states: Sequence[Value],
+    weights: Sequence[Value],
+    of_each: int,
+    layers: int,
+    both: bool,
+    batch_first: bool,
+    step: Callable[[Sequence[Any]], tuple[Any, _Step]],
+) -> tuple[Value, list[Value]]:
     """Return the outputs of the last layer, and the last states of all layers."""
     import tensorflow as tf
 
@@ -113,7 +148,9 @@ def _layers(
     return Value(held), [Value(state) for state in last_states]
 
 
-def _run(given: Any, state: tuple[Any, ...], advance: _Step, axis: int, backwards: bool) -> tuple[Any, tuple[Any, ...]]:
+def _run(
+    given: Any, state: tuple[Any, ...], advance: _Step, axis: int, backwards: bool
+) -> tuple[Any, tuple[Any, ...]]:
     """Run the steps over an axis; return the hidden states of all steps, and the last state."""
     import tensorflow as tf
 
@@ -143,14 +180,21 @@ def _looped(
         new = advance(steps[at], state)
         return (at + 1, outputs.write(at, new[0]), *new)
 
-    _, outputs, *last = tf.while_loop(lambda at, *_: at < count, body, (tf.constant(0), outputs, *state))
+    _, outputs, *last = tf.while_loop(
+        lambda at, *_: at < count, body, (tf.constant(0), outputs, *state)
+    )
     held = outputs.stack()
     held = tf.reverse(held, [0]) if backwards else held
     return (tf.transpose(held, order) if axis else held), tuple(last)
 
 
 def operators() -> Mapping[str, Callable[..., Any]]:
-    """Return the operators by their names in PyTorch; packed sequences are others, and not among them."""
+    """Return the operators by their names in PyTorch; packed sequences are others, and not among
+    them.
+    """
     return {
-        "lstm.input": _lstm, "gru.input": _gru, "rnn_tanh.input": _simple("tanh"), "rnn_relu.input": _simple("relu"),
-    }  # fmt: skip
+        "lstm.input": _lstm,
+        "gru.input": _gru,
+        "rnn_tanh.input": _simple("tanh"),
+        "rnn_relu.input": _simple("relu"),
+    }

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnpipe.compilers._torch_tf.values import TO_LAST, Value, cast, known, reordered, turned, type_name
+from nnpipe.compilers._torch_tf.values import (
+    TO_LAST,
+    Value,
+    cast,
+    known,
+    reordered,
+    turned,
+    type_name,
+)
 
 Operator = Callable[..., Any]
 
@@ -25,8 +33,12 @@ def _shrunk(x: Value, held: Any, axes: Sequence[int], keep: bool, floor: bool) -
     return reordered(held, order, floor)
 
 
-def _reduced(name: str, keeps_floor: bool = False, dtype_of: Callable[[str], str] = str) -> Operator:
-    def operator(x: Value, axes: Any = None, keep: bool = False, dtype: Any = None, **also: Any) -> Value:
+def _reduced(
+    name: str, keeps_floor: bool = False, dtype_of: Callable[[str], str] = str
+) -> Operator:
+    def operator(
+        x: Value, axes: Any = None, keep: bool = False, dtype: Any = None, **also: Any
+    ) -> Value:
         import tensorflow as tf
 
         given = also.get("dtype", dtype)
@@ -56,7 +68,8 @@ def _place(name: str) -> Operator:
     def first(held: Any, axis: int) -> Any:
         import tensorflow as tf
 
-        if held.dtype == tf.int64:  # TensorFlow Lite compares such numbers, but does not look for the largest
+        # TensorFlow Lite compares such numbers, but does not look for the largest
+        if held.dtype == tf.int64:
             most = getattr(tf, f"reduce_{name.removeprefix('arg')}")(held, axis, keepdims=True)
             return tf.argmax(tf.cast(held == most, tf.int32), axis, tf.int64)
         return getattr(tf, name)(held, axis, tf.int64)
@@ -78,7 +91,9 @@ def _place(name: str) -> Operator:
 def _spread(root: bool, with_mean: bool) -> Operator:
     """Return variance or deviation, perhaps together with the mean."""
 
-    def operator(x: Value, axes: Any = None, correction: Any = 1, keep: bool = False, **also: Any) -> Any:
+    def operator(
+        x: Value, axes: Any = None, correction: Any = 1, keep: bool = False, **also: Any
+    ) -> Any:
         import tensorflow as tf
 
         if isinstance(axes, bool):  # the overloads that only say whether the estimate is unbiased
@@ -95,7 +110,11 @@ def _spread(root: bool, with_mean: bool) -> Operator:
             count = 1
             for axis in chosen:
                 count *= known(x.shape[axis], "variance")
-            found = found * (count / max(count - correction, 0)) if count > correction else found * float("nan")
+            found = (
+                found * (count / max(count - correction, 0))
+                if count > correction
+                else found * float("nan")
+            )
         spread = _shrunk(x, tf.sqrt(found) if root else found, chosen, keep, True)
         if not with_mean:
             return spread
@@ -104,7 +123,9 @@ def _spread(root: bool, with_mean: bool) -> Operator:
     return operator
 
 
-def _norm(x: Value, order: Any = 2, axes: Any = None, keep: bool = False, *ignored: Any, **also: Any) -> Value:
+def _norm(
+    x: Value, order: Any = 2, axes: Any = None, keep: bool = False, *ignored: Any, **also: Any
+) -> Value:
     import tensorflow as tf
 
     order = 2 if order is None else order
@@ -161,7 +182,9 @@ def _cumulated(x: Value, axis: int, dtype: Any = None, **also: Any) -> Value:
     return Value(tf.cumsum(held, x.axis(axis)), x.channels_last, x.floor)
 
 
-def _topk(x: Value, count: int, axis: int = -1, largest: bool = True, ordered: bool = True) -> tuple[Value, Value]:
+def _topk(
+    x: Value, count: int, axis: int = -1, largest: bool = True, ordered: bool = True
+) -> tuple[Value, Value]:
     import tensorflow as tf
 
     place = axis % x.rank
@@ -195,14 +218,31 @@ def _truth(dtype: str) -> str:
 def operators() -> Mapping[str, Operator]:
     """Return the operators by their names in PyTorch."""
     return {
-        "mean": _reduced("reduce_mean", True), "sum": _reduced("reduce_sum", True, _whole),
-        "prod": _reduced("reduce_prod", True, _whole), "amax": _reduced("reduce_max", True),
-        "amin": _reduced("reduce_min", True), "any": _reduced("reduce_any", False, _truth),
-        "all": _reduced("reduce_all", False, _truth), "max": _extreme("max"), "min": _extreme("min"),
-        "argmax": _place("argmax"), "argmin": _place("argmin"), "var": _spread(False, False),
-        "std": _spread(True, False), "var_mean": _spread(False, True), "std_mean": _spread(True, True),
-        "norm": _norm, "linalg_vector_norm": _norm, "logsumexp": _logsumexp,
-        "softmax": _softmax(False), "_softmax": _softmax(False), "log_softmax": _softmax(True),
-        "_log_softmax": _softmax(True), "_safe_softmax": _softmax(False), "cumsum": _cumulated, "topk": _topk,
-        "sort": _sort, "argsort": lambda x, *given, **also: _sort(x, *given, **also)[1],
-    }  # fmt: skip
+        "mean": _reduced("reduce_mean", True),
+        "sum": _reduced("reduce_sum", True, _whole),
+        "prod": _reduced("reduce_prod", True, _whole),
+        "amax": _reduced("reduce_max", True),
+        "amin": _reduced("reduce_min", True),
+        "any": _reduced("reduce_any", False, _truth),
+        "all": _reduced("reduce_all", False, _truth),
+        "max": _extreme("max"),
+        "min": _extreme("min"),
+        "argmax": _place("argmax"),
+        "argmin": _place("argmin"),
+        "var": _spread(False, False),
+        "std": _spread(True, False),
+        "var_mean": _spread(False, True),
+        "std_mean": _spread(True, True),
+        "norm": _norm,
+        "linalg_vector_norm": _norm,
+        "logsumexp": _logsumexp,
+        "softmax": _softmax(False),
+        "_softmax": _softmax(False),
+        "log_softmax": _softmax(True),
+        "_log_softmax": _softmax(True),
+        "_safe_softmax": _softmax(False),
+        "cumsum": _cumulated,
+        "topk": _topk,
+        "sort": _sort,
+        "argsort": lambda x, *given, **also: _sort(x, *given, **also)[1],
+    }

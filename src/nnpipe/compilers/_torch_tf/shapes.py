@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._torch_tf.values import TO_LAST, Value, cast, known, shape_of, turned, type_name
+from nnpipe.compilers._torch_tf.values import (
+    TO_LAST,
+    Value,
+    cast,
+    known,
+    shape_of,
+    turned,
+    type_name,
+)
 from nnpipe.core.errors import CompileError
 
 _FIRST = [0, 3, 1, 2]
@@ -24,7 +32,9 @@ def view(x: Value, size: Sequence[Any], *ignored: Any) -> Value:
     if _equal(lengths, x.shape):
         return x
     open_places = [place for place, length in enumerate(lengths) if not isinstance(length, int)]
-    if len(open_places) == 1 and not any(isinstance(length, int) and length == -1 for length in lengths):
+    if len(open_places) == 1 and not any(
+        isinstance(length, int) and length == -1 for length in lengths
+    ):
         lengths[open_places[0]] = -1
     if x.channels_last and x.shape[2:] == (1, 1):
         return Value(tf.reshape(x.held, shape_of(lengths)), floor=x.floor)
@@ -43,7 +53,10 @@ def _flatten(x: Value, start: int = 0, end: int = -1) -> Value:
     if shape.count(None) + shape.count(-1) == 1:
         return view(x, [-1 if length is None else length for length in shape])
     dynamic = tf.shape(x.first())
-    return Value(tf.reshape(x.first(), tf.concat([dynamic[:start], [fused], dynamic[end + 1 :]], 0)), floor=x.floor)
+    return Value(
+        tf.reshape(x.first(), tf.concat([dynamic[:start], [fused], dynamic[end + 1 :]], 0)),
+        floor=x.floor,
+    )
 
 
 def _unflatten(x: Value, axis: int, sizes: Sequence[Any]) -> Value:
@@ -74,7 +87,9 @@ def _t(x: Value) -> Value:
 
 
 def _movedim(x: Value, source: Any, destination: Any) -> Value:
-    sources, places = ([value] if isinstance(value, int) else value for value in (source, destination))
+    sources, places = (
+        [value] if isinstance(value, int) else value for value in (source, destination)
+    )
     taken = {place % x.rank: axis % x.rank for axis, place in zip(sources, places, strict=True)}
     rest = iter(axis for axis in range(x.rank) if axis not in taken.values())
     return permute(x, [taken[place] if place in taken else next(rest) for place in range(x.rank)])
@@ -103,7 +118,10 @@ def expand(x: Value, size: Sequence[Any], *ignored: Any, **also: Any) -> Value:
 
     missing = len(size) - x.rank
     here = [*([1] * missing), *x.lengths()]
-    lengths = [have if isinstance(want, int) and want == -1 else want for have, want in zip(here, size, strict=True)]
+    lengths = [
+        have if isinstance(want, int) and want == -1 else want
+        for have, want in zip(here, size, strict=True)
+    ]
     if not missing and _equal(lengths, x.shape):
         return x
     if all(isinstance(have, int) and have == 1 for have in here) and x.rank == 0:
@@ -158,19 +176,27 @@ def _channel_shuffle(x: Value, groups: int) -> Value:
     return view(transpose(view(x, [n, groups, c // groups, *rest]), 1, 2), [n, c, *rest])
 
 
-def _as_strided(x: Value, size: Sequence[Any], stride: Sequence[Any], offset: int | None = None) -> Value:
-    """Return a view of a tensor in PyTorch's plain memory layout; the program's walk refuses others."""
+def _as_strided(
+    x: Value, size: Sequence[Any], stride: Sequence[Any], offset: int | None = None
+) -> Value:
+    """Return a view of a tensor in PyTorch's plain memory layout; the program's walk refuses
+    others.
+    """
     import tensorflow as tf
 
     if all(isinstance(length, int) for length in x.shape):
         sizes = [known(length, "as_strided") for length in size]
         grid = np.indices(sizes, sparse=True)
-        places = sum((axis * step for axis, step in zip(grid, stride, strict=True)), np.array(offset or 0))
+        places = sum(
+            (axis * step for axis, step in zip(grid, stride, strict=True)), np.array(offset or 0)
+        )
         count = math.prod(int(length or 0) for length in x.shape)
         if np.array_equal(places.ravel(), np.arange(count)):
             return view(x, sizes)
         flat = tf.reshape(x.first(), [-1])
-        return Value(tf.gather(flat, np.broadcast_to(places, sizes).astype(np.int32)), floor=x.floor)
+        return Value(
+            tf.gather(flat, np.broadcast_to(places, sizes).astype(np.int32)), floor=x.floor
+        )
     # With a free length, only the same elements in another shape.
     steps, expected = list(stride), 1
     for length, step in zip(reversed(list(size)), reversed(steps), strict=True):
@@ -215,7 +241,9 @@ def _unfold(x: Value, axis: int, size: int, step: int) -> Value:
     place, length = axis % x.rank, known(x.shape[axis], "unfold")
     places = np.arange(0, length - size + 1, step)[:, None] + np.arange(size)
     found = tf.gather(x.first(), places.astype(np.int32), axis=place)
-    return Value(turned(found, [*range(place + 1), *range(place + 2, x.rank + 1), place + 1]), floor=x.floor)
+    return Value(
+        turned(found, [*range(place + 1), *range(place + 2, x.rank + 1), place + 1]), floor=x.floor
+    )
 
 
 def _im2col(x: Value, size: Any, dilation: Any, padding: Any, stride: Any) -> Value:
@@ -230,12 +258,18 @@ def _im2col(x: Value, size: Any, dilation: Any, padding: Any, stride: Any) -> Va
         starts = np.arange(0, length - d * (k - 1), s)
         held = tf.gather(held, (np.arange(k)[:, None] * d + starts).astype(np.int32), axis=axis)
     n, c, k0, rows, k1, columns = Value(held).lengths()
-    return view(permute(Value(held, floor=x.floor), [0, 1, 2, 4, 3, 5]), [n, c * k0 * k1, rows * columns])
+    return view(
+        permute(Value(held, floor=x.floor), [0, 1, 2, 4, 3, 5]), [n, c * k0 * k1, rows * columns]
+    )
 
 
 def _col2im(x: Value, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Value:
     """Return the image of columns that do not overlap."""
-    if list(kernel) != list(stride) or any(padding) or any(n % k for n, k in zip(size, kernel, strict=True)):
+    if (
+        list(kernel) != list(stride)
+        or any(padding)
+        or any(n % k for n, k in zip(size, kernel, strict=True))
+    ):
         raise CompileError("fold with windows that overlap or are padded is not translated")
     (rows, columns), (k0, k1) = size, kernel
     n, c = x.length(0), known(x.shape[1], "fold") // (k0 * k1)
@@ -246,18 +280,45 @@ def _col2im(x: Value, size: Any, kernel: Any, dilation: Any, padding: Any, strid
 def operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "view": view, "reshape": view, "_unsafe_view": view, "_reshape_alias": view, "view_copy": view,
-        "view_as": lambda x, other: view(x, other.lengths()), "reshape_as": lambda x, other: view(x, other.lengths()),
-        "flatten": _flatten, "unflatten": _unflatten, "permute": permute, "permute_copy": permute,
-        "transpose": transpose, "swapaxes": transpose, "t": _t, "numpy_T": _t, "movedim": _movedim,
-        "mT": lambda x: transpose(x, -1, -2), "unsqueeze": unsqueeze, "squeeze": _squeeze, "expand": expand,
-        "expand_as": _expand_as, "repeat": _repeat, "tile": _repeat, "repeat_interleave": repeat_interleave,
-        "pixel_shuffle": _pixel_shuffle, "pixel_unshuffle": _pixel_unshuffle, "channel_shuffle": _channel_shuffle,
-        "native_channel_shuffle": _channel_shuffle, "as_strided": _as_strided, "diagonal": _diagonal,
-        "unfold": _unfold, "im2col": _im2col, "col2im": _col2im,
-        "tril": _triangle(False), "triu": _triangle(True),
-        "copy": lambda x, y, *ignored: expand(Value(cast(y.held, x.dtype), y.channels_last), x.lengths()),
-    }  # fmt: skip
+        "view": view,
+        "reshape": view,
+        "_unsafe_view": view,
+        "_reshape_alias": view,
+        "view_copy": view,
+        "view_as": lambda x, other: view(x, other.lengths()),
+        "reshape_as": lambda x, other: view(x, other.lengths()),
+        "flatten": _flatten,
+        "unflatten": _unflatten,
+        "permute": permute,
+        "permute_copy": permute,
+        "transpose": transpose,
+        "swapaxes": transpose,
+        "t": _t,
+        "numpy_T": _t,
+        "movedim": _movedim,
+        "mT": lambda x: transpose(x, -1, -2),
+        "unsqueeze": unsqueeze,
+        "squeeze": _squeeze,
+        "expand": expand,
+        "expand_as": _expand_as,
+        "repeat": _repeat,
+        "tile": _repeat,
+        "repeat_interleave": repeat_interleave,
+        "pixel_shuffle": _pixel_shuffle,
+        "pixel_unshuffle": _pixel_unshuffle,
+        "channel_shuffle": _channel_shuffle,
+        "native_channel_shuffle": _channel_shuffle,
+        "as_strided": _as_strided,
+        "diagonal": _diagonal,
+        "unfold": _unfold,
+        "im2col": _im2col,
+        "col2im": _col2im,
+        "tril": _triangle(False),
+        "triu": _triangle(True),
+        "copy": lambda x, y, *ignored: expand(
+            Value(cast(y.held, x.dtype), y.channels_last), x.lengths()
+        ),
+    }
 
 
 def _kind(value: Any, dtype: Any) -> str:
@@ -295,7 +356,9 @@ def _filled(number: Any) -> Callable[..., Value]:
 
 
 def _new(number: Any) -> Callable[..., Value]:
-    def operator(x: Value, size: Sequence[Any], *given: Any, dtype: Any = None, **also: Any) -> Value:
+    def operator(
+        x: Value, size: Sequence[Any], *given: Any, dtype: Any = None, **also: Any
+    ) -> Value:
         value = given[0] if number is None else number
         return _full(size, value, x.dtype if dtype is None else dtype)
 
@@ -325,14 +388,28 @@ def _scalar(value: Any, dtype: Any = None, **also: Any) -> Value:
 
 def _eye(rows: Any, columns: Any = None, dtype: Any = None, **also: Any) -> Value:
     columns = rows if isinstance(columns, (type(None), bool)) else columns
-    return Value(np.eye(known(rows, "eye"), known(columns, "eye"), dtype=type_name(dtype or "float32")))
+    return Value(
+        np.eye(known(rows, "eye"), known(columns, "eye"), dtype=type_name(dtype or "float32"))
+    )
 
 
 def creation_operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "full": _full, "full_like": _like(None), "zeros_like": _like(0), "ones_like": _like(1),
-        "empty_like": _like(0), "zeros": _filled(0), "ones": _filled(1), "empty": _filled(0),
-        "new_full": _new(None), "new_zeros": _new(0), "new_ones": _new(1), "new_empty": _new(0), "fill": _like(None),
-        "arange": _arange, "scalar_tensor": _scalar, "eye": _eye,
-    }  # fmt: skip
+        "full": _full,
+        "full_like": _like(None),
+        "zeros_like": _like(0),
+        "ones_like": _like(1),
+        "empty_like": _like(0),
+        "zeros": _filled(0),
+        "ones": _filled(1),
+        "empty": _filled(0),
+        "new_full": _new(None),
+        "new_zeros": _new(0),
+        "new_ones": _new(1),
+        "new_empty": _new(0),
+        "fill": _like(None),
+        "arange": _arange,
+        "scalar_tensor": _scalar,
+        "eye": _eye,
+    }

@@ -29,7 +29,9 @@ def cat(parts: Sequence[Value], axis: int = 0) -> Value:
 
 
 def _stack(parts: Sequence[Value], axis: int = 0) -> Value:
-    return cat([unsqueeze(part, axis % (part.rank + 1)) for part in parts], axis % (parts[0].rank + 1))
+    return cat(
+        [unsqueeze(part, axis % (part.rank + 1)) for part in parts], axis % (parts[0].rank + 1)
+    )
 
 
 def cut(x: Value, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
@@ -38,7 +40,11 @@ def cut(x: Value, axis: int = 0, start: Any = None, end: Any = None, step: int =
 
     stop = None if end is None or (isinstance(end, int) and end >= _END) else end
     length = x.shape[axis]
-    if (start or 0) == 0 and step == 1 and (stop is None or (isinstance(stop, int) and stop == length)):
+    if (
+        (start or 0) == 0
+        and step == 1
+        and (stop is None or (isinstance(stop, int) and stop == length))
+    ):
         return x
     where = [slice(None)] * x.rank
     where[x.axis(axis)] = slice(start, stop, step)
@@ -60,7 +66,11 @@ def _select(x: Value, axis: int, index: Any) -> Value:
 def _split(x: Value, sizes: Any, axis: int = 0) -> tuple[Value, ...]:
     """Return parts of one length, the last perhaps shorter, or of given lengths."""
     length = known(x.shape[axis], "split")
-    lengths = [min(sizes, length - at) for at in range(0, length, sizes)] if isinstance(sizes, int) else list(sizes)
+    lengths = (
+        [min(sizes, length - at) for at in range(0, length, sizes)]
+        if isinstance(sizes, int)
+        else list(sizes)
+    )
     ends = np.cumsum([0, *lengths]).tolist()
     return tuple(cut(x, axis, start, end) for start, end in itertools.pairwise(ends))
 
@@ -151,7 +161,11 @@ def _places(index: Value, length: Any) -> Any:
 
     held = index.first()
     if isinstance(held, np.ndarray):
-        return np.where(held < 0, held + length, held).astype(np.int32) if isinstance(length, int) else held
+        return (
+            np.where(held < 0, held + length, held).astype(np.int32)
+            if isinstance(length, int)
+            else held
+        )
     return tf.where(held < 0, held + tf.cast(length, held.dtype), held)
 
 
@@ -170,8 +184,10 @@ def _index(x: Value, indices: Sequence[Value | None]) -> Value:
 
     chosen = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     if any(index.dtype == "bool" for _, index in chosen):
-        raise CompileError("index by truth values has as many results as there are, and TensorFlow Lite's "
-                           "shapes must not depend on values; use torch.where")  # fmt: skip
+        raise CompileError(
+            "index by truth values has as many results as there are, and TensorFlow Lite's shapes "
+            "must not depend on values; use torch.where"
+        )
     if len(chosen) == 1:
         ((axis, index),) = chosen
         return Value(_gathered(x.first(), _places(index, x.length(axis)), axis), floor=x.floor)
@@ -183,7 +199,9 @@ def _index(x: Value, indices: Sequence[Value | None]) -> Value:
     place: Any = 0
     for axis, (_, index) in zip(axes, chosen, strict=True):
         here = Value(_places(index, lengths[axis]))
-        (before, now), _ = operands([Value(place) if hasattr(place, "shape") else place, here], here.dtype)
+        (before, now), _ = operands(
+            [Value(place) if hasattr(place, "shape") else place, here], here.dtype
+        )
         place = before * cast_length(lengths[axis], here.dtype) + now
     start, end = axes[0], axes[-1] + 1
     fused = [*lengths[:start], -1, *lengths[end:]]
@@ -211,14 +229,20 @@ def _gather(x: Value, axis: int, index: Value, *ignored: Any, **also: Any) -> Va
     return Value(tf.transpose(found, back), floor=x.floor)
 
 
-def _slice_scatter(x: Value, source: Value, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+def _slice_scatter(
+    x: Value, source: Value, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value:
     import tensorflow as tf
 
     length = known(x.shape[axis], "writing into a slice")
     first, last, _ = slice(start, min(end, length) if end is not None else None).indices(length)
     source = Value(cast(source.held, x.dtype), source.channels_last, source.floor)
     if step == 1:
-        parts = [cut(x, axis, 0, first) if first else None, source, cut(x, axis, last) if last < length else None]
+        parts = [
+            cut(x, axis, 0, first) if first else None,
+            source,
+            cut(x, axis, last) if last < length else None,
+        ]
         return cat([part for part in parts if part is not None], axis)
     hit = np.zeros(length, bool)
     hit[first:last:step] = True
@@ -233,28 +257,56 @@ def _select_scatter(x: Value, source: Value, axis: int, index: int) -> Value:
     return _slice_scatter(x, unsqueeze(source, axis % x.rank), axis, at, at + 1)
 
 
-def _index_put(x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
+def _index_put(
+    x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
+) -> Value:
     import tensorflow as tf
 
     chosen = [index for index in indices if index is not None]
-    if len(chosen) != 1 or chosen[0].dtype != "bool" or values.rank or accumulate or indices[0] is None:
+    if (
+        len(chosen) != 1
+        or chosen[0].dtype != "bool"
+        or values.rank
+        or accumulate
+        or indices[0] is None
+    ):
         raise CompileError("index_put is translated with one mask and one number only")
     mask = chosen[0].first()
-    mask = mask.reshape(mask.shape + (1,) * (x.rank - mask.ndim)) if isinstance(mask, np.ndarray) else tf.reshape(
-        mask, tf.concat([tf.shape(mask), [1] * (x.rank - len(mask.shape))], 0)
-    )  # fmt: skip
+    mask = (
+        mask.reshape(mask.shape + (1,) * (x.rank - mask.ndim))
+        if isinstance(mask, np.ndarray)
+        else tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (x.rank - len(mask.shape))], 0))
+    )
     return Value(tf.where(mask, cast(values.held, x.dtype), x.first()))
 
 
 def operators() -> Mapping[str, Callable[..., Any]]:
     """Return the operators by their names in PyTorch."""
     return {
-        "cat": cat, "concat": cat, "concatenate": cat, "stack": _stack, "slice": cut, "narrow": _narrow,
-        "select": _select, "split": _split, "split_with_sizes": _split, "chunk": _chunk,
-        "tensor_split": _tensor_split, "unbind": _unbind, "flip": _flip, "roll": _roll, "pad": _pad,
-        "constant_pad_nd": _pad, "index_select": _index_select, "embedding": _embedding, "index": _index,
-        "gather": _gather, "slice_scatter": _slice_scatter, "select_scatter": _select_scatter,
-        "index_put": _index_put, "_pad_circular": _padding("circular"),
+        "cat": cat,
+        "concat": cat,
+        "concatenate": cat,
+        "stack": _stack,
+        "slice": cut,
+        "narrow": _narrow,
+        "select": _select,
+        "split": _split,
+        "split_with_sizes": _split,
+        "chunk": _chunk,
+        "tensor_split": _tensor_split,
+        "unbind": _unbind,
+        "flip": _flip,
+        "roll": _roll,
+        "pad": _pad,
+        "constant_pad_nd": _pad,
+        "index_select": _index_select,
+        "embedding": _embedding,
+        "index": _index,
+        "gather": _gather,
+        "slice_scatter": _slice_scatter,
+        "select_scatter": _select_scatter,
+        "index_put": _index_put,
+        "_pad_circular": _padding("circular"),
         **{f"reflection_pad{n}d": _padding("reflect") for n in (1, 2, 3)},
         **{f"replication_pad{n}d": _padding("replicate") for n in (1, 2, 3)},
-    }  # fmt: skip
+    }

@@ -59,7 +59,9 @@ class Value:
         return tuple(lengths[place] for place in _PLACES) if self.channels_last else lengths
 
     def axis(self, axis: int) -> int:
-        """Return the position in ``held`` of an axis of the program, which may count from the end."""
+        """Return the position in ``held`` of an axis of the program, which may count from the
+        end.
+        """
         place = axis % max(self.rank, 1)
         return _PLACES[place] if self.channels_last else place
 
@@ -100,7 +102,9 @@ def reordered(held: Any, axes: Sequence[int], floor: bool = False) -> Value:
 
 
 def type_name(dtype: Any) -> str:
-    """Return the type for TensorFlow of one of PyTorch; TensorFlow Lite computes in float32 only."""
+    """Return the type for TensorFlow of one of PyTorch; TensorFlow Lite computes in float32
+    only.
+    """
     name = str(dtype).removeprefix("torch.")
     return "float32" if name in _AS_FLOAT32 else name
 
@@ -119,7 +123,9 @@ def cast(held: Any, dtype: str) -> Any:
 
 
 def common_type(values: Sequence[Any]) -> str:
-    """Return the element type to which PyTorch promotes operands; numbers and scalars count less than tensors."""
+    """Return the element type to which PyTorch promotes operands; numbers and scalars count less
+    than tensors.
+    """
     import torch
 
     def stand_in(value: Any) -> Any:
@@ -127,19 +133,26 @@ def common_type(values: Sequence[Any]) -> str:
             return value
         if not isinstance(value, Value):  # a length
             return 1
-        return torch.empty((1,) * min(value.rank, 1), dtype=getattr(torch, value.dtype), device="meta")
+        return torch.empty(
+            (1,) * min(value.rank, 1), dtype=getattr(torch, value.dtype), device="meta"
+        )
 
     one, *others = sorted(
-        (stand_in(value) for value in values), key=lambda value: isinstance(value, (bool, int, float))
+        (stand_in(value) for value in values),
+        key=lambda value: isinstance(value, (bool, int, float)),
     )
     for other in others:
-        one = torch.empty((1,) * max(getattr(one, "ndim", 0), getattr(other, "ndim", 0)),
-                          dtype=torch.result_type(one, other), device="meta")  # fmt: skip
+        one = torch.empty(
+            (1,) * max(getattr(one, "ndim", 0), getattr(other, "ndim", 0)),
+            dtype=torch.result_type(one, other),
+            device="meta",
+        )
     return type_name(one.dtype)
 
 
 def operands(values: Sequence[Any], dtype: str | None = None) -> tuple[list[Any], bool]:
-    """Return the operands of an elementwise operation in one type and layout, and whether it has channels last.
+    """Return the operands of an elementwise operation in one type and layout, and whether it has
+    channels last.
 
     Without ``dtype``, PyTorch's promotion decides.  Operands with fewer axes are
     aligned at the last axis, as in PyTorch.
@@ -156,7 +169,10 @@ def together(values: Sequence[Any]) -> tuple[list[Any], bool]:
         return [value.held if isinstance(value, Value) else value for value in values], False
     if any(value.rank > 4 for value in tensors):
         return [value.first() if isinstance(value, Value) else value for value in values], False
-    return [_four(value).last() if isinstance(value, Value) and value.rank else _bare(value) for value in values], True
+    return [
+        _four(value).last() if isinstance(value, Value) and value.rank else _bare(value)
+        for value in values
+    ], True
 
 
 def shape_of(lengths: Sequence[Any]) -> Any:

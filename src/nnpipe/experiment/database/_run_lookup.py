@@ -44,7 +44,9 @@ def sortable(field: QueryField, *, postgresql: bool) -> Any:
 
     t = tables()
     if field.group == "statistics":
-        query = sa.select(t.statistics.c.mean).where(_belongs(t.statistics.c.run), t.statistics.c.name == field.name)
+        query = sa.select(t.statistics.c.mean).where(
+            _belongs(t.statistics.c.run), t.statistics.c.name == field.name
+        )
     elif field.group == "configuration":
         query = sa.select(t.settings.c.number).where(_configures(), t.settings.c.path == field.name)
     elif field.group in ("best", "trials"):
@@ -73,9 +75,13 @@ def _comparison(comparison: FieldComparison, postgresql: bool) -> Any:
         held = _held(t.statistics.c.mean, sign, value, postgresql)
         return _exists(_belongs(t.statistics.c.run), t.statistics.c.name == field.name, held)
     if field.group == "configuration":
-        return _exists(_configures(), t.settings.c.path == field.name, _setting(sign, value, postgresql))
+        return _exists(
+            _configures(), t.settings.c.path == field.name, _setting(sign, value, postgresql)
+        )
     if field.group == "parent":
-        return _exists(_belongs(t.parents.c.run), _held(t.parents.c.parent, sign, value, postgresql))
+        return _exists(
+            _belongs(t.parents.c.run), _held(t.parents.c.parent, sign, value, postgresql)
+        )
     column = _column(field)
     held = _held(column, sign, value, postgresql)
     # Only a plain comparison can use an index.
@@ -86,7 +92,9 @@ def _there(field: QueryField) -> Any:
     t = tables()
     if field.group == "statistics":
         return _exists(
-            _belongs(t.statistics.c.run), t.statistics.c.name == field.name, t.statistics.c.mean.is_not(None)
+            _belongs(t.statistics.c.run),
+            t.statistics.c.name == field.name,
+            t.statistics.c.mean.is_not(None),
         )
     if field.group == "configuration":
         held = t.settings.c.number.is_not(None) | t.settings.c.text.is_not(None)
@@ -97,7 +105,9 @@ def _there(field: QueryField) -> Any:
 
 
 def best_value(name: str, postgresql: bool) -> Any:
-    """Return the best value of an objective among some rows of trials, as an aggregate; NULL without a value."""
+    """Return the best value of an objective among some rows of trials, as an aggregate; NULL
+    without a value.
+    """
     import sqlalchemy as sa
 
     t = tables()
@@ -107,7 +117,9 @@ def best_value(name: str, postgresql: bool) -> Any:
 
 
 def json_text(column: Any, name: str, postgresql: bool) -> Any:
-    """Return the value of a name in a column of JSON objects as text; NULL where there are infinite values or NaN."""
+    """Return the value of a name in a column of JSON objects as text; NULL where there are
+    infinite values or NaN.
+    """
     import sqlalchemy as sa
 
     if postgresql:
@@ -115,7 +127,9 @@ def json_text(column: Any, name: str, postgresql: bool) -> Any:
     else:
         # A path cannot name every key: SQLite knows no escapes within its quotes.
         each = sa.func.json_each(column).table_valued("key", "value")
-        chosen = sa.select(each.c.value).where(each.c.key == sa.bindparam(None, name, sa.Text(), unique=True))
+        chosen = sa.select(each.c.value).where(
+            each.c.key == sa.bindparam(None, name, sa.Text(), unique=True)
+        )
         found = chosen.correlate(column.table).scalar_subquery()
     # Python writes these as words that are no JSON, and a cast of them is an error.
     words = [column.contains(f": {word}") for word in ("NaN", "Infinity", "-Infinity")]
@@ -123,19 +137,34 @@ def json_text(column: Any, name: str, postgresql: bool) -> Any:
 
 
 def _of_search(field: QueryField, postgresql: bool) -> Any:
-    """Return the best value of a search's objective, or how many of its trials are in a state; NULL for other runs."""
+    """Return the best value of a search's objective, or how many of its trials are in a state;
+    NULL for other runs.
+    """
     import sqlalchemy as sa
 
     t = tables()
     state = "finished" if field.group == "best" else field.name
-    joined = t.searches.outerjoin(t.trials, (t.trials.c.search == t.searches.c.run) & (t.trials.c.state == state))
-    found = best_value(field.name, postgresql) if field.group == "best" else sa.func.count(t.trials.c.number)
-    query = sa.select(found).select_from(joined).where(_belongs(t.searches.c.run)).group_by(t.searches.c.run)
+    joined = t.searches.outerjoin(
+        t.trials, (t.trials.c.search == t.searches.c.run) & (t.trials.c.state == state)
+    )
+    found = (
+        best_value(field.name, postgresql)
+        if field.group == "best"
+        else sa.func.count(t.trials.c.number)
+    )
+    query = (
+        sa.select(found)
+        .select_from(joined)
+        .where(_belongs(t.searches.c.run))
+        .group_by(t.searches.c.run)
+    )
     return query.correlate(t.runs).scalar_subquery()
 
 
 def _setting(sign: Sign, value: Value, postgresql: bool) -> Any:
-    """Return the comparison of a setting with a value of the same kind: 1, true and "1" are different."""
+    """Return the comparison of a setting with a value of the same kind: 1, true and "1" are
+    different.
+    """
     import sqlalchemy as sa
 
     settings = tables().settings
@@ -191,7 +220,9 @@ def insert(table: str) -> Any:
 
 @functools.cache
 def update(table: str) -> Any:
-    """Return the statement that updates the row of an identity; the columns follow from the parameters."""
+    """Return the statement that updates the row of an identity; the columns follow from the
+    parameters.
+    """
     import sqlalchemy as sa
 
     changed = getattr(tables(), table)
@@ -200,11 +231,15 @@ def update(table: str) -> Any:
 
 @functools.cache
 def select(table: str, by: str, *columns: str) -> Any:
-    """Return the statement that selects columns of the rows with a given value in the column ``by``."""
+    """Return the statement that selects columns of the rows with a given value in the column
+    ``by``.
+    """
     import sqlalchemy as sa
 
     read = getattr(tables(), table)
-    return sa.select(*(read.c[column] for column in columns)).where(read.c[by] == sa.bindparam("of"))
+    return sa.select(*(read.c[column] for column in columns)).where(
+        read.c[by] == sa.bindparam("of")
+    )
 
 
 SEEN = "nnpipe runs seen"
@@ -240,17 +275,26 @@ def identity(connection: Any, run: str) -> str:
         return str(found)
     if set(run) <= _DIGITS and len(run) < 32:
         above = run[:-1] + chr(ord(run[-1]) + 1)  # both backends compare texts by character
-        query = sa.select(table.c.id).where(table.c.id >= run, table.c.id < above).order_by(table.c.id).limit(2)
+        query = (
+            sa.select(table.c.id)
+            .where(table.c.id >= run, table.c.id < above)
+            .order_by(table.c.id)
+            .limit(2)
+        )
         begin = connection.scalars(query).all()
         if len(begin) > 1:
-            raise ConfigError(f"several runs begin with {run}: {begin[0][:12]}, {begin[1][:12]}, ...")
+            raise ConfigError(
+                f"several runs begin with {run}: {begin[0][:12]}, {begin[1][:12]}, ..."
+            )
         if begin:
             return str(begin[0])
     names = connection.scalars(sa.select(table.c.experiment).distinct().limit(1000)).all()
     raise ConfigError(f"no run or experiment is called {run[:80]!r}{nearest(run[:80], names)}")
 
 
-def matching(connection: Any, where: str, order: str, limit: int | None, *, postgresql: bool) -> list[str]:
+def matching(
+    connection: Any, where: str, order: str, limit: int | None, *, postgresql: bool
+) -> list[str]:
     """Return the identities of the runs for which a condition holds, in order."""
     import sqlalchemy as sa
 
@@ -279,7 +323,10 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
     means: dict[str, dict[str, float]] = defaultdict(dict)
     trees: dict[str, Any] = {}
     for some in batches(identities):
-        rows |= {row.id: row for row in connection.execute(sa.select(t.runs).where(t.runs.c.id.in_(some)))}
+        rows |= {
+            row.id: row
+            for row in connection.execute(sa.select(t.runs).where(t.runs.c.id.in_(some)))
+        }
         query = sa.select(t.parents.c.run, t.parents.c.parent).where(t.parents.c.run.in_(some))
         for run, parent in connection.execute(query.order_by(t.parents.c.position)):
             parents[run].append(parent)
@@ -293,19 +340,31 @@ def records(connection: Any, identities: Sequence[str]) -> list[RunRecord]:
             trees[digest] = document(tree, f"configuration {digest[:12]}")
     for row in rows.values():
         if row.status not in NEXT:
-            raise WrongValue(f"run {row.id[:12]} has the status {row.status[:40]!r}, which no run has")
+            raise WrongValue(
+                f"run {row.id[:12]} has the status {row.status[:40]!r}, which no run has"
+            )
         if row.configuration not in trees:
             raise WrongValue(f"the configuration of run {row.id[:12]} is missing")
     return [
         RunRecord(
-            id=row.id, experiment=row.experiment, status=row.status, reason=row.reason, done=row.done, total=row.total,
-            created=row.created, started=row.started, ended=row.ended, host=row.host, process=row.process,
+            id=row.id,
+            experiment=row.experiment,
+            status=row.status,
+            reason=row.reason,
+            done=row.done,
+            total=row.total,
+            created=row.created,
+            started=row.started,
+            ended=row.ended,
+            host=row.host,
+            process=row.process,
             environment=document(row.environment, f"environment of run {row.id[:12]}"),
             configuration=trees[row.configuration],
-            parents=tuple(parents[row.id]), statistics=means[row.id],
+            parents=tuple(parents[row.id]),
+            statistics=means[row.id],
         )
         for row in (rows[identity] for identity in identities if identity in rows)
-    ]  # fmt: skip
+    ]
 
 
 def batches(values: Iterable[str]) -> Iterator[list[str]]:

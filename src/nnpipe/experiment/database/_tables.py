@@ -27,11 +27,14 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "yes or n
 
 
 class WrongValue(ArtifactError):
-    """What a database holds cannot have been written by nnpipe; the message has yet to name the database."""
+    """What a database holds cannot have been written by nnpipe; the message has yet to name the
+    database.
+    """
 
 
 def checked(base: Any, python: Any, most: float | None = None) -> Any:
-    """Return a class like a type of SQLAlchemy, with a check that SQLite returns values of a type of Python.
+    """Return a class like a type of SQLAlchemy, with a check that SQLite returns values of a type
+    of Python.
 
     With ``most``, numbers are from 0 to this one.
 
@@ -51,7 +54,9 @@ def checked(base: Any, python: Any, most: float | None = None) -> Any:
             def check(value: Any) -> Any:
                 if value is None and nullable:
                     return value
-                if isinstance(value, int) and (python is float or (python is bool and value in (0, 1))):
+                if isinstance(value, int) and (
+                    python is float or (python is bool and value in (0, 1))
+                ):
                     value = python(value)
                 if type(value) is not python:
                     found = "nothing" if value is None else repr(value)[:40]
@@ -70,7 +75,10 @@ def name_columns(metadata: Any) -> None:
     for table in metadata.tables.values():
         for column in table.columns:
             column.type = column.type.copy()
-            column.type.where, column.type.nullable = f"{table.name}.{column.name}", bool(column.nullable)
+            column.type.where, column.type.nullable = (
+                f"{table.name}.{column.name}",
+                bool(column.nullable),
+            )
 
 
 SCHEMA = 5
@@ -111,11 +119,16 @@ def tables() -> Tables:
     import sqlalchemy as sa
 
     big_integer, integer = checked(sa.BigInteger, int), checked(sa.Integer, int)
-    small_integer, double, boolean = checked(sa.SmallInteger, int), checked(sa.Double, float), checked(sa.Boolean, bool)
+    small_integer, double, boolean = (
+        checked(sa.SmallInteger, int),
+        checked(sa.Double, float),
+        checked(sa.Boolean, bool),
+    )
     moment, fraction = checked(sa.Double, float, _LAST), checked(sa.Double, float, 1e6)
     metadata = sa.MetaData()
     text = checked(sa.Text, str)().with_variant(sa.Text(collation="C"), "postgresql")
-    identity = big_integer().with_variant(integer(), "sqlite")  # SQLite auto-increments only INTEGER columns
+    # SQLite auto-increments only INTEGER columns
+    identity = big_integer().with_variant(integer(), "sqlite")
 
     def column(name: str, kind: Any, **options: Any) -> Any:
         return sa.Column(name, kind, nullable=options.pop("nullable", False), **options)
@@ -153,7 +166,13 @@ def tables() -> Tables:
             "runs",
             column("id", text, primary_key=True),
             column("experiment", text, index=True),
-            sa.Column("configuration", text, sa.ForeignKey("nnpipe_configurations.digest"), nullable=False, index=True),
+            sa.Column(
+                "configuration",
+                text,
+                sa.ForeignKey("nnpipe_configurations.digest"),
+                nullable=False,
+                index=True,
+            ),
             column("status", text),
             column("reason", text),
             column("done", big_integer),
@@ -169,7 +188,9 @@ def tables() -> Tables:
         parents=table(
             "parents",
             of_run(),
-            sa.Column("parent", text, sa.ForeignKey("nnpipe_runs.id"), primary_key=True, index=True),
+            sa.Column(
+                "parent", text, sa.ForeignKey("nnpipe_runs.id"), primary_key=True, index=True
+            ),
             column("position", integer),
         ),
         statistics=table(
@@ -178,7 +199,10 @@ def tables() -> Tables:
             column("name", text, primary_key=True),
             column("position", integer),
             column("count", big_integer),
-            *(column(name, double, nullable=True) for name in ("weight", "mean", "spread", "least", "greatest")),
+            *(
+                column(name, double, nullable=True)
+                for name in ("weight", "mean", "spread", "least", "greatest")
+            ),
         ),
         histories=table(
             "histories",
@@ -191,7 +215,12 @@ def tables() -> Tables:
         series=table(
             "series",
             sa.Column("id", identity, primary_key=True, autoincrement=True),
-            sa.Column("history", identity, sa.ForeignKey("nnpipe_histories.id", ondelete="CASCADE"), nullable=False),
+            sa.Column(
+                "history",
+                identity,
+                sa.ForeignKey("nnpipe_histories.id", ondelete="CASCADE"),
+                nullable=False,
+            ),
             column("name", text),
             sa.UniqueConstraint("history", "name", name="nnpipe_series_by_name"),
         ),
@@ -251,15 +280,22 @@ def tables() -> Tables:
         ),
         trials=table(
             "trials",
-            sa.Column("search", text, sa.ForeignKey("nnpipe_searches.run", ondelete="CASCADE"), primary_key=True),
+            sa.Column(
+                "search",
+                text,
+                sa.ForeignKey("nnpipe_searches.run", ondelete="CASCADE"),
+                primary_key=True,
+            ),
             sa.Column("number", big_integer, primary_key=True, autoincrement=False),
             column("state", text),
             column("configuration", text, nullable=True),  # JSON
             column("digest", text, nullable=True),  # SHA-256 of the configuration's key
             column("notes", text),  # JSON
             column("results", text),  # JSON: the value of each objective
-            column("intervals", text, server_default="{}"),  # JSON: the ends of those of measured values
-            column("files", text, server_default=""),  # SHA-256 of the list of its files in a storage
+            # JSON: the ends of those of measured values
+            column("intervals", text, server_default="{}"),
+            # SHA-256 of the list of its files in a storage
+            column("files", text, server_default=""),
             column("seconds", double, nullable=True),
             column("message", text),
             column("worker", text),
@@ -285,12 +321,15 @@ def tables() -> Tables:
             sa.Column("step", big_integer, primary_key=True, autoincrement=False),
             column("value", double, nullable=True),
             sa.ForeignKeyConstraint(
-                ("search", "number"), ("nnpipe_trials.search", "nnpipe_trials.number"), ondelete="CASCADE"
+                ("search", "number"),
+                ("nnpipe_trials.search", "nnpipe_trials.number"),
+                ondelete="CASCADE",
             ),
         ),
         device_tickets=table(  # who uses a shared device, and who waits for it
             "device_tickets",
-            sa.Column("number", identity, primary_key=True, autoincrement=True),  # given once, and ever greater
+            # given once, and ever greater
+            sa.Column("number", identity, primary_key=True, autoincrement=True),
             column("device", text, index=True),
             column("holder", text),
             column("purpose", text),
@@ -330,8 +369,11 @@ def _add_device_tickets(connection: Any) -> None:
 
 
 MIGRATIONS: dict[int, Callable[[Any], None]] = {
-    1: _add_jobs, 2: _add_searches, 3: _add_results, 4: _add_device_tickets,
-}  # fmt: skip
+    1: _add_jobs,
+    2: _add_searches,
+    3: _add_results,
+    4: _add_device_tickets,
+}
 """By schema version: the function that updates the tables to the next version."""
 
 
@@ -360,7 +402,9 @@ def check(connections: Connections, *, create: bool) -> None:
         elif found < SCHEMA:
             for older in range(found, SCHEMA):
                 MIGRATIONS[older](connection)
-            connection.execute(tables().about.update().values(value=str(SCHEMA)).where(_is_schema()))
+            connection.execute(
+                tables().about.update().values(value=str(SCHEMA)).where(_is_schema())
+            )
 
 
 def _is_schema() -> Any:
@@ -376,21 +420,28 @@ def _schema_of(connection: Any, connections: Connections) -> int | None:
     if tables().about.name not in names:
         # A PostgreSQL database may be shared; a file belongs to one.
         if names and not connections.postgresql:
-            raise ArtifactError(f"{connections.shown}: an SQLite database of something else, not a run database")
+            raise ArtifactError(
+                f"{connections.shown}: an SQLite database of something else, not a run database"
+            )
         return None
     text = str(connection.execute(sa.select(tables().about.c.value).where(_is_schema())).scalar())
     schema = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
     if schema > SCHEMA:
         raise ArtifactError(
-            f"{connections.shown}: written by a newer nnpipe (schema {schema}, not {SCHEMA}): upgrade nnpipe"
+            f"{connections.shown}: written by a newer nnpipe (schema {schema}, not {SCHEMA}): "
+            f"upgrade nnpipe"
         )
     if schema != SCHEMA and schema not in MIGRATIONS:
-        raise ArtifactError(f"{connections.shown}: of schema {text[:20]}, which this nnpipe does not read")
+        raise ArtifactError(
+            f"{connections.shown}: of schema {text[:20]}, which this nnpipe does not read"
+        )
     return schema
 
 
 def _check_plain(connection: Any) -> None:
-    """Raise :class:`WrongValue` if a file has more than tables: views and the like compute what their author likes."""
+    """Raise :class:`WrongValue` if a file has more than tables: views and the like compute what
+    their author likes.
+    """
     import sqlalchemy as sa
 
     stored = sa.text("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
@@ -404,4 +455,6 @@ def _check_plain(connection: Any) -> None:
             )
             for column, hidden in columns.all():
                 if hidden:
-                    raise WrongValue(f"{name}.{column} is computed, not stored, which no run database does")
+                    raise WrongValue(
+                        f"{name}.{column} is computed, not stored, which no run database does"
+                    )

@@ -43,7 +43,9 @@ def number(value: Any, what: str) -> tuple[int, float | None]:
         return BOOLEAN, float(value)
     if isinstance(value, int):
         if abs(value) > _EXACT:
-            raise ConfigError(f"{what}: {value} is beyond 2 to the power of 53, where doubles skip whole numbers")
+            raise ConfigError(
+                f"{what}: {value} is beyond 2 to the power of 53, where doubles skip whole numbers"
+            )
         return INTEGER, float(value)
     if isinstance(value, float):
         return FLOAT, real(value)
@@ -71,7 +73,11 @@ def restored(kind: int, value: float | None) -> bool | int | float:
     """Return the number that :func:`number` converted."""
     if kind == BOOLEAN:
         return bool(value)
-    return int(value) if kind == INTEGER and value is not None and abs(value) <= _EXACT else unreal(value)
+    return (
+        int(value)
+        if kind == INTEGER and value is not None and abs(value) <= _EXACT
+        else unreal(value)
+    )
 
 
 def document(text: str, what: str) -> dict[str, Any]:
@@ -122,7 +128,9 @@ def leaves(tree: Any, path: str = "") -> Iterator[dict[str, Any]]:
 
 def _leaf(path: str, kind: int, value: float | None, text: str | None) -> dict[str, Any]:
     if len(storable(path, "configuration")) > MOST:
-        raise ConfigError(f"configuration: a path of {len(path)} characters, {path[:40]}..., cannot be stored")
+        raise ConfigError(
+            f"configuration: a path of {len(path)} characters, {path[:40]}..., cannot be stored"
+        )
     if text is not None:
         storable(text, path)
     return {"path": path, "kind": kind, "number": value, "text": text}

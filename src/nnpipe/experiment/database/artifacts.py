@@ -59,7 +59,9 @@ class Artifacts:
             If none was given.
         """
         if self._folder is None:
-            raise ConfigError(f"{self._connections.shown}: name the folder of its artifacts (store=, --store)")
+            raise ConfigError(
+                f"{self._connections.shown}: name the folder of its artifacts (store=, --store)"
+            )
         return self._folder
 
     def put_state(self, run: str, name: str, state: Mapping[str, Any]) -> ArtifactRecord:
@@ -85,7 +87,9 @@ class Artifacts:
         except ArtifactError as error:
             raise ArtifactError(f"{path}: {error}") from None
 
-    def put_arrays(self, run: str, name: str, arrays: Mapping[str, npt.ArrayLike]) -> ArtifactRecord:
+    def put_arrays(
+        self, run: str, name: str, arrays: Mapping[str, npt.ArrayLike]
+    ) -> ArtifactRecord:
         """Store arrays by name as an HDF5 file, compressed.
 
         Raises
@@ -101,10 +105,14 @@ class Artifacts:
             for key, value in arrays.items():
                 array = np.asarray(value)
                 if array.dtype.kind not in "biufc":
-                    raise ConfigError(f"{name}: {key}: an array of {array.dtype} cannot be stored; numbers can")
+                    raise ConfigError(
+                        f"{name}: {key}: an array of {array.dtype} cannot be stored; numbers can"
+                    )
                 packing = {"compression": "gzip", "shuffle": True} if array.size > 1 else {}
                 # Numbered: HDF5 could read a name as a path.
-                stored = file.create_dataset(str(len(file)), data=array, track_times=False, **packing)
+                stored = file.create_dataset(
+                    str(len(file)), data=array, track_times=False, **packing
+                )
                 stored.attrs["name"] = text_checked(key, name)
         return self._put(run, name, "arrays", ".h5", content.getvalue())
 
@@ -151,7 +159,9 @@ class Artifacts:
         """
         found = {record.name: record for record in self.list(run)}
         if name not in found:
-            raise ConfigError(f"run {run[:40]} has no artifact {name[:80]!r}; it has {', '.join(found) or 'none'}")
+            raise ConfigError(
+                f"run {run[:40]} has no artifact {name[:80]!r}; it has {', '.join(found) or 'none'}"
+            )
         record = found[name]
         if kind is not None and record.kind != kind:
             raise ConfigError(f"run {run[:40]}: {name!r} is of the kind {record.kind}, not {kind}")
@@ -159,7 +169,9 @@ class Artifacts:
         if not path.is_file():
             raise ArtifactError(f"{path}: the file of artifact {name!r} is not in the store")
         if sha256_of(path) != record.digest:
-            raise ArtifactError(f"{path}: damaged: the content of artifact {name!r} is not what was stored")
+            raise ArtifactError(
+                f"{path}: damaged: the content of artifact {name!r} is not what was stored"
+            )
         return path
 
     def list(self, run: str) -> list[ArtifactRecord]:
@@ -169,8 +181,15 @@ class Artifacts:
         table = tables().artifacts
         names = ("name", "kind", "digest", "size", "suffix", "created")
         with self._connections.reading() as connection:
-            query = sa.select(table).where(table.c.run == _run_lookup.identity(connection, run)).order_by(table.c.name)
-            return [ArtifactRecord(**{n: getattr(row, n) for n in names}) for row in connection.execute(query)]
+            query = (
+                sa.select(table)
+                .where(table.c.run == _run_lookup.identity(connection, run))
+                .order_by(table.c.name)
+            )
+            return [
+                ArtifactRecord(**{n: getattr(row, n) for n in names})
+                for row in connection.execute(query)
+            ]
 
     def remove(self, run: str, name: str) -> None:
         """Remove an artifact, and its file unless another artifact refers to it."""
@@ -180,7 +199,9 @@ class Artifacts:
         table = tables().artifacts
         with self._connections.writing() as connection:
             mine = (table.c.run == _run_lookup.identity(connection, run), table.c.name == name)
-            found = connection.execute(sa.select(table.c.digest, table.c.suffix).where(*mine)).first()
+            found = connection.execute(
+                sa.select(table.c.digest, table.c.suffix).where(*mine)
+            ).first()
             connection.execute(table.delete().where(*mine))
         if found is not None:
             self.collect([(found.digest, found.suffix)])
@@ -208,11 +229,17 @@ class Artifacts:
         with self._connections.writing() as connection:
             if candidates is None:
                 used = set(connection.scalars(sa.select(table.c.digest)))
-                paths = [p for p in self._folder.glob("[0-9a-f][0-9a-f]/*") if p.name[:64] not in used]
+                paths = [
+                    p for p in self._folder.glob("[0-9a-f][0-9a-f]/*") if p.name[:64] not in used
+                ]
                 paths = [p for p in paths if len(p.name) >= 64 or _left_behind(p)]
             else:
                 query = sa.select(table.c.digest).limit(1)
-                gone = [c for c in candidates if connection.scalar(query.where(table.c.digest == c[0])) is None]
+                gone = [
+                    c
+                    for c in candidates
+                    if connection.scalar(query.where(table.c.digest == c[0])) is None
+                ]
                 paths = [self._place(*one) for one in gone]
             for path in paths:
                 if path.is_file():
@@ -220,18 +247,28 @@ class Artifacts:
                     path.unlink(missing_ok=True)
         return freed
 
-    def _put(self, run: str, name: str, kind: str, suffix: str, content: bytes | Path) -> ArtifactRecord:
+    def _put(
+        self, run: str, name: str, kind: str, suffix: str, content: bytes | Path
+    ) -> ArtifactRecord:
         self._check_alone()
         text_checked(name, "artifact")
-        digest = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else sha256_of(content)
+        digest = (
+            hashlib.sha256(content).hexdigest()
+            if isinstance(content, bytes)
+            else sha256_of(content)
+        )
         size = len(content) if isinstance(content, bytes) else content.stat().st_size
-        record = ArtifactRecord(name=name, kind=kind, digest=digest, size=size, suffix=suffix, created=time.time())
+        record = ArtifactRecord(
+            name=name, kind=kind, digest=digest, size=size, suffix=suffix, created=time.time()
+        )
         place = self._place(digest, suffix)
         arrived = place.with_name(f".{secrets.token_hex(8)}{_ARRIVING}")
         try:
             while True:
                 # Large files are written before taking the write lock, for which others wait.
-                sound = place.is_file() and place.stat().st_size == size and sha256_of(place) == digest
+                sound = (
+                    place.is_file() and place.stat().st_size == size and sha256_of(place) == digest
+                )
                 if not sound:
                     _write(arrived, content, digest)
                 before = self._enter(run, record, place, None if sound else arrived)
@@ -245,7 +282,9 @@ class Artifacts:
     def _enter(
         self, run: str, record: ArtifactRecord, place: Path, arrived: Path | None
     ) -> tuple[tuple[str, str], ...] | None:
-        """Record a file and move it to its place; return earlier files of this name, or ``None`` if it has gone."""
+        """Record a file and move it to its place; return earlier files of this name, or ``None``
+        if it has gone.
+        """
         import sqlalchemy as sa
 
         table = tables().artifacts
@@ -265,7 +304,10 @@ class Artifacts:
     def _check_alone(self) -> None:
         """Raise :class:`ConfigError` within a transaction: moving a file cannot be rolled back."""
         if self._connections.joined is not None:
-            raise ConfigError("artifacts are stored and removed before or after what is written together, not within")
+            raise ConfigError(
+                "artifacts are stored and removed before or after what is written together, not "
+                "within"
+            )
 
     def _place(self, digest: str, suffix: str) -> Path:
         return self.store / digest[:2] / f"{digest}{suffix}"
@@ -293,5 +335,7 @@ def _h5py() -> Any:
     try:
         import h5py
     except ImportError:
-        raise MissingDependency("arrays are stored with h5py: pip install 'nnpipe[experiment]'") from None
+        raise MissingDependency(
+            "arrays are stored with h5py: pip install 'nnpipe[experiment]'"
+        ) from None
     return h5py

@@ -34,7 +34,11 @@ class Connections:
         self._patience = patience
         self.url = _url(address)
         self.postgresql = self.url.get_backend_name() == "postgresql"
-        self.shown = self.url.render_as_string(hide_password=True) if self.postgresql else str(self.url.database)
+        self.shown = (
+            self.url.render_as_string(hide_password=True)
+            if self.postgresql
+            else str(self.url.database)
+        )
         """The address for messages, without a password."""
         if not self.postgresql:
             self._check_file(Path(str(self.url.database)), create)
@@ -53,7 +57,8 @@ class Connections:
         self.engine.dispose()
 
     def prepare_file(self) -> None:
-        """Switch a new file to write-ahead logging, so that readers continue while one process writes.
+        """Switch a new file to write-ahead logging, so that readers continue while one process
+        writes.
 
         See https://sqlite.org/wal.html.
         """
@@ -91,7 +96,8 @@ class Connections:
         Parameters
         ----------
         alone
-            Whether it waits for other writers in PostgreSQL, too, where only those that lock the same rows need to.
+            Whether it waits for other writers in PostgreSQL, too, where only those that lock the
+            same rows need to.
         """
         joined = self.joined
         if joined is not None:
@@ -102,13 +108,18 @@ class Connections:
                 self._mine.failed = True
                 raise
             return
-        with self._told(), self.engine.connect().execution_options(nnpipe_writes=True) as connection:
+        with (
+            self._told(),
+            self.engine.connect().execution_options(nnpipe_writes=True) as connection,
+        ):
             with connection.begin():
                 connection.info.pop(_run_lookup.SEEN, None)
                 if self.postgresql and alone:
                     import sqlalchemy as sa
 
-                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+                    connection.execute(
+                        sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK}
+                    )
                 yield connection
 
     @contextmanager
@@ -131,7 +142,8 @@ class Connections:
                 self._mine.connection = None
             if self._mine.failed:
                 raise ConfigError(
-                    f"{self.shown}: a part of what was to be written together failed; nothing was written"
+                    f"{self.shown}: a part of what was to be written together failed; nothing was "
+                    f"written"
                 )
 
     @property
@@ -160,9 +172,12 @@ class Connections:
         state = getattr(error, "sqlstate", None)
         if "locked" in said or state == "55P03":
             return ConfigError(
-                f"{self.shown}: another process has been writing for more than {self._patience:g} s; try again"
+                f"{self.shown}: another process has been writing for more than {self._patience:g} "
+                f"s; try again"
             )
-        if isinstance(error, sqlite3.DatabaseError) and ("malformed" in said or "not a database" in said):
+        if isinstance(error, sqlite3.DatabaseError) and (
+            "malformed" in said or "not a database" in said
+        ):
             return ArtifactError(f"{self.shown}: damaged, or no SQLite database ({said})")
         if "readonly" in said:
             return ConfigError(f"{self.shown}: may not be written to")
@@ -189,16 +204,27 @@ class Connections:
                 raise MissingDependency(
                     f"{self.shown}: PostgreSQL needs psycopg: pip install 'nnpipe[postgresql]'"
                 ) from None
-            engine = sa.create_engine(self.url, pool_pre_ping=True, pool_size=2, connect_args={"connect_timeout": 10})
+            engine = sa.create_engine(
+                self.url, pool_pre_ping=True, pool_size=2, connect_args={"connect_timeout": 10}
+            )
             self._prepare_postgresql(engine)
         else:
-            # One connection stays open: when the last one to a file is closed, SQLite copies its log into the file and
-            # waits for the disk, which takes as long as the transaction itself.
+            # One connection stays open: when the last one to a file is closed, SQLite copies its
+            # log into the file and waits for the disk, which takes as long as the transaction
+            # itself.
             engine = sa.create_engine(
-                self.url, poolclass=sa.pool.QueuePool, pool_size=2, max_overflow=-1,
-                connect_args={"timeout": self._patience, "isolation_level": None, "check_same_thread": False},
-                pool_reset_on_return=None,  # every use is a transaction, which is committed or rolled back
-            )  # fmt: skip
+                self.url,
+                poolclass=sa.pool.QueuePool,
+                pool_size=2,
+                max_overflow=-1,
+                connect_args={
+                    "timeout": self._patience,
+                    "isolation_level": None,
+                    "check_same_thread": False,
+                },
+                # every use is a transaction, which is committed or rolled back
+                pool_reset_on_return=None,
+            )
             self._prepare_sqlite(engine)
         return engine
 
@@ -211,13 +237,16 @@ class Connections:
             if hasattr(connection, "setlimit"):  # Python 3.11
                 connection.setlimit(_LIMIT_LENGTH, _LONGEST)
             connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA synchronous = FULL")  # committed data survive a power failure
+            # committed data survive a power failure
+            connection.execute("PRAGMA synchronous = FULL")
 
         @sa.event.listens_for(engine, "begin")
         def begin(connection: Any) -> None:
-            # A transaction that starts with reads may fail at once when it writes, in spite of the timeout.
+            # A transaction that starts with reads may fail at once when it writes, in spite of the
+            # timeout.
             writes = connection.get_execution_options().get("nnpipe_writes")
-            # The driver itself: every transaction begins here, and SQLAlchemy would take several times as long.
+            # The driver itself: every transaction begins here, and SQLAlchemy would take several
+            # times as long.
             connection.connection.dbapi_connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     def _prepare_postgresql(self, engine: Any) -> None:
@@ -234,7 +263,9 @@ class Connections:
         def of_this_process(connection: Any, record: Any, proxy: Any) -> None:
             if record.info["pid"] != os.getpid():
                 record.dbapi_connection = proxy.dbapi_connection = None
-                raise sa.exc.DisconnectionError("a connection of the process that this one was forked from")
+                raise sa.exc.DisconnectionError(
+                    "a connection of the process that this one was forked from"
+                )
 
 
 _OPEN: weakref.WeakSet[Connections] = weakref.WeakSet()
@@ -258,24 +289,33 @@ def _url(address: str | Path) -> Any:
     try:
         import sqlalchemy as sa
     except ImportError:
-        raise MissingDependency("run databases need SQLAlchemy: pip install 'nnpipe[experiment]'") from None
+        raise MissingDependency(
+            "run databases need SQLAlchemy: pip install 'nnpipe[experiment]'"
+        ) from None
     text = str(address)
     if "://" not in text:
         if not text or "\0" in text:
-            raise ConfigError("the address of a run database is a file or postgresql://user@host/name")
+            raise ConfigError(
+                "the address of a run database is a file or postgresql://user@host/name"
+            )
         return sa.URL.create("sqlite", database=text)
     scheme = text.partition("://")[0].lower()
     if scheme not in ("sqlite", "postgresql", "postgres", "postgresql+psycopg"):
-        raise ConfigError(f"{scheme}://: a run database is a file of SQLite or postgresql://user@host/name")
+        raise ConfigError(
+            f"{scheme}://: a run database is a file of SQLite or postgresql://user@host/name"
+        )
     try:
         url = sa.engine.make_url(text)
     except (sa.exc.ArgumentError, ValueError):
         raise ConfigError(
-            f"{scheme}://: this address cannot be read; expected postgresql://user:password@host:port/name"
+            f"{scheme}://: this address cannot be read; expected "
+            f"postgresql://user:password@host:port/name"
         ) from None
     if scheme == "sqlite":
         if not url.database or url.database == ":memory:" or url.query:
-            raise ConfigError("sqlite://: a run database is a file: sqlite:///runs.sqlite, or just runs.sqlite")
+            raise ConfigError(
+                "sqlite://: a run database is a file: sqlite:///runs.sqlite, or just runs.sqlite"
+            )
         return sa.URL.create("sqlite", database=url.database)
     return url.set(drivername="postgresql+psycopg")
 

@@ -63,7 +63,12 @@ class RunDatabase(Closing):
     """
 
     def __init__(
-        self, address: str | Path, *, store: str | Path | None = None, create: bool = True, patience: float = 60.0
+        self,
+        address: str | Path,
+        *,
+        store: str | Path | None = None,
+        create: bool = True,
+        patience: float = 60.0,
     ) -> None:
         check_call(RunDatabase, locals())
         self._connections = Connections(address, create=create, patience=patience)
@@ -85,13 +90,16 @@ class RunDatabase(Closing):
 
     @property
     def opened_by(self) -> tuple[str, str | None]:
-        """The address and the store with which any other process opens it; the address may hold a password."""
+        """The address and the store with which any other process opens it; the address may hold
+        a password.
+        """
         if self._connections.postgresql:
             return self._address, self._store
         return str(Path(str(self._connections.url.database)).absolute()), self._store
 
     def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
-        """Delete runs with everything that belongs to them, including files that no other run needs; all runs or none.
+        """Delete runs with everything that belongs to them, including files that no other run
+        needs; all runs or none.
 
         Returns
         -------
@@ -104,7 +112,11 @@ class RunDatabase(Closing):
             If a run does not exist, is running, or is a parent of a run that is kept.
         """
         given = list(runs)
-        files = [(artifact.digest, artifact.suffix) for run in given for artifact in self.artifacts.list(run)]
+        files = [
+            (artifact.digest, artifact.suffix)
+            for run in given
+            for artifact in self.artifacts.list(run)
+        ]
         deleted = self.runs.delete(given, even_if_running=even_if_running)
         self.artifacts.collect(files)
         return deleted
@@ -144,10 +156,17 @@ class RunDatabase(Closing):
             above, seen = {other}, set[str]()
             while above:
                 if own in above:
-                    raise ConfigError(f"run {other[:12]} is based on {own[:12]}, so it cannot be its parent")
+                    raise ConfigError(
+                        f"run {other[:12]} is based on {own[:12]}, so it cannot be its parent"
+                    )
                 seen |= above
-                above = set(connection.scalars(sa.select(table.c.parent).where(table.c.run.in_(above)))) - seen
-            connection.execute(table.insert(), {"run": own, "parent": other, "position": len(before)})
+                above = (
+                    set(connection.scalars(sa.select(table.c.parent).where(table.c.run.in_(above))))
+                    - seen
+                )
+            connection.execute(
+                table.insert(), {"run": own, "parent": other, "position": len(before)}
+            )
 
     def put_origins(self, run: str, origins: Iterable[Origin]) -> None:
         """Store the origins of a run's classes and functions; they replace earlier ones."""
@@ -157,7 +176,10 @@ class RunDatabase(Closing):
             identity = _run_lookup.identity(connection, run)
             connection.execute(table.delete().where(table.c.run == identity))
             if rows:
-                connection.execute(_run_lookup.insert("origins"), [row | {"run": identity} for row in rows.values()])
+                connection.execute(
+                    _run_lookup.insert("origins"),
+                    [row | {"run": identity} for row in rows.values()],
+                )
 
     def origins(self, run: str) -> list[Origin]:
         """Return the origins of a run's classes and functions, sorted by path."""
@@ -165,7 +187,11 @@ class RunDatabase(Closing):
 
         table = tables().origins
         with self._connections.reading() as connection:
-            query = sa.select(table).where(table.c.run == _run_lookup.identity(connection, run)).order_by(table.c.path)
+            query = (
+                sa.select(table)
+                .where(table.c.run == _run_lookup.identity(connection, run))
+                .order_by(table.c.path)
+            )
             return [Origin.from_json(_without_run(row)) for row in connection.execute(query)]
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""Queues before devices that several people share: a ticket waits, then holds the device, until it expires."""
+"""Queues before devices that several people share: a ticket waits, then holds the device, until
+it expires.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class DeviceTicket:
     holder, purpose
         Who has it, and what for.
     asked, granted
-        Since when it waits, and since when it holds the device, in seconds since 1970 UTC; ``None`` while it waits.
+        Since when it waits, and since when it holds the device, in seconds since 1970 UTC; ``None``
+        while it waits.
     expires
         Until when it is valid.
     """
@@ -43,30 +46,37 @@ class DeviceTicket:
 class DeviceQueues:
     """The queues of all devices, first come, first served.
 
-    A ticket that is not renewed in time is void, whether it waits or holds the device, so a process that was killed
-    stops nobody for long.  All methods are one transaction and may be called by several threads and processes.
+    A ticket that is not renewed in time is void, whether it waits or holds the device, so a process
+    that was killed stops nobody for long.  All methods are one transaction and may be called by
+    several threads and processes.
 
     Parameters
     ----------
     connections
         The database.
     clock
-        Returns the time in seconds since 1970 UTC; by default PostgreSQL's own, which all machines share, or the time
-        of this machine.
+        Returns the time in seconds since 1970 UTC; by default PostgreSQL's own, which all machines
+        share, or the time of this machine.
     """
 
     def __init__(self, connections: Connections, clock: Callable[[], float] | None = None) -> None:
         self._connections, self._clock = connections, clock
 
     def ask(self, device: str, holder: str, purpose: str, seconds: float) -> int:
-        """Take a place at the end of a device's queue, and return its number; it is valid for ``seconds``."""
+        """Take a place at the end of a device's queue, and return its number; it is valid for
+        ``seconds``.
+        """
         t = tables().device_tickets
         with self._connections.writing() as connection:
             now = self._now(connection)
             row = {
-                "device": tellable(device), "holder": tellable(holder), "purpose": tellable(purpose), "asked": now,
-                "granted": None, "expires": now + seconds,
-            }  # fmt: skip
+                "device": tellable(device),
+                "holder": tellable(holder),
+                "purpose": tellable(purpose),
+                "asked": now,
+                "granted": None,
+                "expires": now + seconds,
+            }
             return int(connection.execute(t.insert().values(row)).inserted_primary_key[0])
 
     def advance(self, number: int, seconds: float) -> bool | None:
@@ -85,7 +95,10 @@ class DeviceQueues:
                 return None
             connection.execute(t.delete().where(t.c.device == mine.device, t.c.expires < now))
             first = connection.execute(
-                t.select().where(t.c.device == mine.device).order_by(t.c.granted.is_(None), t.c.number).limit(1)
+                t.select()
+                .where(t.c.device == mine.device)
+                .order_by(t.c.granted.is_(None), t.c.number)
+                .limit(1)
             ).first()
             if mine.expires < now or first is None:
                 return None
@@ -100,7 +113,9 @@ class DeviceQueues:
         t = tables().device_tickets
         with self._connections.writing() as connection:
             now = self._now(connection)
-            valid = connection.scalar(t.select().with_only_columns(t.c.expires).where(t.c.number == number))
+            valid = connection.scalar(
+                t.select().with_only_columns(t.c.expires).where(t.c.number == number)
+            )
             connection.execute(t.delete().where(t.c.number == number))
             return valid is not None and valid >= now
 

@@ -20,15 +20,25 @@ from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.database.run_statistics import insert_statistics, statistic_rows
 from nnpipe.experiment.database.runs import holder, insert, may_be_alive, tellable
 
-NOT_STARTED, CREATING, INITIALISING, IN_PROGRESS = "not started", "creating", "initialising", "in progress"
+NOT_STARTED, CREATING, INITIALISING, IN_PROGRESS = (
+    "not started",
+    "creating",
+    "initialising",
+    "in progress",
+)
 COMPLETED, CANCELLED, FAILED = "completed", "cancelled", "failed"
 
 ENDED = (COMPLETED, CANCELLED, FAILED)
 
 STATUS = {
-    NOT_STARTED: "created", CREATING: "created", INITIALISING: "running", IN_PROGRESS: "running",
-    COMPLETED: "completed", CANCELLED: "cancelled", FAILED: "failed",
-}  # fmt: skip
+    NOT_STARTED: "created",
+    CREATING: "created",
+    INITIALISING: "running",
+    IN_PROGRESS: "running",
+    COMPLETED: "completed",
+    CANCELLED: "cancelled",
+    FAILED: "failed",
+}
 """The states of a job, with the status of its run in each."""
 
 
@@ -83,16 +93,30 @@ class Jobs:
         self._connections = connections
 
     def create(
-        self, name: str, configuration: Configuration, *, place: str, environment: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        configuration: Configuration,
+        *,
+        place: str,
+        environment: Mapping[str, Any] | None = None,
     ) -> str:
-        """Create a job that has not started, owned by this process until it starts; return its run's identity."""
+        """Create a job that has not started, owned by this process until it starts; return its
+        run's identity.
+        """
         with self._connections.writing() as connection:
             run = insert(connection, name, configuration, (), environment)
             connection.execute(
                 tables().jobs.insert(),
-                {"run": run, "place": place, "folder": "", "state": NOT_STARTED, "attempt": 1, "settled": False,
-                 "details": "{}"},
-            )  # fmt: skip
+                {
+                    "run": run,
+                    "place": place,
+                    "folder": "",
+                    "state": NOT_STARTED,
+                    "attempt": 1,
+                    "settled": False,
+                    "details": "{}",
+                },
+            )
             table = tables().runs
             connection.execute(table.update().where(table.c.id == run).values(**holder()))
             return run
@@ -114,7 +138,8 @@ class Jobs:
         with self._connections.reading() as connection:
             identity = _run_lookup.identity(connection, job)
             found = self._records(connection, [identity])
-        # A newer run may have the job's name, for example that of the experiment that the job carries out.
+        # A newer run may have the job's name, for example that of the experiment that the job
+        # carries out.
         found = found or self.find(job, limit=1)
         if not found:
             raise ConfigError(f"run {identity[:12]} is no job; nnpipe jobs list shows the jobs")
@@ -159,13 +184,16 @@ class Jobs:
         reason, fraction, folder, settled, details
             New values; details are added to the present ones.
         process, host
-            The process that carries it out, and its machine: the process's id and its start in seconds since 1970.
+            The process that carries it out, and its machine: the process's id and its start in
+            seconds since 1970.
         began
-            The start of its work in seconds since 1970; by default now, if this is its first running state.
+            The start of its work in seconds since 1970; by default now, if this is its first
+            running state.
         at
             Its end in seconds since 1970; by default now.
         figures
-            Its latest figures by name.  At most ``MOST_METRICS`` names are stored, also with several observers.
+            Its latest figures by name.  At most ``MOST_METRICS`` names are stored, also with
+            several observers.
 
         Returns
         -------
@@ -175,14 +203,22 @@ class Jobs:
         runs, jobs, rows = tables().runs, tables().jobs, statistic_rows(figures or {})
         with self._connections.writing() as connection:
             found = self._records(connection, [job.id])
-            if not found or found[0].attempt != job.attempt or (found[0].ended and state != found[0].state):
+            if (
+                not found
+                or found[0].attempt != job.attempt
+                or (found[0].ended and state != found[0].state)
+            ):
                 return False
             before = found[0]
             about: dict[str, Any] = {"state": state}
             about |= {"fraction": fraction} if fraction is not None else {}
             about |= {"folder": folder} if folder is not None else {}
             about |= {"settled": settled} if settled is not None else {}
-            about |= {"details": json.dumps({**before.details, **details})} if details is not None else {}
+            about |= (
+                {"details": json.dumps({**before.details, **details})}
+                if details is not None
+                else {}
+            )
             connection.execute(jobs.update().where(jobs.c.run == job.id).values(**about))
             values = _moved(before, state, began, at or time.time()) | (
                 {"reason": tellable(reason)} if reason is not None else {}
@@ -198,7 +234,8 @@ class Jobs:
             return True
 
     def again(self, job: JobRecord) -> JobRecord:
-        """Begin another attempt of a cancelled or failed job, owned by this process until it starts.
+        """Begin another attempt of a cancelled or failed job, owned by this process until it
+        starts.
 
         Raises
         ------
@@ -209,7 +246,10 @@ class Jobs:
         with self._connections.writing() as connection:
             (before,) = self._records(connection, [job.id])
             if before.state not in (CANCELLED, FAILED):
-                raise ConfigError(f"job {job.id[:12]} is {before.state}; only what was cancelled or failed is resumed")
+                raise ConfigError(
+                    f"job {job.id[:12]} is {before.state}; only what was cancelled or failed is "
+                    f"resumed"
+                )
             values = {"state": CREATING, "attempt": before.attempt + 1, "settled": False}
             connection.execute(jobs.update().where(jobs.c.run == job.id).values(**values))
             status = {"status": STATUS[CREATING], "reason": "", "ended": None, **holder()}
@@ -231,16 +271,23 @@ class Jobs:
         for begin in range(0, len(identities), 500):
             query = sa.select(table).where(table.c.run.in_(identities[begin : begin + 500]))
             rows |= {row.run: row for row in connection.execute(query)}
-        runs = _run_lookup.records(connection, [identity for identity in identities if identity in rows])
+        runs = _run_lookup.records(
+            connection, [identity for identity in identities if identity in rows]
+        )
         return [
             JobRecord(
-                run=run, place=row.place, folder=row.folder, state=row.state, attempt=row.attempt, settled=row.settled,
+                run=run,
+                place=row.place,
+                folder=row.folder,
+                state=row.state,
+                attempt=row.attempt,
+                settled=row.settled,
                 fraction=None if row.fraction is None else unreal(row.fraction),
                 details=document(row.details, f"job {row.run[:12]}"),
             )
             for run in runs
             for row in (rows[run.id],)
-        ]  # fmt: skip
+        ]
 
 
 def _moved(before: JobRecord, state: str, began: float | None, now: float) -> dict[str, Any]:

@@ -51,7 +51,9 @@ _MOST, _DEEPEST = 10_000, 50
 
 @dataclass(frozen=True)
 class QueryField:
-    """A field of a run: a column, or a name within ``statistics``, ``configuration``, ``best`` or ``trials``."""
+    """A field of a run: a column, or a name within ``statistics``, ``configuration``, ``best``
+    or ``trials``.
+    """
 
     group: str
     name: str = ""
@@ -102,7 +104,9 @@ def parse_condition(text: str) -> Condition:
 
 
 def parse_order(text: str) -> tuple[QueryField, bool]:
-    """Return the field to sort by, and whether the greatest value comes first (``-`` before the field)."""
+    """Return the field to sort by, and whether the greatest value comes first (``-`` before the
+    field).
+    """
     return parse_field(text.removeprefix("-")), text.startswith("-")
 
 
@@ -192,7 +196,9 @@ class _Parser:
         if match is None:
             rest = self._text[self._end :].strip()
             hint = (
-                "; quotes come in pairs, and one within a text stands within the other kind" if rest[0] in "\"'" else ""
+                "; quotes come in pairs, and one within a text stands within the other kind"
+                if rest[0] in "\"'"
+                else ""
             )
             raise ConfigError(f"condition: cannot read {rest[:60]!r}{hint}")
         self.kind, self._end = match.lastgroup, match.end()
@@ -220,7 +226,9 @@ def _seconds(text: str) -> float:
     try:
         when = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"condition: {text[:60]!r} is no date such as 2026-11-21 or 2026-11-21T14:30") from None
+        raise ConfigError(
+            f"condition: {text[:60]!r} is no date such as 2026-11-21 or 2026-11-21T14:30"
+        ) from None
     return (when if when.tzinfo else when.replace(tzinfo=datetime.timezone.utc)).timestamp()
 
 
@@ -228,12 +236,21 @@ def _check(field: QueryField, sign: Sign, value: Value) -> None:
     shown = f"{field.group}.{field.name}" if field.name else field.group
     if (value is None or isinstance(value, bool)) and sign not in ("=", "!="):
         raise ConfigError(f"condition: {shown} {sign}: only = and != go with null, true and false")
-    if field.group == "status" and isinstance(value, str) and sign in ("=", "!=") and value not in NEXT:
+    if (
+        field.group == "status"
+        and isinstance(value, str)
+        and sign in ("=", "!=")
+        and value not in NEXT
+    ):
         hint = nearest(value[:60], NEXT) or f"; there are: {', '.join(NEXT)}"
         raise ConfigError(f"condition: no run has the status {value[:60]!r}{hint}")
     if isinstance(value, str) and (field.group in (*NUMBERS, "statistics", "best", "trials")):
         raise ConfigError(f"condition: {shown} is a number, and {value[:60]!r} is not")
-    if isinstance(value, (bool, float)) and field.group in (*NUMBERS, "best", "trials") and sign == "~":
+    if (
+        isinstance(value, (bool, float))
+        and field.group in (*NUMBERS, "best", "trials")
+        and sign == "~"
+    ):
         raise ConfigError(f"condition: {shown} ~: a number contains nothing")
     if isinstance(value, float) and sign == "~":
         raise ConfigError(f"condition: {shown} ~: put the text into quotes")
@@ -242,4 +259,6 @@ def _check(field: QueryField, sign: Sign, value: Value) -> None:
 def _unquoted(token: str) -> str:
     """Return a word without its quotes; within them a backslash escapes the next character."""
     parts = re.findall(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^"']+))""", token)
-    return "".join(plain or re.sub(r"\\(.)", r"\1", double or single) for double, single, plain in parts)
+    return "".join(
+        plain or re.sub(r"\\(.)", r"\1", double or single) for double, single, plain in parts
+    )

@@ -61,7 +61,9 @@ class RunRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class ArtifactRecord:
-    """An artifact of a run: ``kind`` is ``state``, ``arrays`` or ``file``; ``digest`` is its SHA-256."""
+    """An artifact of a run: ``kind`` is ``state``, ``arrays`` or ``file``; ``digest`` is its
+    SHA-256.
+    """
 
     name: str
     kind: str

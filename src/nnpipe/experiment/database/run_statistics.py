@@ -23,7 +23,9 @@ class RunFigures:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def put_statistics(self, run: str, values: Mapping[str, float | Statistic] | Statistics) -> None:
+    def put_statistics(
+        self, run: str, values: Mapping[str, float | Statistic] | Statistics
+    ) -> None:
         """Store statistics; they replace those of the same names.
 
         Parameters
@@ -43,7 +45,9 @@ class RunFigures:
             insert_statistics(connection, _run_lookup.identity(connection, run), rows)
 
     def statistics(self, run: str) -> dict[str, Statistic]:
-        """Return the statistics of a run by name, in the order in which the names were first stored."""
+        """Return the statistics of a run by name, in the order in which the names were first
+        stored.
+        """
         import sqlalchemy as sa
 
         table = tables().statistics
@@ -54,7 +58,9 @@ class RunFigures:
                 for row in connection.execute(query.order_by(table.c.position))
             }
 
-    def put_history(self, run: str, name: str, rows: Iterable[Mapping[str, Any]], *, at: int | None = None) -> int:
+    def put_history(
+        self, run: str, name: str, rows: Iterable[Mapping[str, Any]], *, at: int | None = None
+    ) -> int:
         """Store rows of a history.
 
         Parameters
@@ -81,7 +87,8 @@ class RunFigures:
             If a value is not a number, or ``at`` leaves a gap; nothing is stored then.
         """
         listed = [
-            {text_checked(key, name): number(value, f"{name}.{key}") for key, value in row.items()} for row in rows
+            {text_checked(key, name): number(value, f"{name}.{key}") for key, value in row.items()}
+            for row in rows
         ]
         text_checked(name, "history")
         with self._connections.writing() as connection:
@@ -89,7 +96,9 @@ class RunFigures:
             history, count = self._history(connection, identity, name)
             begin = count if at is None else at
             if not 0 <= begin <= count:
-                raise ConfigError(f"{name}: row {begin} does not follow the {count} rows that are stored")
+                raise ConfigError(
+                    f"{name}: row {begin} does not follow the {count} rows that are stored"
+                )
             known = self._cut(connection, history, begin) if count else {}
             self._insert(connection, history, known, listed, begin)
             total = begin + len(listed)
@@ -110,22 +119,33 @@ class RunFigures:
         with self._connections.reading() as connection:
             identity = _run_lookup.identity(connection, run)
             query = sa.select(t.histories.c.id, t.histories.c.rows)
-            found = connection.execute(query.where(t.histories.c.run == identity, t.histories.c.name == name)).first()
+            found = connection.execute(
+                query.where(t.histories.c.run == identity, t.histories.c.name == name)
+            ).first()
             if found is None:
                 raise ConfigError(f"run {identity[:12]} has no history {name[:80]!r}")
-            points = sa.select(sa.func.count()).select_from(t.points.join(t.series, t.series.c.id == t.points.c.series))
+            points = sa.select(sa.func.count()).select_from(
+                t.points.join(t.series, t.series.c.id == t.points.c.series)
+            )
             stored = connection.scalar(points.where(t.series.c.history == found.id))
             # Rows may be empty, but a few bytes must not claim the memory of billions.
             if not 0 <= found.rows <= stored + _MOST_EMPTY:
                 raise WrongValue(
-                    f"history {name[:80]!r} claims {found.rows:,} rows, of which it holds {stored:,} values"
+                    f"history {name[:80]!r} claims {found.rows:,} rows, of which it holds "
+                    f"{stored:,} values"
                 )
             rows: list[dict[str, Any]] = [{} for _ in range(found.rows)]
             query = sa.select(t.points.c.row, t.series.c.name, t.points.c.kind, t.points.c.value)
-            query = query.join(t.series, t.series.c.id == t.points.c.series).where(t.series.c.history == found.id)
-            for row, key, kind, value in connection.execute(query.order_by(t.series.c.id, t.points.c.row)):
+            query = query.join(t.series, t.series.c.id == t.points.c.series).where(
+                t.series.c.history == found.id
+            )
+            for row, key, kind, value in connection.execute(
+                query.order_by(t.series.c.id, t.points.c.row)
+            ):
                 if not 0 <= row < found.rows:
-                    raise WrongValue(f"history {name[:80]!r} has row {row}, but {found.rows:,} rows")
+                    raise WrongValue(
+                        f"history {name[:80]!r} has row {row}, but {found.rows:,} rows"
+                    )
                 rows[row][key] = restored(kind, value)
         history = History()
         history.load_state_dict({"rows": rows})
@@ -137,14 +157,20 @@ class RunFigures:
 
         table = tables().histories
         with self._connections.reading() as connection:
-            query = sa.select(table.c.name, table.c.rows).where(table.c.run == _run_lookup.identity(connection, run))
+            query = sa.select(table.c.name, table.c.rows).where(
+                table.c.run == _run_lookup.identity(connection, run)
+            )
             return dict(tuple(row) for row in connection.execute(query.order_by(table.c.id)))
 
     def _history(self, connection: Any, run: str, name: str) -> tuple[int, int]:
-        for found in connection.execute(_run_lookup.select("histories", "run", "id", "name", "rows"), {"of": run}):
+        for found in connection.execute(
+            _run_lookup.select("histories", "run", "id", "name", "rows"), {"of": run}
+        ):
             if found.name == name:
                 return found.id, found.rows
-        made = connection.execute(_run_lookup.insert("histories"), {"run": run, "name": name, "rows": 0})
+        made = connection.execute(
+            _run_lookup.insert("histories"), {"run": run, "name": name, "rows": 0}
+        )
         return made.inserted_primary_key[0], 0
 
     def _cut(self, connection: Any, history: int, begin: int) -> dict[str, int]:
@@ -155,8 +181,15 @@ class RunFigures:
         query = sa.select(t.series.c.name, t.series.c.id).where(t.series.c.history == history)
         known: dict[str, int] = dict(tuple(row) for row in connection.execute(query))
         for name, series in list(known.items()):
-            connection.execute(t.points.delete().where(t.points.c.series == series, t.points.c.row >= begin))
-            if connection.scalar(sa.select(t.points.c.row).where(t.points.c.series == series).limit(1)) is None:
+            connection.execute(
+                t.points.delete().where(t.points.c.series == series, t.points.c.row >= begin)
+            )
+            if (
+                connection.scalar(
+                    sa.select(t.points.c.row).where(t.points.c.series == series).limit(1)
+                )
+                is None
+            ):
                 connection.execute(t.series.delete().where(t.series.c.id == series))
                 del known[name]
         return known
@@ -171,7 +204,10 @@ class RunFigures:
     ) -> None:
         lacking = dict.fromkeys(name for row in rows for name in row if name not in known)
         if lacking:
-            connection.execute(_run_lookup.insert("series"), [{"history": history, "name": name} for name in lacking])
+            connection.execute(
+                _run_lookup.insert("series"),
+                [{"history": history, "name": name} for name in lacking],
+            )
             query = _run_lookup.select("series", "history", "name", "id")
             known = dict(tuple(row) for row in connection.execute(query, {"of": history}))
         points = [
@@ -184,12 +220,18 @@ class RunFigures:
 
 
 def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list[dict[str, Any]]:
-    """Return statistics as rows for :func:`insert_statistics`; see :meth:`RunFigures.put_statistics`."""
+    """Return statistics as rows for :func:`insert_statistics`; see
+    :meth:`RunFigures.put_statistics`.
+    """
     return [_row(text_checked(name, "statistic"), values[name]) for name in values]
 
 
-def insert_statistics(connection: Any, run: str, rows: list[dict[str, Any]], most: int | None = None) -> None:
-    """Store statistics within a transaction; with ``most``, store at most so many names for the run."""
+def insert_statistics(
+    connection: Any, run: str, rows: list[dict[str, Any]], most: int | None = None
+) -> None:
+    """Store statistics within a transaction; with ``most``, store at most so many names for the
+    run.
+    """
     query = _run_lookup.select("statistics", "run", "name", "position")
     places: dict[str, int] = dict(tuple(row) for row in connection.execute(query, {"of": run}))
     following, stored, before = max(places.values(), default=-1) + 1, [], set(places)
@@ -214,7 +256,11 @@ def _row(name: str, given: float | Statistic) -> dict[str, Any]:
         history.append(value=given)  # also converts scalars of numpy and PyTorch
         value = float(history.last["value"])
         statistic = Statistic(1, 1.0, value, 0.0, value, value)
-    return {"name": name, "count": statistic.count, **{field: real(getattr(statistic, field)) for field in _FIELDS}}
+    return {
+        "name": name,
+        "count": statistic.count,
+        **{field: real(getattr(statistic, field)) for field in _FIELDS},
+    }
 
 
 def _delete(connection: Any, table: Any, mine: Any, column: Any, names: list[str]) -> None:

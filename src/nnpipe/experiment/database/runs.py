@@ -29,7 +29,8 @@ def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
         raise ConfigError(f"run {before.id[:12]} of {before.experiment} is completed")
     if before.status == "running" and not even_if_running and may_be_alive(connection, before):
         raise ConfigError(
-            f"run {before.id[:12]} of {before.experiment} is running in process {before.process} on {before.host}; "
+            f"run {before.id[:12]} of {before.experiment} is running in process {before.process} "
+            f"on {before.host}; "
             "if that is gone, take it over"
         )
     values = holder() | {"status": "running", "reason": "", "started": time.time(), "ended": None}
@@ -37,7 +38,9 @@ def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
 
 
 def may_be_alive(connection: Any, record: RunRecord) -> bool:
-    """Return whether the process that owns a run may still exist; on another machine this is not known."""
+    """Return whether the process that owns a run may still exist; on another machine this is not
+    known.
+    """
     import psutil
     import sqlalchemy as sa
 
@@ -92,7 +95,8 @@ class Runs:
         parents
             The runs on which it is based, such as the one that trained the model that it tests.
         environment
-            The environment as JSON can hold it; see :func:`nnpipe.experiment.provenance.environment`.
+            The environment as JSON can hold it; see
+            :func:`nnpipe.experiment.provenance.environment`.
 
         Returns
         -------
@@ -124,7 +128,9 @@ class Runs:
         with self._connections.reading() as connection:
             return _run_lookup.records(connection, [_run_lookup.identity(connection, run)])[0]
 
-    def find(self, where: str = "", *, order: str = "-created", limit: int | None = None) -> list[RunRecord]:
+    def find(
+        self, where: str = "", *, order: str = "-created", limit: int | None = None
+    ) -> list[RunRecord]:
         """Return the runs that fulfil a condition.
 
         Parameters
@@ -133,7 +139,8 @@ class Runs:
             A condition in the form of :mod:`nnpipe.experiment.database.query`, such as
             ``status = completed and statistics.accuracy > 0.98``; empty for all.
         order
-            The field to sort by, with a leading ``-`` for the greatest first; runs without it come last.
+            The field to sort by, with a leading ``-`` for the greatest first; runs without it come
+            last.
         limit
             The greatest number of runs; None for all.
 
@@ -143,7 +150,9 @@ class Runs:
             If the condition cannot be read; the message names the place.
         """
         with self._connections.reading() as connection:
-            found = _run_lookup.matching(connection, where, order, limit, postgresql=self._connections.postgresql)
+            found = _run_lookup.matching(
+                connection, where, order, limit, postgresql=self._connections.postgresql
+            )
             return _run_lookup.records(connection, found)
 
     def children(self, run: str) -> list[RunRecord]:
@@ -153,8 +162,14 @@ class Runs:
         table, runs = tables().parents, tables().runs
         with self._connections.reading() as connection:
             parent = _run_lookup.identity(connection, run)
-            query = sa.select(runs.c.id).join(table, table.c.run == runs.c.id).where(table.c.parent == parent)
-            return _run_lookup.records(connection, connection.scalars(query.order_by(runs.c.created, runs.c.id)).all())
+            query = (
+                sa.select(runs.c.id)
+                .join(table, table.c.run == runs.c.id)
+                .where(table.c.parent == parent)
+            )
+            return _run_lookup.records(
+                connection, connection.scalars(query.order_by(runs.c.created, runs.c.id)).all()
+            )
 
     def take_up(self, run: str, *, even_if_running: bool = False) -> RunRecord:
         """Make this process the owner of a run; its status becomes ``running``.
@@ -190,7 +205,8 @@ class Runs:
         environment: Callable[[], Mapping[str, Any]] = dict,
         take_over: bool = False,
     ) -> RunRecord:
-        """Make this process the owner of an experiment's newest run, or of a new one if there is none.
+        """Make this process the owner of an experiment's newest run, or of a new one if there is
+        none.
 
         Parameters
         ----------
@@ -213,13 +229,15 @@ class Runs:
         Raises
         ------
         ConfigError
-            If the run was begun with another configuration, or is owned by a process that may still exist.
+            If the run was begun with another configuration, or is owned by a process that may still
+            exist.
         """
         import sqlalchemy as sa
 
         table, around = tables().runs, environment()
         with self._connections.writing() as connection:
-            # A job or search may have the name of the experiment that it carries out, but is not one of its runs.
+            # A job or search may have the name of the experiment that it carries out, but is not
+            # one of its runs.
             newest = sa.select(table.c.id).where(table.c.experiment == experiment)
             for other in (tables().jobs, tables().searches):
                 newest = newest.where(~sa.exists().where(other.c.run == table.c.id))
@@ -228,12 +246,14 @@ class Runs:
                 found = insert(connection, experiment, configuration, parents, around)
             before = _run_lookup.records(connection, [found])[0]
             same = digest_of(configuration) == digest_of(Configuration(before.configuration))
-            if not same and before.status == "failed" and not before.done:  # there is nothing to go on with
+            # there is nothing to go on with
+            if not same and before.status == "failed" and not before.done:
                 found = insert(connection, experiment, configuration, parents, around)
                 before = _run_lookup.records(connection, [found])[0]
             elif not same:
                 raise ConfigError(
-                    f"{experiment} was begun with another configuration ({_difference(before, configuration)}); "
+                    f"{experiment} was begun with another configuration "
+                    f"({_difference(before, configuration)}); "
                     "take another name for this one"
                 )
             if before.status != "completed":
@@ -264,7 +284,9 @@ class Runs:
         """Record how many steps of a run are done."""
         with self._connections.writing() as connection:
             identity = _run_lookup.identity(connection, run)
-            connection.execute(_run_lookup.update("runs"), {"of": identity, "done": done, "total": total})
+            connection.execute(
+                _run_lookup.update("runs"), {"of": identity, "done": done, "total": total}
+            )
 
     def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
         """Delete runs and everything in the database that only they use; all of them or none.
@@ -282,12 +304,23 @@ class Runs:
         with self._connections.writing() as connection:
             going = list(dict.fromkeys(_run_lookup.identity(connection, run) for run in runs))
             for record in _run_lookup.records(connection, going):
-                if record.status == "running" and not even_if_running and may_be_alive(connection, record):
-                    raise ConfigError(f"run {record.id[:12]} of {record.experiment} is running; stop it first")
-            links = connection.execute(sa.select(parents.c.run, parents.c.parent).where(parents.c.parent.in_(going)))
+                if (
+                    record.status == "running"
+                    and not even_if_running
+                    and may_be_alive(connection, record)
+                ):
+                    raise ConfigError(
+                        f"run {record.id[:12]} of {record.experiment} is running; stop it first"
+                    )
+            links = connection.execute(
+                sa.select(parents.c.run, parents.c.parent).where(parents.c.parent.in_(going))
+            )
             for child, parent in links:
                 if child not in going:
-                    raise ConfigError(f"run {parent[:12]} is a parent of {child[:12]}; delete that one first, or both")
+                    raise ConfigError(
+                        f"run {parent[:12]} is a parent of {child[:12]}; delete that one first, or "
+                        f"both"
+                    )
             connection.execute(parents.delete().where(parents.c.run.in_(going)))
             connection.execute(table.delete().where(table.c.id.in_(going)))
             connection.info.pop(_run_lookup.SEEN, None)
@@ -306,11 +339,17 @@ def insert(
     """Create a run within a transaction; see :meth:`Runs.create`."""
     now, identity = time.time(), uuid.uuid4().hex
     values = {
-        "id": identity, "experiment": text_checked(experiment, "experiment"),
+        "id": identity,
+        "experiment": text_checked(experiment, "experiment"),
         "configuration": configured(connection, configuration or Configuration({})),
-        "status": "created", "reason": "", "done": 0, "total": 0, "created": now, "host": platform.node(),
+        "status": "created",
+        "reason": "",
+        "done": 0,
+        "total": 0,
+        "created": now,
+        "host": platform.node(),
         "environment": json.dumps(dict(environment or {}), allow_nan=False),
-    }  # fmt: skip
+    }
     connection.execute(_run_lookup.insert("runs"), values)
     known = [_run_lookup.identity(connection, parent) for parent in parents]
     for position, parent in enumerate(dict.fromkeys(known)):
@@ -321,26 +360,41 @@ def insert(
 
 def _difference(before: RunRecord, configuration: Configuration) -> str:
     new_tree = shown_settings(configuration.tree)
-    old, new = ({row["path"]: row for row in leaves(tree)} for tree in (before.configuration, new_tree))
+    old, new = (
+        {row["path"]: row for row in leaves(tree)} for tree in (before.configuration, new_tree)
+    )
     differing = [path for path in {**old, **new} if old.get(path) != new.get(path)]
     return f"{', '.join(differing[:3]) or 'types'}{', ...' if len(differing) > 3 else ''} differs"
 
 
 def tellable(reason: str) -> str:
-    """Return a reason in a form that can be stored: an error may hold any characters and must not be lost."""
+    """Return a reason in a form that can be stored: an error may hold any characters and must
+    not be lost.
+    """
     return reason.replace("\0", "?").encode("utf-8", "replace").decode("utf-8")
 
 
 def digest_of(configuration: Configuration) -> str:
-    """Return the SHA-256 of a configuration's tree as it is stored, independent of the order of names."""
-    return hashlib.sha256(json.dumps(shown_settings(configuration.tree), sort_keys=True).encode()).hexdigest()
+    """Return the SHA-256 of a configuration's tree as it is stored, independent of the order of
+    names.
+    """
+    return hashlib.sha256(
+        json.dumps(shown_settings(configuration.tree), sort_keys=True).encode()
+    ).hexdigest()
 
 
 def configured(connection: Any, configuration: Configuration) -> str:
-    """Store a configuration without its secrets, unless it is stored already, and return its digest."""
+    """Store a configuration without its secrets, unless it is stored already, and return its
+    digest.
+    """
     tree, digest = shown_settings(configuration.tree), digest_of(configuration)
-    if connection.scalar(_run_lookup.select("configurations", "digest", "digest"), {"of": digest}) is None:
+    if (
+        connection.scalar(_run_lookup.select("configurations", "digest", "digest"), {"of": digest})
+        is None
+    ):
         rows = {row["path"]: row | {"configuration": digest} for row in leaves(tree)}
-        connection.execute(_run_lookup.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)})
+        connection.execute(
+            _run_lookup.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)}
+        )
         connection.execute(_run_lookup.insert("settings"), list(rows.values()))
     return digest

@@ -90,8 +90,14 @@ class Searches:
         runs, searches = tables().runs, tables().searches
         described = json.dumps(dict(objectives))
         with self._connections.writing() as connection:
-            newest = sa.select(runs.c.id, searches.c.objectives).join(searches, searches.c.run == runs.c.id)
-            newest = newest.where(runs.c.experiment == name).order_by(runs.c.created.desc(), runs.c.id).limit(1)
+            newest = sa.select(runs.c.id, searches.c.objectives).join(
+                searches, searches.c.run == runs.c.id
+            )
+            newest = (
+                newest.where(runs.c.experiment == name)
+                .order_by(runs.c.created.desc(), runs.c.id)
+                .limit(1)
+            )
             found = connection.execute(newest).first()
             if found is None:
                 run = insert(connection, name, configuration, (), environment)
@@ -99,19 +105,27 @@ class Searches:
                 connection.execute(searches.insert(), row)
             elif document(found.objectives, f"search {name}") != dict(objectives):
                 raise ConfigError(
-                    f"search {name} was begun with the objectives {found.objectives}, not {described}; "
+                    f"search {name} was begun with the objectives {found.objectives}, not "
+                    f"{described}; "
                     "take another name for this one"
                 )
             else:
                 run = found.id
-            values = {**holder(), "status": "running", "reason": "", "started": time.time(), "ended": None}
+            values = {
+                **holder(),
+                "status": "running",
+                "reason": "",
+                "started": time.time(),
+                "ended": None,
+            }
             if configuration is not None:
                 values["configuration"] = configured(connection, configuration)
             connection.execute(runs.update().where(runs.c.id == run).values(**values))
             return str(run)
 
     def trials(self, search: str, clock: Callable[[], float] | None = None) -> TrialRows:
-        """Return the rows of a search's trials; see :class:`~nnpipe.searching.database_trials.DatabaseTrials`.
+        """Return the rows of a search's trials; see
+        :class:`~nnpipe.searching.database_trials.DatabaseTrials`.
 
         Raises
         ------
@@ -150,11 +164,16 @@ class Searches:
         for some in _run_lookup.batches(identities):
             query = sa.select(searches.c.run, searches.c.objectives).where(searches.c.run.in_(some))
             objectives |= {
-                row.run: document(row.objectives, f"search {row.run[:12]}") for row in connection.execute(query)
+                row.run: document(row.objectives, f"search {row.run[:12]}")
+                for row in connection.execute(query)
             }
             elsewhere = sa.func.sum(sa.case((t.c.origin != "", 1), else_=0))
-            found = sa.select(t.c.search, t.c.state, sa.func.count(), elsewhere).where(t.c.search.in_(some))
-            for search, state, count, taken in connection.execute(found.group_by(t.c.search, t.c.state)):
+            found = sa.select(t.c.search, t.c.state, sa.func.count(), elsewhere).where(
+                t.c.search.in_(some)
+            )
+            for search, state, count, taken in connection.execute(
+                found.group_by(t.c.search, t.c.state)
+            ):
                 counts[search][state] = count
                 taken_over[search] += taken
         best = self._best(connection, objectives)
@@ -169,7 +188,9 @@ class Searches:
             for run in _run_lookup.records(connection, list(objectives))
         }
 
-    def _best(self, connection: Any, objectives: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, float]]:
+    def _best(
+        self, connection: Any, objectives: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, dict[str, float]]:
         import sqlalchemy as sa
 
         t = tables()
@@ -188,5 +209,6 @@ class Searches:
                     if best is not None:
                         found[search][name] = float(best)
         return {
-            search: {name: best[name] for name in objectives[search] if name in best} for search, best in found.items()
+            search: {name: best[name] for name in objectives[search] if name in best}
+            for search, best in found.items()
         }

@@ -1,7 +1,8 @@
 """The trials of a search as rows: leased, written with a fencing number, read by version.
 
-Several processes write at the same time, so every transaction locks the row of its trial first and the row of the
-search second, and keeps the latter, which counts versions and numbers, for a statement or two only.
+Several processes write at the same time, so every transaction locks the row of its trial first and
+the row of the search second, and keeps the latter, which counts versions and numbers, for a
+statement or two only.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class TrialStatements:
 
 @functools.cache
 def trial_statements(of_server: bool) -> TrialStatements:
-    """Return the statements; ``of_server`` says whether the time is that of PostgreSQL, or the value of ``time``."""
+    """Return the statements; ``of_server`` says whether the time is that of PostgreSQL, or the
+    value of ``time``.
+    """
     import sqlalchemy as sa
 
     t, searches, reports = tables().trials, tables().searches, tables().reports
@@ -61,7 +64,10 @@ def trial_statements(of_server: bool) -> TrialStatements:
     if of_server:
         now = server_time()
     later = now + sa.bindparam("lasting", type_=sa.Double())
-    this_search, this_trial = searches.c.run == search, (t.c.search == search) & (t.c.number == number)
+    this_search, this_trial = (
+        searches.c.run == search,
+        (t.c.search == search) & (t.c.number == number),
+    )
     leased = this_trial & (t.c.fence == sa.bindparam("of_fence")) & (t.c.state == "running")
     this_report = (reports.c.search == search) & (reports.c.number == number)
     same_trial = (t.c.search == reports.c.search) & (t.c.number == reports.c.number)
@@ -75,29 +81,44 @@ def trial_statements(of_server: bool) -> TrialStatements:
     }
     return TrialStatements(
         version=sa.select(searches.c.version).where(this_search),
-        changed=sa.select(t, sa.exists().where(same_trial).label("has_reports")).where(recent).order_by(t.c.version),
+        changed=sa.select(t, sa.exists().where(same_trial).label("has_reports"))
+        .where(recent)
+        .order_by(t.c.version),
         reported=sa.select(reports.c.number, reports.c.step, reports.c.value)
-        .join(t, same_trial).where(recent).order_by(reports.c.number, reports.c.step),
+        .join(t, same_trial)
+        .where(recent)
+        .order_by(reports.c.number, reports.c.step),
         unended=sa.select(t).where(not_ended).order_by(t.c.number),
-        first_open=sa.select(t).where(not_ended & (t.c.expires <= now)).order_by(t.c.number).limit(1)
+        first_open=sa.select(t)
+        .where(not_ended & (t.c.expires <= now))
+        .order_by(t.c.number)
+        .limit(1)
         .with_for_update(skip_locked=True),
         own=sa.select(t.c.started).where(leased).with_for_update(),
-        known=sa.select(t.c.number).where(t.c.search == search, t.c.digest == sa.bindparam("of_digest")).limit(1),
-        move=searches.update().where(this_search, searches.c.trials < sa.bindparam("limit")).values(counted)
+        known=sa.select(t.c.number)
+        .where(t.c.search == search, t.c.digest == sa.bindparam("of_digest"))
+        .limit(1),
+        move=searches.update()
+        .where(this_search, searches.c.trials < sa.bindparam("limit"))
+        .values(counted)
         .returning(searches.c.version, searches.c.next, now.label("now")),
         insert=t.insert(),
         change=t.update().where(this_trial),
         renew=t.update().where(leased).values(expires=later),
         release=t.update().where(of_worker).values(expires=WAITING),
         remove=t.delete().where(this_trial),
-        give_back=searches.update().where(this_search).values(
+        give_back=searches.update()
+        .where(this_search)
+        .values(
             trials=searches.c.trials - 1,
             next=sa.case((searches.c.next == number + 1, number), else_=searches.c.next),
         ),
         insert_report=reports.insert(),
-        change_report=reports.update().where(this_report & (reports.c.step == sa.bindparam("of_step"))),
+        change_report=reports.update().where(
+            this_report & (reports.c.step == sa.bindparam("of_step"))
+        ),
         forget_reports=reports.delete().where(this_report),
-    )  # fmt: skip
+    )
 
 
 _NO_LIMIT = (1 << 63) - 1
@@ -106,9 +127,9 @@ _NO_LIMIT = (1 << 63) - 1
 class TrialRows:
     """The trials of one search in a database.
 
-    Trials are returned as the fields of :class:`~nnpipe.searching.trial_store.SearchTrial` by name.  Every method is
-    one transaction.  Those that take a fencing number return whether it is the last one that was given for the trial;
-    if not, they write nothing.
+    Trials are returned as the fields of :class:`~nnpipe.searching.trial_store.SearchTrial` by name.
+    Every method is one transaction.  Those that take a fencing number return whether it is the last
+    one that was given for the trial; if not, they write nothing.
 
     Parameters
     ----------
@@ -117,11 +138,13 @@ class TrialRows:
     search
         The identity of the search's run.
     clock
-        Returns the time in seconds since 1970 UTC; by default PostgreSQL's own, which all machines share, or the time
-        of this machine.
+        Returns the time in seconds since 1970 UTC; by default PostgreSQL's own, which all machines
+        share, or the time of this machine.
     """
 
-    def __init__(self, connections: Connections, search: str, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, connections: Connections, search: str, clock: Callable[[], float] | None = None
+    ) -> None:
         self._connections = connections
         self.search = search
         self._clock = clock or time.time
@@ -129,7 +152,9 @@ class TrialRows:
         self._do = trial_statements(self._of_server)
 
     def since(self, version: int) -> tuple[int, list[dict[str, Any]]]:
-        """Return the version now, and the trials that changed after another one, in the order of their changes."""
+        """Return the version now, and the trials that changed after another one, in the order of
+        their changes.
+        """
         of = self._of() | {"after": version}
         reports: dict[int, list[tuple[int, float]]] = defaultdict(list)
         with self._connections.reading() as connection:
@@ -137,7 +162,9 @@ class TrialRows:
             if not rows and connection.scalar(self._do.version, of) is None:
                 raise self._gone()
             for number, step, value in (
-                connection.execute(self._do.reported, of) if any(row.has_reports for row in rows) else ()
+                connection.execute(self._do.reported, of)
+                if any(row.has_reports for row in rows)
+                else ()
             ):
                 reports[number].append((step, unreal(value)))
             # Trials change one after the other, each with the next version.
@@ -150,7 +177,8 @@ class TrialRows:
             return [_fields(row, ()) for row in connection.execute(self._do.unended, self._of())]
 
     def take(self, worker: str, seconds: float, limit: int) -> tuple[dict[str, Any], float] | None:
-        """Lease the first trial that waits or whose lease has expired, or a new one below the limit.
+        """Lease the first trial that waits or whose lease has expired, or a new one below the
+        limit.
 
         Returns
         -------
@@ -160,7 +188,9 @@ class TrialRows:
         worker = tellable(worker)
         with self._connections.writing(alone=False) as connection:
             row = connection.execute(self._do.first_open, self._of() | self._at()).first()
-            moved = self._moved(connection) if row is not None else self._moved(connection, 1, 1, limit)
+            moved = (
+                self._moved(connection) if row is not None else self._moved(connection, 1, 1, limit)
+            )
             if moved is None:
                 return None
             expires = moved.now + seconds
@@ -176,7 +206,12 @@ class TrialRows:
             return {"number": moved.next - 1, "configuration": None, **shown}, expires
 
     def configure(
-        self, number: int, fence: int, configuration: Mapping[str, Any], notes: Mapping[str, Any], key: str | None
+        self,
+        number: int,
+        fence: int,
+        configuration: Mapping[str, Any],
+        notes: Mapping[str, Any],
+        key: str | None,
     ) -> tuple[bool, int | None]:
         """Store the configuration of a trial.
 
@@ -187,8 +222,8 @@ class TrialRows:
         configuration, notes
             What is stored.
         key
-            A text that is equal for equal configurations; nothing is stored if another trial has it.  ``None`` if
-            several trials may have one configuration.
+            A text that is equal for equal configurations; nothing is stored if another trial has
+            it.  ``None`` if several trials may have one configuration.
 
         Returns
         -------
@@ -199,10 +234,15 @@ class TrialRows:
         with self._owning(number, fence) as (connection, row):
             if row is None:
                 return False, None
-            version = self._moved(connection).version  # locks the search before the look at what is known
+            # locks the search before the look at what is known
+            version = self._moved(connection).version
             if self._known(connection, digest):
                 return True, None
-            values = {**_configured(configuration, digest), "notes": json.dumps(dict(notes)), "version": version}
+            values = {
+                **_configured(configuration, digest),
+                "notes": json.dumps(dict(notes)),
+                "version": version,
+            }
             connection.execute(self._do.change, self._of(number) | values)
             return True, version
 
@@ -221,7 +261,12 @@ class TrialRows:
                 return False
             of = self._of(number) | {"of_step": step, "value": real(value)}
             if not connection.execute(self._do.change_report, of).rowcount:
-                report = {"search": self.search, "number": number, "step": step, "value": real(value)}
+                report = {
+                    "search": self.search,
+                    "number": number,
+                    "step": step,
+                    "value": real(value),
+                }
                 connection.execute(self._do.insert_report, report)
             moved = self._moved(connection)
             values = {"version": moved.version, "expires": moved.now + seconds}
@@ -249,26 +294,39 @@ class TrialRows:
                 return None
             moved = self._moved(connection)
             ended = {
-                "state": state, "results": json.dumps(dict(result["values"])), "message": tellable(message),
-                "intervals": json.dumps(dict(result["intervals"])), "files": tellable(result["files"]),
-                "expires": None, "seconds": moved.now - row.started, "version": moved.version,
-            }  # fmt: skip
+                "state": state,
+                "results": json.dumps(dict(result["values"])),
+                "message": tellable(message),
+                "intervals": json.dumps(dict(result["intervals"])),
+                "files": tellable(result["files"]),
+                "expires": None,
+                "seconds": moved.now - row.started,
+                "version": moved.version,
+            }
             connection.execute(self._do.change, self._of(number) | ended)
             return float(ended["seconds"]), int(moved.version)
 
     def release(self, worker: str) -> int:
         """End the leases of a worker; return how many it had."""
         with self._connections.writing(alone=False) as connection:
-            return int(connection.execute(self._do.release, self._of() | {"of_worker": tellable(worker)}).rowcount)
+            return int(
+                connection.execute(
+                    self._do.release, self._of() | {"of_worker": tellable(worker)}
+                ).rowcount
+            )
 
-    def add(self, trials: Sequence[tuple[Mapping[str, Any], str | None, Mapping[str, Any]]], counted: bool) -> int:
+    def add(
+        self,
+        trials: Sequence[tuple[Mapping[str, Any], str | None, Mapping[str, Any]]],
+        counted: bool,
+    ) -> int:
         """Add trials.
 
         Parameters
         ----------
         trials
-            For each its configuration, its key as in :meth:`configure`, and the columns that differ from those of a
-            waiting trial.
+            For each its configuration, its key as in :meth:`configure`, and the columns that differ
+            from those of a waiting trial.
         counted
             Whether they count towards the limit of :meth:`take`.
 
@@ -284,7 +342,12 @@ class TrialRows:
                 digest = None if key is None else _digest(key)
                 if self._known(connection, digest):
                     continue
-                row = {**_NEW, "search": self.search, **_configured(configuration, digest), **columns}
+                row = {
+                    **_NEW,
+                    "search": self.search,
+                    **_configured(configuration, digest),
+                    **columns,
+                }
                 rows.setdefault(digest or len(rows), row)
             for place, row in enumerate(rows.values()):
                 row |= {"number": before.next + place, "version": before.version + place + 1}
@@ -295,16 +358,34 @@ class TrialRows:
 
     @contextmanager
     def _owning(self, number: int, fence: int) -> Iterator[tuple[Any, Any]]:
-        """Yield a connection with a trial's row locked, and the row; ``None`` if another fencing number is the last."""
+        """Yield a connection with a trial's row locked, and the row; ``None`` if another fencing
+        number is the last.
+        """
         with self._connections.writing(alone=False) as connection:
-            yield connection, connection.execute(self._do.own, self._of(number) | {"of_fence": fence}).first()
+            yield (
+                connection,
+                connection.execute(self._do.own, self._of(number) | {"of_fence": fence}).first(),
+            )
 
     def _moved(
-        self, connection: Any, versions: int = 1, trials: int = 0, limit: int = _NO_LIMIT, numbers: int | None = None
+        self,
+        connection: Any,
+        versions: int = 1,
+        trials: int = 0,
+        limit: int = _NO_LIMIT,
+        numbers: int | None = None,
     ) -> Any:
-        """Lock and count up the search; return its version, its next number and the time, or ``None`` at the limit."""
-        counts = {"versions": versions, "new": trials, "numbers": trials if numbers is None else numbers}
-        moved = connection.execute(self._do.move, self._of() | self._at() | counts | {"limit": limit}).first()
+        """Lock and count up the search; return its version, its next number and the time, or
+        ``None`` at the limit.
+        """
+        counts = {
+            "versions": versions,
+            "new": trials,
+            "numbers": trials if numbers is None else numbers,
+        }
+        moved = connection.execute(
+            self._do.move, self._of() | self._at() | counts | {"limit": limit}
+        ).first()
         if moved is None and connection.scalar(self._do.version, self._of()) is None:
             raise self._gone()
         return moved
@@ -324,10 +405,21 @@ class TrialRows:
 
 
 _NEW: dict[str, Any] = {
-    "state": "waiting", "configuration": None, "digest": None, "notes": "{}", "results": "{}", "message": "",
-    "intervals": "{}", "files": "",
-    "worker": "", "origin": "", "fence": 0, "started": None, "expires": WAITING, "seconds": None,
-}  # fmt: skip
+    "state": "waiting",
+    "configuration": None,
+    "digest": None,
+    "notes": "{}",
+    "results": "{}",
+    "message": "",
+    "intervals": "{}",
+    "files": "",
+    "worker": "",
+    "origin": "",
+    "fence": 0,
+    "started": None,
+    "expires": WAITING,
+    "seconds": None,
+}
 
 
 def _configured(configuration: Mapping[str, Any], digest: str | None) -> dict[str, Any]:
@@ -339,11 +431,25 @@ def _digest(key: str) -> str:
 
 
 def _fields(row: Any, reports: tuple[tuple[int, float], ...]) -> dict[str, Any]:
-    alike = ("number", "state", "seconds", "message", "worker", "origin", "fence", "version", "files")
+    alike = (
+        "number",
+        "state",
+        "seconds",
+        "message",
+        "worker",
+        "origin",
+        "fence",
+        "version",
+        "files",
+    )
     what = f"trial {row.number}"
     intervals = document(row.intervals, f"intervals of {what}")
     for name, ends in intervals.items():
-        if not (isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, (int, float)) for end in ends)):
+        if not (
+            isinstance(ends, list)
+            and len(ends) == 2
+            and all(isinstance(end, (int, float)) for end in ends)
+        ):
             raise WrongValue(f"intervals of {what}: {name[:40]!r} is not two numbers")
     return {name: getattr(row, name) for name in alike} | {
         "configuration": None if row.configuration is None else document(row.configuration, what),

@@ -52,7 +52,9 @@ def points(database: RunDatabase, run: str) -> Iterator[CurvePoint]:
 def check_installed(what: str) -> None:
     """Raise :class:`MissingDependency` if the package for event files is not installed."""
     if importlib.util.find_spec("tensorboardX") is None:
-        raise MissingDependency(f"{what} needs tensorboardX, which is not installed: pip install tensorboardX")
+        raise MissingDependency(
+            f"{what} needs tensorboardX, which is not installed: pip install tensorboardX"
+        )
 
 
 class EventFile:
@@ -65,13 +67,14 @@ class EventFile:
     path
         The file; missing folders are created.
     size
-        The number of bytes of an existing file to keep; new events follow them.  By default the file is new.
+        The number of bytes of an existing file to keep; new events follow them.  By default the
+        file is new.
 
     Raises
     ------
     MissingDependency
-        If tensorboardX is not installed.  Only its messages are used: its writers can neither continue a file
-        nor choose its name.
+        If tensorboardX is not installed.  Only its messages are used: its writers can neither
+        continue a file nor choose its name.
     OSError
         If the file cannot be written.
     """
@@ -103,17 +106,27 @@ class EventFile:
 
         self._write(_event(summary=summary(tag, text), step=step, wall_time=when))
 
-    def histogram(self, tag: str, edges: Sequence[float], counts: Sequence[int], step: int, when: float) -> None:
-        """Add a histogram; ascending edges ``(n + 1,)``, counts ``(n,)``.  Sums are computed from the bins' centres."""
+    def histogram(
+        self, tag: str, edges: Sequence[float], counts: Sequence[int], step: int, when: float
+    ) -> None:
+        """Add a histogram; ascending edges ``(n + 1,)``, counts ``(n,)``.  Sums are computed
+        from the bins' centres.
+        """
         from tensorboardX.summary import histogram_raw
 
         middles = [(low + high) / 2 for low, high in pairwise(edges)]
         pairs = list(zip(middles, counts, strict=True))
         # The format has upper edges only: an empty bin gives the lowest edge.
         summary = histogram_raw(
-            tag, edges[0], edges[-1], sum(counts), sum(m * n for m, n in pairs), sum(m * m * n for m, n in pairs),
-            list(edges), [0, *counts],
-        )  # fmt: skip
+            tag,
+            edges[0],
+            edges[-1],
+            sum(counts),
+            sum(m * n for m, n in pairs),
+            sum(m * m * n for m, n in pairs),
+            list(edges),
+            [0, *counts],
+        )
         self._write(_event(summary=summary, step=step, wall_time=when))
 
     def picture(self, tag: str, png: bytes, step: int, when: float) -> None:
@@ -126,13 +139,20 @@ class EventFile:
         self._write(_event(summary=summary, step=step, wall_time=when))
 
     def graph(self, definition: bytes, when: float) -> None:
-        """Add the graph of a model: a serialised ``GraphDef``, of which TensorBoard shows the last."""
+        """Add the graph of a model: a serialised ``GraphDef``, of which TensorBoard shows the
+        last.
+        """
         self._write(_event(graph_def=definition, wall_time=when))
 
     def _write(self, event: Any) -> None:
         data = event.SerializeToString()
         head = struct.pack("<Q", len(data))
-        self._file.write(head + struct.pack("<I", masked_crc32c(head)) + data + struct.pack("<I", masked_crc32c(data)))
+        self._file.write(
+            head
+            + struct.pack("<I", masked_crc32c(head))
+            + data
+            + struct.pack("<I", masked_crc32c(data))
+        )
 
     def flush(self) -> None:
         """Write all events to the disk."""
@@ -191,7 +211,9 @@ def to_tensorboard(database: RunDatabase, run: str, folder: str | Path) -> Path:
             file.scalar(f"{point.history}/{point.name}", point.value, point.step, when)
         for name, value in record.statistics.items():
             file.scalar(f"statistics/{name}", value, record.done, when)
-        told = json.dumps({"experiment": record.experiment, "configuration": record.configuration}, indent=2)
+        told = json.dumps(
+            {"experiment": record.experiment, "configuration": record.configuration}, indent=2
+        )
         indented = "\n".join(f"    {line}" for line in told.splitlines())  # code in Markdown
         file.text("configuration", indented, 0, when)
     finally:
@@ -221,8 +243,9 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
     run
         The identity of the run.
     address
-        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``; or a folder for a database
-        ``mlflow.db`` and the artifacts, since MLflow no longer writes its old folders of files.
+        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``; or a
+        folder for a database ``mlflow.db`` and the artifacts, since MLflow no longer writes its old
+        folders of files.
 
     Returns
     -------
@@ -245,10 +268,16 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
         for origin in database.origins(record.id):
             tags[f"nnpipe.origin.{mlflow_key(origin.path)}"] = origin.told
         started = round(1000 * (record.started or record.created))
-        made = client.create_run(experiment, start_time=started, tags=tags, run_name=record.id[:12]).info.run_id
+        made = client.create_run(
+            experiment, start_time=started, tags=tags, run_name=record.id[:12]
+        ).info.run_id
         _log(client, made, database, record.id)
         if record.status in _STATUS and record.status != "running":
-            client.set_terminated(made, _STATUS[record.status], end_time=round(1000 * (record.ended or record.created)))
+            client.set_terminated(
+                made,
+                _STATUS[record.status],
+                end_time=round(1000 * (record.ended or record.created)),
+            )
         for other in before:
             client.delete_run(other.info.run_id)
     return str(made)
@@ -256,7 +285,8 @@ def to_mlflow(database: RunDatabase, run: str, address: str) -> str:
 
 @contextmanager
 def mlflow_client(address: str, experiment: str) -> Iterator[tuple[Any, str]]:
-    """Yield MLflow's client and the identity of an experiment, which is made if there is none of this name.
+    """Yield MLflow's client and the identity of an experiment, which is made if there is none of
+    this name.
 
     Raises
     ------
@@ -274,14 +304,21 @@ def mlflow_client(address: str, experiment: str) -> Iterator[tuple[Any, str]]:
     try:
         client = MlflowClient(tracking_uri=address)
         found = client.get_experiment_by_name(experiment)
-        own = found.experiment_id if found else client.create_experiment(experiment, artifact_location=artifacts)
+        own = (
+            found.experiment_id
+            if found
+            else client.create_experiment(experiment, artifact_location=artifacts)
+        )
         yield client, own
     except ModuleNotFoundError as error:
         raise MissingDependency(
-            f"MLflow at {address} needs {error.name}, which is not installed: pip install 'nnpipe[tracking]'"
+            f"MLflow at {address} needs {error.name}, which is not installed: pip install "
+            f"'nnpipe[tracking]'"
         ) from None
     except (MlflowException, OSError, ImportError) as error:
-        raise ConfigError(one_line(f"MLflow at {address}: {str(error).splitlines()[0]}", 400)) from None
+        raise ConfigError(
+            one_line(f"MLflow at {address}: {str(error).splitlines()[0]}", 400)
+        ) from None
 
 
 def tracking_uri(address: str) -> str:
@@ -290,7 +327,9 @@ def tracking_uri(address: str) -> str:
 
 
 def _store(address: str) -> tuple[str, str | None]:
-    """Return the tracking address, and the place for artifacts of new experiments if it is on this machine."""
+    """Return the tracking address, and the place for artifacts of new experiments if it is on
+    this machine.
+    """
     scheme, separator, rest = address.partition("://")
     if separator and scheme not in ("file", "sqlite"):
         return address, None
@@ -301,7 +340,8 @@ def _store(address: str) -> tuple[str, str | None]:
     folder = Path(rest if separator else address.removeprefix("file:")).absolute()
     if any(folder.glob("*/meta.yaml")):
         raise ConfigError(
-            f"{folder}: a folder of files as older versions of MLflow wrote; move it into a database with "
+            f"{folder}: a folder of files as older versions of MLflow wrote; move it into a "
+            f"database with "
             "'mlflow migrate-filestore', and give the database's address"
         )
     try:
@@ -316,16 +356,26 @@ def _log(client: Any, made: str, database: RunDatabase, run: str) -> None:
 
     record = database.runs.get(run)
     when = round(1000 * (record.ended or record.started or record.created))
-    parameters = {mlflow_key(path): str(value)[:_VALUE] for path, value in leaves(record.configuration)}
-    metrics = [Metric(mlflow_key(name), value, when, record.done) for name, value in record.statistics.items()]
-    metrics += [Metric(mlflow_key(f"{p.history}/{p.name}"), p.value, when, p.step) for p in points(database, run)]
+    parameters = {
+        mlflow_key(path): str(value)[:_VALUE] for path, value in leaves(record.configuration)
+    }
+    metrics = [
+        Metric(mlflow_key(name), value, when, record.done)
+        for name, value in record.statistics.items()
+    ]
+    metrics += [
+        Metric(mlflow_key(f"{p.history}/{p.name}"), p.value, when, p.step)
+        for p in points(database, run)
+    ]
     for some in _batches([Param(key, value) for key, value in parameters.items()], _PARAMETERS):
         client.log_batch(made, params=some)
     for some in _batches(metrics, _METRICS):
         client.log_batch(made, metrics=some)
     for artifact in database.artifacts.list(run):
         client.log_artifact(
-            made, str(database.artifacts.path(run, artifact.name)), artifact_path=mlflow_key(artifact.name)
+            made,
+            str(database.artifacts.path(run, artifact.name)),
+            artifact_path=mlflow_key(artifact.name),
         )
 
 

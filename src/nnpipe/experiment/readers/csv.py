@@ -18,7 +18,9 @@ class CSVReader(DataReader):
     empty cells, and any other column a list of strings.
     """
 
-    delimiter: str = argument("", help="between cells; by default a tab in .tsv files and else a comma")
+    delimiter: str = argument(
+        "", help="between cells; by default a tab in .tsv files and else a comma"
+    )
 
     def validate(self) -> None:
         """Raise :class:`ConfigError` unless the delimiter is one character."""
@@ -36,11 +38,15 @@ class CSVReader(DataReader):
                 reader = csv.reader(handle, delimiter=delimiter, strict=True)
                 names = next(reader, [])
                 if not names or len(set(names)) != len(names):
-                    raise DatasetError("the first line must have a name for each column, no two alike")
+                    raise DatasetError(
+                        "the first line must have a name for each column, no two alike"
+                    )
                 rows = []
                 for row in reader:
                     if row and len(row) != len(names):
-                        raise DatasetError(f"line {reader.line_num}: {len(row)} cells, not {len(names)}")
+                        raise DatasetError(
+                            f"line {reader.line_num}: {len(row)} cells, not {len(names)}"
+                        )
                     if row:
                         rows.append(row)
         except (csv.Error, UnicodeDecodeError) as error:

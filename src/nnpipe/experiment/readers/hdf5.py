@@ -33,20 +33,27 @@ class HDF5Reader(DataReader):
         try:
             with h5py.File(self.path, "r") as file:
                 file.visititems(note)  # links are not visited
-                known = sum(item.nbytes for item in datasets.values())  # for strings this counts only pointers
+                # for strings this counts only pointers
+                known = sum(item.nbytes for item in datasets.values())
                 self._check_size(known, "the data")
                 columns: dict[str, Column] = {}
                 for name, item in datasets.items():
-                    columns[name] = self._texts(name, item, known) if _is_text(item) else _numbers(name, item)
+                    columns[name] = (
+                        self._texts(name, item, known) if _is_text(item) else _numbers(name, item)
+                    )
                     known += sum(map(sys.getsizeof, columns[name])) if _is_text(item) else 0
                 return columns
         except BlockingIOError:
             raise DatasetError(LOCKED) from None
         except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-            raise DatasetError(f"no HDF5 file that can be read: {str(error).splitlines()[0]}") from error
+            raise DatasetError(
+                f"no HDF5 file that can be read: {str(error).splitlines()[0]}"
+            ) from error
 
     def _texts(self, name: str, item: Any, before: int) -> Column:
-        """Read strings in parts: their length is not known before, and all may share one value in the file."""
+        """Read strings in parts: their length is not known before, and all may share one value
+        in the file.
+        """
         _check_there(name, item)
         if len(item.shape) != 1:
             raise DatasetError(f"{name}: texts with {len(item.shape)} axes are no column")

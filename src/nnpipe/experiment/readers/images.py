@@ -12,7 +12,9 @@ from nnpipe.core.errors import DatasetError
 from nnpipe.core.image_conversion import eight_bits
 from nnpipe.experiment.readers.reader import Column, DataReader, stacked
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+)
 """Endings of image files, in lower case."""
 
 
@@ -30,11 +32,17 @@ class ImageReader(DataReader):
     needs_file: ClassVar[bool] = False
 
     channels: int = argument(3, help="3 for red, green and blue, 1 for grey", choices=(1, 3))
-    height: int = argument(0, help="scale to this many rows; 0 leaves images as they are", minimum=0)
-    width: int = argument(0, help="scale to this many columns; 0 leaves images as they are", minimum=0)
+    height: int = argument(
+        0, help="scale to this many rows; 0 leaves images as they are", minimum=0
+    )
+    width: int = argument(
+        0, help="scale to this many columns; 0 leaves images as they are", minimum=0
+    )
 
     def _read(self) -> dict[str, Column]:
-        paths = [p for p in sorted(self.path.rglob("*")) if p.suffix.lower() in SUFFIXES and p.is_file()]
+        paths = [
+            p for p in sorted(self.path.rglob("*")) if p.suffix.lower() in SUFFIXES and p.is_file()
+        ]
         if not paths:
             raise DatasetError("holds no images")
         images, total = [], 0
@@ -46,7 +54,9 @@ class ImageReader(DataReader):
             "image": stacked(images),
             "name": [path.relative_to(self.path).as_posix() for path in paths],
         }
-        folders = [path.relative_to(self.path).parts[0] for path in paths if path.parent != self.path]
+        folders = [
+            path.relative_to(self.path).parts[0] for path in paths if path.parent != self.path
+        ]
         if len(folders) == len(paths):
             numbers = {name: number for number, name in enumerate(sorted(set(folders)))}
             columns["label"] = np.array([numbers[name] for name in folders], np.int64)
@@ -60,7 +70,9 @@ class ImageReader(DataReader):
                 # Four times as much while it is decoded, scaled and rotated.
                 self._check_size(before + 4 * image.width * image.height * self.channels, path.name)
                 deep = eight_bits(image, image.format)
-                plain = (image if deep is None else Image.fromarray(deep)).convert("RGB" if self.channels == 3 else "L")
+                plain = (image if deep is None else Image.fromarray(deep)).convert(
+                    "RGB" if self.channels == 3 else "L"
+                )
                 if self.height and self.width:
                     plain = plain.resize((self.width, self.height), Image.Resampling.BILINEAR)
                 pixels = np.asarray(plain, np.uint8)

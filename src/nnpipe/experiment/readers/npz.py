@@ -28,9 +28,20 @@ class NpzReader(DataReader):
                     with archive.open(info) as member:
                         _check_header(member, info)
                     with archive.open(info) as member:
-                        found[info.filename[:-4]] = np.lib.format.read_array(member, allow_pickle=False)
-        except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
-            raise DatasetError(f"no archive of arrays: {(str(error).splitlines() or ['damaged'])[0]}") from error
+                        found[info.filename[:-4]] = np.lib.format.read_array(
+                            member, allow_pickle=False
+                        )
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            ValueError,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+        ) as error:
+            raise DatasetError(
+                f"no archive of arrays: {(str(error).splitlines() or ['damaged'])[0]}"
+            ) from error
         return found
 
 
@@ -41,9 +52,13 @@ def _check_header(member: object, info: zipfile.ZipInfo) -> None:
     except DatasetError:
         raise
     except Exception as error:  # numpy evaluates it as a literal, which fails in many ways
-        raise DatasetError(f"{info.filename}: its header is none ({type(error).__name__})") from error
+        raise DatasetError(
+            f"{info.filename}: its header is none ({type(error).__name__})"
+        ) from error
     if dtype.hasobject:
-        raise DatasetError(f"{info.filename}: holds pickled objects; save texts as array.astype(str)")
+        raise DatasetError(
+            f"{info.filename}: holds pickled objects; save texts as array.astype(str)"
+        )
     extents = all(type(extent) is int and 0 <= extent < _LARGEST for extent in shape)
     if not extents or math.prod(shape) * dtype.itemsize > info.file_size or not shape:
         told = str(shape) if len(str(shape)) <= 100 else str(shape)[:99] + "…"
@@ -54,6 +69,10 @@ def _header(member: object, info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.
     version = np.lib.format.read_magic(member)  # type: ignore[arg-type]
     if version not in ((1, 0), (2, 0)):
         raise DatasetError(f"{info.filename}: of version {version}, which is not read")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, _, dtype = read(member)  # type: ignore[arg-type]
     return shape, dtype

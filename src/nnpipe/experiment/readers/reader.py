@@ -22,10 +22,16 @@ _LEAST_BOUND, _MOST_BOUND = 256 << 20, 8 << 30
 Column = npt.NDArray[Any] | list[Any]
 
 _READERS = {
-    ".npz": "npz.NpzReader", ".h5": "hdf5.HDF5Reader", ".hdf5": "hdf5.HDF5Reader", ".csv": "csv.CSVReader",
-    ".tsv": "csv.CSVReader", ".json": "json.JSONReader", ".jsonl": "json.JSONReader",
-    ".tfrecord": "tfrecord.TFRecordReader", ".tfrecords": "tfrecord.TFRecordReader",
-}  # fmt: skip
+    ".npz": "npz.NpzReader",
+    ".h5": "hdf5.HDF5Reader",
+    ".hdf5": "hdf5.HDF5Reader",
+    ".csv": "csv.CSVReader",
+    ".tsv": "csv.CSVReader",
+    ".json": "json.JSONReader",
+    ".jsonl": "json.JSONReader",
+    ".tfrecord": "tfrecord.TFRecordReader",
+    ".tfrecords": "tfrecord.TFRecordReader",
+}
 
 
 class DataReader(Component):
@@ -38,8 +44,8 @@ class DataReader(Component):
     path: Path = argument(help="the file, or for images the folder")
     max_bytes: int | None = argument(
         None,
-        help="refuse data that would take more memory than this (default: 64 times what lies on the disk, at least "
-        "256 MiB, at most 8 GiB)",
+        help="refuse data that would take more memory than this (default: 64 times what lies on "
+        "the disk, at least 256 MiB, at most 8 GiB)",
         minimum=1,
     )
 
@@ -51,12 +57,14 @@ class DataReader(Component):
         Returns
         -------
         dict
-            Arrays ``(n, ...)`` by name, or lists of length ``n`` if samples are strings or differ in shape.
+            Arrays ``(n, ...)`` by name, or lists of length ``n`` if samples are strings or differ
+            in shape.
 
         Raises
         ------
         DatasetError
-            If the file is missing, damaged, too large, or its columns differ in length; the message names it.
+            If the file is missing, damaged, too large, or its columns differ in length; the message
+            names it.
         MissingDependency
             If the reader needs a package that is not installed.
         """
@@ -72,7 +80,9 @@ class DataReader(Component):
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             told = ", ".join(f"{name} has {length}" for name, length in list(lengths.items())[:5])
-            raise DatasetError(f"{self.path}: columns must have as many samples each; {told or 'there are none'}")
+            raise DatasetError(
+                f"{self.path}: columns must have as many samples each; {told or 'there are none'}"
+            )
         return columns
 
     @abstractmethod
@@ -81,17 +91,28 @@ class DataReader(Component):
 
     @cached_property
     def _bound(self) -> int:
-        """Return the greatest memory for the data in bytes: the user's limit, or one from the size of the file."""
+        """Return the greatest memory for the data in bytes: the user's limit, or one from the
+        size of the file.
+        """
         if self.max_bytes is not None:
             return self.max_bytes
-        files = [self.path] if self.needs_file else [path for path in self.path.rglob("*") if path.is_file()]
-        return min(max(_EXPANSION * sum(path.stat().st_size for path in files), _LEAST_BOUND), _MOST_BOUND)
+        files = (
+            [self.path]
+            if self.needs_file
+            else [path for path in self.path.rglob("*") if path.is_file()]
+        )
+        return min(
+            max(_EXPANSION * sum(path.stat().st_size for path in files), _LEAST_BOUND), _MOST_BOUND
+        )
 
     def _check_size(self, size: int, what: str) -> None:
-        """Raise :class:`DatasetError` if data would take too much memory; call it before allocating."""
+        """Raise :class:`DatasetError` if data would take too much memory; call it before
+        allocating.
+        """
         if size > self._bound:
             raise DatasetError(
-                f"{what} takes {size:,} bytes or more, above the {self._bound:,} allowed; give max_bytes if it may"
+                f"{what} takes {size:,} bytes or more, above the {self._bound:,} allowed; give "
+                f"max_bytes if it may"
             )
 
 
@@ -106,7 +127,10 @@ def reader_of(path: str | Path) -> DataReader:
     path = Path(path)
     place = "images.ImageReader" if path.is_dir() else _READERS.get(path.suffix.lower())
     if place is None:
-        raise ConfigError(f"{path}: nothing here reads {path.suffix or 'such files'}; known: {', '.join(_READERS)}")
+        raise ConfigError(
+            f"{path}: nothing here reads {path.suffix or 'such files'}; known: "
+            f"{', '.join(_READERS)}"
+        )
     module, name = place.split(".")
     found = getattr(importlib.import_module(f"nnpipe.experiment.readers.{module}"), name)
     reader: DataReader = found(path=path)
@@ -114,7 +138,9 @@ def reader_of(path: str | Path) -> DataReader:
 
 
 def stacked(values: Sequence[Any]) -> Column:
-    """Return an array if the values are numbers, or nested lists of numbers, of one shape; else a list."""
+    """Return an array if the values are numbers, or nested lists of numbers, of one shape; else
+    a list.
+    """
     if not all(isinstance(value, (bool, int, float, list, np.ndarray)) for value in values):
         return list(values)
     try:

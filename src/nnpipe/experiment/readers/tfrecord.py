@@ -46,7 +46,8 @@ def crc32c(data: bytes) -> int:
             register = table[(register ^ byte) & 0xFF] ^ (register >> 8)
         return register ^ 0xFFFFFFFF
     lanes = 2048 if len(data) >= _MANY else 256
-    length = 1 << (-(-len(data) // lanes) - 1).bit_length()  # a power of two, so that few maps are needed
+    # a power of two, so that few maps are needed
+    length = 1 << (-(-len(data) // lanes) - 1).bit_length()
     padded = np.zeros(lanes * length, np.uint8)  # zeros in front change nothing
     begin = len(padded) - len(data)
     padded[begin:] = np.frombuffer(data, np.uint8)
@@ -123,12 +124,16 @@ def records(path: Path) -> Iterator[bytes]:
             head = _taken(handle, 12, left, number)
             (length,) = struct.unpack_from("<Q", head)
             if struct.unpack_from("<I", head, 8)[0] != masked_crc32c(head[:8]):
-                raise DatasetError(f"record {number}: its length is damaged, or this is no TFRecord file")
+                raise DatasetError(
+                    f"record {number}: its length is damaged, or this is no TFRecord file"
+                )
             left -= 12
             data = _taken(handle, length + 4, left, number)
             left -= length + 4
             if struct.unpack_from("<I", data, length)[0] != masked_crc32c(data[:length]):
-                raise DatasetError(f"record {number}: damaged: its checksum is not that of its data")
+                raise DatasetError(
+                    f"record {number}: damaged: its checksum is not that of its data"
+                )
             yield data[:length]
             number += 1
 
@@ -149,7 +154,9 @@ def _feature(message: bytes) -> Any:
         values = list(_fields(texts, 1))
         return values[0] if len(values) == 1 else values
     for numbers in _fields(message, 2):
-        return _shaped(np.frombuffer(b"".join(_fields(numbers, 1, packed=_FOUR)), "<f4").astype(np.float32))
+        return _shaped(
+            np.frombuffer(b"".join(_fields(numbers, 1, packed=_FOUR)), "<f4").astype(np.float32)
+        )
     for numbers in _fields(message, 3):
         data, place, whole = b"".join(_fields(numbers, 1, packed=_VARINT)), 0, []
         while place < len(data):
@@ -164,7 +171,9 @@ def _shaped(values: np.ndarray[Any, Any]) -> Any:
 
 
 def _fields(message: bytes, wanted: int, packed: int | None = None) -> Iterator[bytes]:
-    """Yield the contents of the fields with a number; with ``packed``, also single values of that wire type."""
+    """Yield the contents of the fields with a number; with ``packed``, also single values of
+    that wire type.
+    """
     place = 0
     while place < len(message):
         key, place = _varint(message, place)

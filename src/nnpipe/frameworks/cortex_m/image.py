@@ -1,7 +1,7 @@
 """Models as files that firmware of a Cortex-M loads: machine code for one core and one address.
 
-A file begins with a header that states the core, the address, the memory that it needs and its tensors, and that has
-a CRC-32 of everything (``image.h``).
+A file begins with a header that states the core, the address, the memory that it needs and its
+tensors, and that has a CRC-32 of everything (``image.h``).
 """
 
 from __future__ import annotations
@@ -78,13 +78,28 @@ _NAKED = {"nn_add_products": 40, "nn_add_rows": 40}
 """Bytes that functions in assembly push, for which GCC states no frame."""
 
 _LIBRARY = {
-    "__aeabi_fcmp": 32, "__aeabi_dcmp": 20, "__aeabi_dadd": 12, "__aeabi_dsub": 12, "__aeabi_dmul": 16,
-    "__aeabi_ddiv": 16, "__aeabi_i2d": 12, "__aeabi_ui2d": 12, "__aeabi_l2d": 12, "__aeabi_ul2d": 12, "__aeabi_f2d": 12,
-    "__aeabi_ldivmod": 48, "__aeabi_uldivmod": 48, "__aeabi_f2lz": 60, "__aeabi_d2lz": 68, "__aeabi_f2ulz": 68,
+    "__aeabi_fcmp": 32,
+    "__aeabi_dcmp": 20,
+    "__aeabi_dadd": 12,
+    "__aeabi_dsub": 12,
+    "__aeabi_dmul": 16,
+    "__aeabi_ddiv": 16,
+    "__aeabi_i2d": 12,
+    "__aeabi_ui2d": 12,
+    "__aeabi_l2d": 12,
+    "__aeabi_ul2d": 12,
+    "__aeabi_f2d": 12,
+    "__aeabi_ldivmod": 48,
+    "__aeabi_uldivmod": 48,
+    "__aeabi_f2lz": 60,
+    "__aeabi_d2lz": 68,
+    "__aeabi_f2ulz": 68,
     "__aeabi_d2ulz": 68,
-}  # fmt: skip
-"""Bytes that functions of GCC's library use with what they call, by the beginning of their names, as GCC 12 has them
-for cores without a floating-point unit; those of sums and products of single precision use none."""
+}
+"""Bytes that functions of GCC's library use with what they call, by the beginning of their names,
+as GCC 12 has them for cores without a floating-point unit; those of sums and products of single
+precision use none.
+"""
 
 _FRAME = re.compile(r'title: "([^"]+)" label: "[^"]*\\n(\d+) bytes')
 _CALL = re.compile(r'sourcename: "([^"]+)" targetname: "([^"]+)"')
@@ -120,7 +135,10 @@ def stack_depth(graphs: Iterable[str], root: str = "nn_run") -> int:
     def depth(name: str) -> int:
         if name not in depths:
             depths[name] = 0  # a function that calls itself would have no end
-            own = next((size for word, size in (_NAKED | _LIBRARY).items() if word in name), frames.get(name, 0))
+            own = next(
+                (size for word, size in (_NAKED | _LIBRARY).items() if word in name),
+                frames.get(name, 0),
+            )
             depths[name] = own + max(map(depth, called.get(name, ())), default=0)
         return depths[name]
 
@@ -129,7 +147,17 @@ def stack_depth(graphs: Iterable[str], root: str = "nn_run") -> int:
 
 FORMAT = "cortex-m"
 SOURCES = Path(__file__).parent
-TYPES = {"float32": 1, "int8": 2, "uint8": 3, "int16": 4, "int32": 5, "int64": 6, "bool": 7, "uint16": 8, "uint32": 9}
+TYPES = {
+    "float32": 1,
+    "int8": 2,
+    "uint8": 3,
+    "int16": 4,
+    "int32": 5,
+    "int64": 6,
+    "bool": 7,
+    "uint16": 8,
+    "uint32": 9,
+}
 _MAGIC, _VERSION = b"nncode", 2
 _HEADER = struct.Struct("<6sH15I")
 _CHECK_AT, _STACK_AT = 20, 40
@@ -205,26 +233,44 @@ def image_of(artifact: Artifact, core: Core, address: int, level: str, needed_by
         for path, extra in (
             (artifact.path.absolute(), ("-std=c99", "-x", "c")),
             (header, ("-std=c99", "-I", str(SOURCES))),
-            (SOURCES / "memory.c", ("-std=c99", "-fno-tree-loop-distribute-patterns", "-ffunction-sections")),
+            (
+                SOURCES / "memory.c",
+                ("-std=c99", "-fno-tree-loop-distribute-patterns", "-ffunction-sections"),
+            ),
         ):
             objects.append(str(folder / f"part{len(objects)}.o"))
             run_gcc([compiler, *flags, *extra, "-c", str(path), "-o", objects[-1]])
         linked, image = folder / "linked.elf", folder / "image.bin"
-        run_gcc([
-            compiler, *flags, "-nostdlib", "-T", str(SOURCES / "image.ld"), f"-Wl,--defsym=_address={address:#x}",
-            "-Wl,--gc-sections,-e,nnpipe_image", *objects, "-lgcc", "-o", str(linked),
-        ])  # fmt: skip
+        run_gcc(
+            [
+                compiler,
+                *flags,
+                "-nostdlib",
+                "-T",
+                str(SOURCES / "image.ld"),
+                f"-Wl,--defsym=_address={address:#x}",
+                "-Wl,--gc-sections,-e,nnpipe_image",
+                *objects,
+                "-lgcc",
+                "-o",
+                str(linked),
+            ]
+        )
         run_gcc([compiler.replace("-gcc", "-objcopy"), "-O", "binary", str(linked), str(image)])
         graphs = [path.read_text() for path in sorted(folder.glob("*.ci"))]
         content = bytearray(image.read_bytes())
-    struct.pack_into("<I", content, _STACK_AT, stack_depth(graphs, functions[FUNCTIONS.index("run")]))
+    struct.pack_into(
+        "<I", content, _STACK_AT, stack_depth(graphs, functions[FUNCTIONS.index("run")])
+    )
     struct.pack_into("<I", content, _CHECK_AT, zlib.crc32(content))
     return bytes(content)
 
 
 @contextlib.contextmanager
 def built_for(artifact: Artifact, core: Core, address: int, needed_by: str) -> Iterator[Artifact]:
-    """Yield a model as firmware takes it: C built for a core, anything else as it is; raises as :func:`image_of`."""
+    """Yield a model as firmware takes it: C built for a core, anything else as it is; raises as
+    :func:`image_of`.
+    """
     if artifact.format != C_SOURCE:
         yield artifact
         return
@@ -248,7 +294,9 @@ def read_image(path: Path) -> ImageFacts:
     content = bytearray(path.read_bytes()) if _HEADER.size <= size <= _LIMIT else bytearray()
     if not content.startswith(_MAGIC):
         raise ArtifactError(f"{path}: no model for a Cortex-M")
-    _, version, number, address, told, check, _, zeros, flash, data, stack, *_ = _HEADER.unpack_from(content)
+    _, version, number, address, told, check, _, zeros, flash, data, stack, *_ = (
+        _HEADER.unpack_from(content)
+    )
     if version != _VERSION:
         raise ArtifactError(f"{path}: made by another version of nnpipe; make it anew")
     struct.pack_into("<I", content, _CHECK_AT, 0)
@@ -270,7 +318,10 @@ def run_gcc(command: Iterable[str]) -> None:
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         lines = done.stderr.splitlines()
-        told = next((line for line in lines if "error" in line or "undefined" in line), done.stderr.strip() or "?")
+        told = next(
+            (line for line in lines if "error" in line or "undefined" in line),
+            done.stderr.strip() or "?",
+        )
         raise CompileError(f"{words[0]} refuses it: {' '.join(told.split())[:300]}")
 
 
@@ -303,8 +354,12 @@ __attribute__((section(".nnpipe_image"), used)) const struct nnpipe_image nnpipe
 def _tensor(spec: TensorSpec, number: int) -> str:
     shape = [length or 1 for length in spec.shape]
     if str(spec.dtype) not in TYPES or len(shape) > _MOST_RANK:
-        raise CompileError(f"{spec.name!r} is {spec.dtype} of {len(shape)} dimensions, which firmware does not take")
+        raise CompileError(
+            f"{spec.name!r} is {spec.dtype} of {len(shape)} dimensions, which firmware does not "
+            f"take"
+        )
     size = math.prod(shape) * np.dtype(spec.dtype).itemsize
     return (
-        f"        {{{size}, {TYPES[str(spec.dtype)]}, {len(shape)}, {number}, {{{', '.join(map(str, shape)) or 0}}}}}"
+        f"        {{{size}, {TYPES[str(spec.dtype)]}, {len(shape)}, {number}, "
+        f"{{{', '.join(map(str, shape)) or 0}}}}}"
     )

@@ -1,4 +1,6 @@
-"""The agent's commands for other processes: ``python agent.pyz COMMAND FOLDER [JSON]``, which answers in JSON."""
+"""The agent's commands for other processes: ``python agent.pyz COMMAND FOLDER [JSON]``, which
+answers in JSON.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def _answer(command: str, folder: Path, asked: dict[str, Any]) -> dict[str, Any]
     if command == "start":
         start(folder, asked["job"], program)
     elif command == "resume":
-        resume(folder, asked["command"], int(asked["attempt"]), program, asked.get("environment", {}))
+        resume(
+            folder, asked["command"], int(asked["attempt"]), program, asked.get("environment", {})
+        )
     else:
         raise Refused(f"no command is called {command!r}")
     return look(folder)

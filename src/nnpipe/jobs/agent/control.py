@@ -22,7 +22,8 @@ from nnpipe.jobs.agent.supervisor import run
 from nnpipe.jobs.agent.termination import SURELY
 
 _PAUSE = 0.05
-_TELLING = 120.0  # seconds that a supervisor on a busy machine may need to report an end that it has recorded
+# seconds that a supervisor on a busy machine may need to report an end that it has recorded
+_TELLING = 120.0
 
 
 class Refused(Exception):
@@ -41,9 +42,10 @@ def start(folder: Path, job: Mapping[str, Any], program: Sequence[str]) -> None:
     folder
         The job's folder, which exists.
     job
-        The job: ``id``, ``command``, ``directory``, ``environment`` (further variables), ``outputs``, ``grace`` in
-        seconds, and ``afterwards``, a command to run when the job has ended, or None.  If ``every`` is given, in
-        seconds, that command is also started at this interval while the job runs.
+        The job: ``id``, ``command``, ``directory``, ``environment`` (further variables),
+        ``outputs``, ``grace`` in seconds, and ``afterwards``, a command to run when the job has
+        ended, or None.  If ``every`` is given, in seconds, that command is also started at this
+        interval while the job runs.
     program
         The command that runs this package.
 
@@ -92,7 +94,11 @@ def cancel(folder: Path, grace: float | None = None) -> dict[str, Any]:
 
 
 def resume(
-    folder: Path, command: Sequence[str], attempt: int, program: Sequence[str], environment: Mapping[str, str]
+    folder: Path,
+    command: Sequence[str],
+    attempt: int,
+    program: Sequence[str],
+    environment: Mapping[str, str],
 ) -> None:
     """Start an ended job again in the same folder, as attempt number ``attempt``.
 
@@ -123,16 +129,21 @@ def resume(
 
 @contextmanager
 def _locked(folder: Path, telling: float = 0.0) -> Iterator[int]:
-    """Take the folder's lock; wait up to ``telling`` seconds for a supervisor that is still reporting the end.
+    """Take the folder's lock; wait up to ``telling`` seconds for a supervisor that is still
+    reporting the end.
 
-    The supervisor keeps the lock until then, so that its report cannot come after the next attempt has begun.
+    The supervisor keeps the lock until then, so that its report cannot come after the next attempt
+    has begun.
     """
     limit = time.monotonic() + telling
     while (lock := take(folder)) is None:
         if not telling or files.read(folder, files.ENDED) is None:
             raise Refused("it runs already")
         if time.monotonic() > limit:
-            raise Refused(f"it has ended, but what is done about its end goes on for {telling:g} s; try again later")
+            raise Refused(
+                f"it has ended, but what is done about its end goes on for {telling:g} s; try "
+                f"again later"
+            )
     try:
         yield lock
     finally:
@@ -140,13 +151,19 @@ def _locked(folder: Path, telling: float = 0.0) -> Iterator[int]:
 
 
 def _launch(folder: Path, program: Sequence[str], lock: int) -> None:
-    """Start the warden, which inherits the lock, and wait until it reports that the supervisor is running."""
+    """Start the warden, which inherits the lock, and wait until it reports that the supervisor
+    is running.
+    """
     ready, theirs = os.pipe()
     with open(folder / files.LOG, "ab") as log:
         process = subprocess.Popen(
             [*program, "run", str(folder), str(theirs), str(lock)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=(theirs, lock),
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(theirs, lock),
+        )
     os.close(theirs)
     with open(ready, "rb") as handle:
         told = handle.read()
@@ -159,12 +176,16 @@ def _launch(folder: Path, program: Sequence[str], lock: int) -> None:
         process.returncode = status = 0
     if status < 0:
         raise NeverReady(f"it was ended by {signal.Signals(-status).name} while it started")
-    raise NeverReady(f"it could not be started; the end of {folder / files.LOG} tells why, unless it was killed")
+    raise NeverReady(
+        f"it could not be started; the end of {folder / files.LOG} tells why, unless it was killed"
+    )
 
 
 TASK = "task.json"
 SENT, REPORTS = "\0sent", "\0progress"
-"""The placeholders of the script and the progress file in a command, until their paths are known."""
+"""The placeholders of the script and the progress file in a command, until their paths are
+known.
+"""
 
 
 def carry(sent: Path) -> None:

@@ -19,7 +19,9 @@ LOG = "log.txt"  # what the script and its supervisor wrote
 LOCK = "lock"  # held by the process that starts or supervises the job
 
 REPLY = b"\0nnpipe\n"
-"""The mark before an answer in the output, since the start files of a shell may print text before it."""
+"""The mark before an answer in the output, since the start files of a shell may print text
+before it.
+"""
 
 _LARGEST = 64 << 20  # bytes; a job may have many outputs
 
@@ -66,7 +68,9 @@ def write_end(folder: Path, record: dict[str, Any]) -> None:
 
 
 def piece(folder: Path, name: str, begin: int, most: int) -> tuple[bytes, int]:
-    """Return up to ``most`` bytes of a file from ``begin`` on (negative: from the end), and the file's size."""
+    """Return up to ``most`` bytes of a file from ``begin`` on (negative: from the end), and the
+    file's size.
+    """
     try:
         with open(folder / name, "rb") as handle:
             size = os.fstat(handle.fileno()).st_size

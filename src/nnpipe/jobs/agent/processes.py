@@ -24,7 +24,8 @@ class ProcessIdentity:
     pid
         The process ID.
     started
-        The start time: on Linux, clock ticks since the boot of the machine; elsewhere, seconds since 1970.
+        The start time: on Linux, clock ticks since the boot of the machine; elsewhere, seconds
+        since 1970.
     boot
         An identifier of the boot of the machine.
     host
@@ -44,7 +45,9 @@ class ProcessIdentity:
     def from_json(cls, value: Any) -> ProcessIdentity | None:
         """Make an identity from the output of :meth:`to_json`; return None if it is malformed."""
         try:
-            return cls(int(value["pid"]), float(value["started"]), str(value["boot"]), str(value["host"]))
+            return cls(
+                int(value["pid"]), float(value["started"]), str(value["boot"]), str(value["host"])
+            )
         except (TypeError, KeyError, ValueError, OverflowError):
             return None
 
@@ -76,7 +79,9 @@ def process(pid: int) -> Process | None:
     try:
         # The name, in brackets, may contain any character (man 5 proc).
         words = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-        return Process(pid, int(words[1]), int(words[3]), float(words[19]), words[0] in (b"Z", b"X", b"x"))
+        return Process(
+            pid, int(words[1]), int(words[3]), float(words[19]), words[0] in (b"Z", b"X", b"x")
+        )
     except (OSError, IndexError, ValueError):
         return None
 
@@ -95,11 +100,17 @@ def processes() -> dict[int, Process]:
 def identity(pid: int) -> ProcessIdentity | None:
     """Return the unique identity of a process, or None if it does not exist."""
     found = process(pid)
-    return None if found is None or found.ended else ProcessIdentity(pid, found.started, boot(), platform.node())
+    return (
+        None
+        if found is None or found.ended
+        else ProcessIdentity(pid, found.started, boot(), platform.node())
+    )
 
 
 def state_of(who: ProcessIdentity) -> str:
-    """Return the state of a process: ``alive``, ``gone``, ``restarted`` (the machine was), or ``elsewhere``."""
+    """Return the state of a process: ``alive``, ``gone``, ``restarted`` (the machine was), or
+    ``elsewhere``.
+    """
     if who.host != platform.node():
         return "elsewhere"
     if who.boot != boot():
@@ -176,6 +187,12 @@ def _elsewhere(pid: int) -> Process | None:
     try:
         one = psutil.Process(pid)
         with one.oneshot():
-            return Process(pid, one.ppid(), os.getsid(pid), one.create_time(), one.status() in (psutil.STATUS_ZOMBIE,))
+            return Process(
+                pid,
+                one.ppid(),
+                os.getsid(pid),
+                one.create_time(),
+                one.status() in (psutil.STATUS_ZOMBIE,),
+            )
     except (psutil.Error, OSError):
         return None

@@ -11,7 +11,12 @@ from typing import Any
 
 from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.folder_lock import held, take
-from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, processes_with_variable, state_of
+from nnpipe.jobs.agent.processes import (
+    ProcessIdentity,
+    descendants,
+    processes_with_variable,
+    state_of,
+)
 from nnpipe.jobs.agent.supervisor import MARK, NEVER_STARTED, RESTARTED, VANISHED, ended
 from nnpipe.jobs.agent.termination import end
 
@@ -42,14 +47,17 @@ def look(folder: Path, *, progress: int = -TAIL, log: int = -1, most: int = MOST
     Returns
     -------
     dict
-        ``state``: absent (there is no job), creating, initialising, completed, cancelled or failed; ``reason``;
-        ``ended``, the record of the end, or None; ``processes``; ``progress`` and ``log`` in base 64, with
-        ``progress_size`` and ``log_size``.
+        ``state``: absent (there is no job), creating, initialising, completed, cancelled or failed;
+        ``reason``; ``ended``, the record of the end, or None; ``processes``; ``progress`` and
+        ``log`` in base 64, with ``progress_size`` and ``log_size``.
     """
     state, reason, end_of = job_state(folder)
     found: dict[str, Any] = {
-        "state": state, "reason": reason, "ended": end_of, "processes": files.read(folder, files.PROCESSES) or {},
-    }  # fmt: skip
+        "state": state,
+        "reason": reason,
+        "ended": end_of,
+        "processes": files.read(folder, files.PROCESSES) or {},
+    }
     for key, name, begin in (("progress", files.PROGRESS, progress), ("log", files.LOG, log)):
         data, size = files.piece(folder, name, begin, most)
         found |= {key: base64.b64encode(data).decode("ascii"), f"{key}_size": size}
@@ -69,7 +77,11 @@ def job_state(folder: Path) -> tuple[str, str, dict[str, Any] | None]:
         who = supervising_processes(folder)
         states = [state_of(one) for one in who]
         if "elsewhere" in states:
-            return "initialising", f"it runs on {who[0].host}; only there can be seen how it goes", None
+            return (
+                "initialising",
+                f"it runs on {who[0].host}; only there can be seen how it goes",
+                None,
+            )
         if "alive" in states:
             break
         if not held(folder):
@@ -92,7 +104,9 @@ def supervising_processes(folder: Path) -> list[ProcessIdentity]:
 
 
 def job_processes(folder: Path) -> set[int]:
-    """Return the IDs of a job's processes: warden, supervisor, their descendants, and all with its variable."""
+    """Return the IDs of a job's processes: warden, supervisor, their descendants, and all with
+    its variable.
+    """
     job = files.read(folder, files.JOB) or {}
     found: set[int] = set()
     for one in supervising_processes(folder):
@@ -103,9 +117,11 @@ def job_processes(folder: Path) -> set[int]:
 
 
 def record_end(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
-    """Record the end of a job whose processes have ended, terminate those left running, and return the record.
+    """Record the end of a job whose processes have ended, terminate those left running, and return
+    the record.
 
-    With ``force``, all processes are terminated.  Return None if another process is doing this, or there is no job.
+    With ``force``, all processes are terminated.  Return None if another process is doing this, or
+    there is no job.
     """
     if force:
         end(lambda: job_processes(folder), 0.0)
@@ -125,7 +141,8 @@ def record_end(folder: Path, *, force: bool = False) -> dict[str, Any] | None:
         cause = RESTARTED if restarted else VANISHED if who else NEVER_STARTED
         cancelled = files.read(folder, files.CANCEL) is not None
         end_of = ended(job, cancelled=cancelled, cause="" if cancelled else cause)
-        with contextlib.suppress(OSError):  # the result is valid even if a full disk prevents writing it
+        # the result is valid even if a full disk prevents writing it
+        with contextlib.suppress(OSError):
             files.write_end(folder, end_of)
         return end_of
     finally:

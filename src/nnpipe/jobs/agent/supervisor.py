@@ -1,4 +1,5 @@
-"""The two processes beside a script: a supervisor that starts and ends it, and a warden that outlives the supervisor.
+"""The two processes beside a script: a supervisor that starts and ends it, and a warden that
+outlives the supervisor.
 
 Both run in their own session, so that neither a closed terminal nor Ctrl-C
 affects them.  The warden adopts orphaned processes of the job
@@ -31,7 +32,8 @@ from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, identity, state_of
 from nnpipe.jobs.agent.termination import end, reap
 
-# Reports are enclosed in control characters that programs do not print (ASCII's record and unit separators).
+# Reports are enclosed in control characters that programs do not print (ASCII's record and unit
+# separators).
 _TOLD = re.compile(r"\x1e(\{[^\x1e\x1f]*\})\x1f\n?")
 _PIECE = 1 << 16
 
@@ -58,7 +60,9 @@ class Relay:
 
 
 def separated(text: str) -> tuple[str, bytes, dict[str, Any] | None]:
-    """Split a job's output into the script's output, its progress file, and the record of the end."""
+    """Split a job's output into the script's output, its progress file, and the record of the
+    end.
+    """
     progress, end_of = b"", None
     for said in _TOLD.findall(text):
         try:
@@ -109,17 +113,23 @@ def ended(
     Returns
     -------
     dict
-        ``state`` (completed, cancelled or failed), ``reason``, ``status``, ``outputs``, ``attempt`` and ``at``,
-        seconds since 1970.
+        ``state`` (completed, cancelled or failed), ``reason``, ``status``, ``outputs``, ``attempt``
+        and ``at``, seconds since 1970.
     """
     state, reason = _judged(status, cancelled, cause, outputs)
     return {
-        "state": state, "reason": reason, "status": status, "outputs": [dict(one) for one in outputs],
-        "attempt": job.get("attempt", 1), "at": time.time(),
-    }  # fmt: skip
+        "state": state,
+        "reason": reason,
+        "status": status,
+        "outputs": [dict(one) for one in outputs],
+        "attempt": job.get("attempt", 1),
+        "at": time.time(),
+    }
 
 
-def _judged(status: int | None, cancelled: bool, cause: str, outputs: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+def _judged(
+    status: int | None, cancelled: bool, cause: str, outputs: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
     if cancelled:
         return "cancelled", cause
     if cause:
@@ -150,18 +160,22 @@ _BLOCK = 1 << 20
 
 
 def snapshot(outputs: Iterable[str], directory: Path) -> dict[str, Any]:
-    """Return the present state of each output: inode, time of change, size and SHA-256; None if it is missing."""
+    """Return the present state of each output: inode, time of change, size and SHA-256; None if
+    it is missing.
+    """
     return {name: _seen(directory / name) for name in outputs}
 
 
-def checked(outputs: Iterable[str], directory: Path, before: Mapping[str, Any]) -> list[dict[str, Any]]:
+def checked(
+    outputs: Iterable[str], directory: Path, before: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """Check the outputs of a job that has finished.
 
     Returns
     -------
     list of dict
-        The ``path``, ``size``, ``sha256`` and ``fault`` of each output.  ``fault`` is empty if the file exists, is not
-        empty, and was written by the job.
+        The ``path``, ``size``, ``sha256`` and ``fault`` of each output.  ``fault`` is empty if the
+        file exists, is not empty, and was written by the job.
     """
     return [_checked(name, directory / name, before.get(name)) for name in outputs]
 
@@ -196,27 +210,35 @@ def _seen(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     return {
-        "inode": found.st_ino, "mtime_ns": found.st_mtime_ns, "size": found.st_size, "sha256": digest.hexdigest(),
-    }  # fmt: skip
+        "inode": found.st_ino,
+        "mtime_ns": found.st_mtime_ns,
+        "size": found.st_size,
+        "sha256": digest.hexdigest(),
+    }
 
 
 MARK = "NNPIPE_JOB"
 """The environment variable of all processes of a job."""
 
 OWNER = "NNPIPE_OWNER"
-"""The environment variable with the process, in the form of JSON, without which a job on its machine must not go on."""
+"""The environment variable with the process, in the form of JSON, without which a job on its
+machine must not go on.
+"""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-_STOPS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+_STOPS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
+)
 _BETWEEN = 1.0  # seconds between two reports through the output
 _HEARD = frozenset({*_STOPS, *([signal.SIGCHLD] if hasattr(signal, "SIGCHLD") else [])})
 
 
 def run(folder: Path, ready: int | None, *, relayed: bool = False) -> NoReturn:
-    """Run a job as a session leader that holds the folder's lock, and exit with status 0 if it is completed.
+    """Run a job as a session leader that holds the folder's lock, and exit with status 0 if it is
+    completed.
 
-    The start is reported to the descriptor ``ready``.  With ``relayed``, progress and the end are also written to
-    standard output.
+    The start is reported to the descriptor ``ready``.  With ``relayed``, progress and the end are
+    also written to standard output.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
@@ -286,7 +308,9 @@ class _Supervisor:
                 files.write(folder, files.BEFORE, before)
             if files.read(folder, files.CANCEL) is None:
                 began, script = {"at": time.time()}, self._start(directory)
-                files.write(folder, files.PROCESSES, who | {"script": _told(script), "began": began})
+                files.write(
+                    folder, files.PROCESSES, who | {"script": _told(script), "began": began}
+                )
                 status, cause = self._wait(script)
             cancelled = status is None and not cause
             # Also if the script ended by itself: it must not leave processes running.
@@ -337,7 +361,9 @@ class _Supervisor:
         return started.pid
 
     def _wait(self, script: int) -> tuple[int | None, str]:
-        """Return the script's exit status; None and a reason if the job is to end before the script."""
+        """Return the script's exit status; None and a reason if the job is to end before the
+        script.
+        """
         while True:
             heard = self._hear()
             self._reap()
@@ -348,7 +374,11 @@ class _Supervisor:
                     return None, ""
                 if os.getppid() != self._warden:
                     return None, GUARD_KILLED
-                return None, f"it was told to end ({signal.Signals(heard).name}), as when a machine is shut down"
+                return (
+                    None,
+                    f"it was told to end ({signal.Signals(heard).name}), as when a machine is shut "
+                    f"down",
+                )
             if self._owner is not None and state_of(self._owner) != "alive":
                 return None, "the process that it works for has ended"
 
@@ -359,7 +389,11 @@ class _Supervisor:
             return signal.sigwait(_HEARD)
         if self._relay is not None:
             self._relay.tell()
-        if every and time.monotonic() >= self._told + every and self._teller in (*self._statuses, 0):
+        if (
+            every
+            and time.monotonic() >= self._told + every
+            and self._teller in (*self._statuses, 0)
+        ):
             self._told, self._teller = time.monotonic(), _afterwards(self._job, wait=False)
         heard = signal.sigtimedwait(_HEARD, _BETWEEN)
         return None if heard is None else heard.si_signo
@@ -376,16 +410,24 @@ class _Supervisor:
 
 
 def _afterwards(job: Mapping[str, Any], *, wait: bool) -> int:
-    """Start the command that follows the end, for example to update the run database, and return its process ID."""
+    """Start the command that follows the end, for example to update the run database, and return
+    its process ID.
+    """
     command = job.get("afterwards")
     if not command:
         return 0
     try:
-        environment = {**os.environ, **job.get("environment", {}), **job.get("afterwards_environment", {})}
+        environment = {
+            **os.environ,
+            **job.get("environment", {}),
+            **job.get("afterwards_environment", {}),
+        }
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, env=environment,
+            command,
+            stdin=subprocess.DEVNULL,
+            env=environment,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD),
-        )  # fmt: skip
+        )
         if wait:
             process.wait()
         else:

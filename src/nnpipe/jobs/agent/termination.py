@@ -28,7 +28,9 @@ def reap() -> dict[int, int]:
     return found
 
 
-def end(find: Callable[[], Iterable[int]], grace: float, reaped: Callable[[], object] = lambda: None) -> list[int]:
+def end(
+    find: Callable[[], Iterable[int]], grace: float, reaped: Callable[[], object] = lambda: None
+) -> list[int]:
     """Terminate processes: send SIGTERM, and kill those that still run after the grace period.
 
     Parameters

@@ -11,13 +11,12 @@
       - {class: Dense, units: 10}
       - {class: OutputClassification, target: label, name: digit}
 
-An entry states the class of the layer and its arguments by name; arguments that
-are left out have their defaults.  A class of one's own is named by its dotted path,
-such as ``mine.Swish``, and its module is imported.  A layer is applied to the layer before it unless
-``inputs`` names others: ``features``, ``features[1]`` for its second output,
-``features@1`` for its second call.  ``calls`` in place of ``inputs`` lists
-several calls with the same weights.  By default, the inputs of the network are all
-its ``Input`` layers, and its outputs are all tensors that no layer takes; the keys
+An entry states the class of the layer and its arguments by name; arguments that are left out have
+their defaults.  A class of one's own is named by its dotted path, such as ``mine.Swish``, and its
+module is imported.  A layer is applied to the layer before it unless ``inputs`` names others:
+``features``, ``features[1]`` for its second output, ``features@1`` for its second call.  ``calls``
+in place of ``inputs`` lists several calls with the same weights.  By default, the inputs of the
+network are all its ``Input`` layers, and its outputs are all tensors that no layer takes; the keys
 ``inputs`` and ``outputs`` of the network override this.
 """
 
@@ -68,7 +67,13 @@ def to_description(graph: NetworkGraph) -> dict[str, Any]:
 
 def _entry(entry: LayerEntry, before: str | None) -> dict[str, Any]:
     found = _layer(entry.layer)
-    usual = (Use(),) if isinstance(entry.layer, Input) else (Use((Ref(before),)),) if before is not None else None
+    usual = (
+        (Use(),)
+        if isinstance(entry.layer, Input)
+        else (Use((Ref(before),)),)
+        if before is not None
+        else None
+    )
     if entry.uses == usual:
         return found
     calls = [_call(use) for use in entry.uses]
@@ -101,7 +106,9 @@ def _call(use: Use) -> dict[str, Any]:
 
 
 def _ref(ref: Ref) -> Any:
-    text = ref.layer + (f"@{ref.call}" if ref.call else "") + (f"[{ref.output}]" if ref.output else "")
+    text = (
+        ref.layer + (f"@{ref.call}" if ref.call else "") + (f"[{ref.output}]" if ref.output else "")
+    )
     # A name may itself look like a reference.
     return text if read_ref(text) == ref else [ref.layer, ref.call, ref.output]
 
@@ -119,10 +126,17 @@ def ends(entries: tuple[LayerEntry, ...]) -> tuple[Ref, ...]:
 
 
 def read_ref(raw: Any) -> Ref | None:
-    """Return the reference to a tensor that a value of a description holds; ``None`` if it is not a reference."""
+    """Return the reference to a tensor that a value of a description holds; ``None`` if it is
+    not a reference.
+    """
     if isinstance(raw, str) and (match := _REF.fullmatch(raw)):
         return Ref(match["name"], int(match["call"] or 0), int(match["output"] or 0))
-    if isinstance(raw, list) and len(raw) == 3 and isinstance(raw[0], str) and all(map(is_integer, raw[1:])):
+    if (
+        isinstance(raw, list)
+        and len(raw) == 3
+        and isinstance(raw[0], str)
+        and all(map(is_integer, raw[1:]))
+    ):
         return Ref(*raw)
     return None
 
@@ -134,7 +148,8 @@ _DEEPEST = 50
 
 
 def from_description(raw: Any) -> ParsedConfig:
-    """Return the network of a parsed description, and everything that is wrong with it as problems with their places.
+    """Return the network of a parsed description, and everything that is wrong with it as problems
+    with their places.
 
     Nothing is raised for faults; the graph is ``None`` if the description is not a network.
     """
@@ -149,23 +164,31 @@ def from_description(raw: Any) -> ParsedConfig:
 def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> NetworkGraph | None:
     where = f"{path}." if path else ""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("layers"), list):
-        found.append(NetworkProblem("structure", path, "is not a network: it has no list of layers"))
+        found.append(
+            NetworkProblem("structure", path, "is not a network: it has no list of layers")
+        )
         return None
     if depth > _DEEPEST:
         found.append(NetworkProblem("structure", path, "networks are nested too deeply"))
         return None
     _check_keys(raw, _NETWORK, path, "a network", found)
-    layers = [_read_layer(item, f"{where}layers[{n}]", found, depth) for n, item in enumerate(raw["layers"])]
+    layers = [
+        _read_layer(item, f"{where}layers[{n}]", found, depth)
+        for n, item in enumerate(raw["layers"])
+    ]
     # Layers without a name get the same name as in Python.
     layers = [
-        layer if layer.name else layer.alone(name=name) for layer, name in zip(layers, names_for(layers), strict=True)
+        layer if layer.name else layer.alone(name=name)
+        for layer, name in zip(layers, names_for(layers), strict=True)
     ]
     entries = []
     for number, (layer, item) in enumerate(zip(layers, raw["layers"], strict=True)):
         before = (Ref(layers[number - 1].name),) if number else ()
         uses: tuple[Use, ...] = (Use(),)
         if not isinstance(layer, Input):
-            uses = _uses(item if isinstance(item, Mapping) else {}, before, f"{where}layers[{number}]", found)
+            uses = _uses(
+                item if isinstance(item, Mapping) else {}, before, f"{where}layers[{number}]", found
+            )
         entries.append(LayerEntry(layer, uses))
     inputs, outputs = all_inputs(entries), ends(tuple(entries))
     if "inputs" in raw:
@@ -174,9 +197,13 @@ def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Ne
         outputs = _refs(raw["outputs"], f"{where}outputs", found)
     name = raw.get("name", "network")
     if not isinstance(name, str):
-        found.append(NetworkProblem("structure", f"{where}name", f"must be a text, not {name!r}"[:80]))
+        found.append(
+            NetworkProblem("structure", f"{where}name", f"must be a text, not {name!r}"[:80])
+        )
         name = "network"
-    graph = NetworkGraph(name, tuple(entries), inputs, outputs, sequential=raw.get("sequential") is True)
+    graph = NetworkGraph(
+        name, tuple(entries), inputs, outputs, sequential=raw.get("sequential") is True
+    )
     _check(graph, where, found)
     return graph
 
@@ -184,24 +211,39 @@ def _network(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Ne
 def _check(graph: NetworkGraph, where: str, found: list[NetworkProblem]) -> None:
     """Add the problems of the graph, with the places of the layers in the description."""
     told = {problem.path for problem in found}
-    places = {entry.layer.name: f"{where}layers[{number}]" for number, entry in enumerate(graph.entries)}
+    places = {
+        entry.layer.name: f"{where}layers[{number}]" for number, entry in enumerate(graph.entries)
+    }
     for problem in infer(graph).problems:
         name, _, argument = problem.path.partition(".")
         place = places.get(name, f"{where}{problem.path}")
-        if problem.code not in ("argument", "unknown-layer", "unknown-object") and place not in told:
-            found.append(NetworkProblem(problem.code, f"{place}.{argument}" if argument else place, problem.message))
+        if (
+            problem.code not in ("argument", "unknown-layer", "unknown-object")
+            and place not in told
+        ):
+            found.append(
+                NetworkProblem(
+                    problem.code, f"{place}.{argument}" if argument else place, problem.message
+                )
+            )
 
 
 def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Layer:
     kind = raw.get("class") if isinstance(raw, Mapping) else None
     if not isinstance(kind, str):
         found.append(
-            NetworkProblem("structure", path, "is not a layer: it does not say which, as in {class: Dense, units: 10}")
+            NetworkProblem(
+                "structure",
+                path,
+                "is not a layer: it does not say which, as in {class: Dense, units: 10}",
+            )
         )
         return Unknown((), Raw.of({"class_name": "?", "config": {}}))
     name = raw.get("name", "")
     if not isinstance(name, str):
-        found.append(NetworkProblem("argument", f"{path}.name", f"must be a text, not {name!r}"[:80]))
+        found.append(
+            NetworkProblem("argument", f"{path}.name", f"must be a text, not {name!r}"[:80])
+        )
         name = ""
     try:
         cls, why = described_layer(kind), ""
@@ -211,7 +253,11 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
         kept = raw.get("raw")
         if not isinstance(kept, dict) or not isinstance(kept.get("config", {}), dict):
             found.append(
-                NetworkProblem("argument", f"{path}.raw", "must hold what Keras wrote: class_name, module, config")
+                NetworkProblem(
+                    "argument",
+                    f"{path}.raw",
+                    "must hold what Keras wrote: class_name, module, config",
+                )
             )
             kept = {"class_name": "?"}
         return Unknown((), Raw.of(kept), name=name)
@@ -234,13 +280,17 @@ def _read_layer(raw: Any, path: str, found: list[NetworkProblem], depth: int) ->
             values[key] = None
     layer = cls(**values) if cls is Input else cls((), **values)
     told = {problem.path for problem in found}
-    inside = isinstance(layer, Submodel) and any(place.startswith(f"{path}.graph") for place in told)
+    inside = isinstance(layer, Submodel) and any(
+        place.startswith(f"{path}.graph") for place in told
+    )
     if not inside:  # otherwise it was reported with its own place
         found += [problem for problem in arguments_of(layer, path) if problem.path not in told]
     return layer
 
 
-def _value(item: field_table.FieldRow, raw: Any, path: str, found: list[NetworkProblem], depth: int) -> Any:
+def _value(
+    item: field_table.FieldRow, raw: Any, path: str, found: list[NetworkProblem], depth: int
+) -> Any:
     if isinstance(raw, Mapping) and isinstance(raw.get("layers"), list):
         return _network(raw, path, found, depth + 1)
     if isinstance(raw, Mapping) and "class" in raw:
@@ -253,27 +303,45 @@ def _value(item: field_table.FieldRow, raw: Any, path: str, found: list[NetworkP
     return item.kind.parse(raw, path, found)
 
 
-def _uses(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[NetworkProblem]) -> tuple[Use, ...]:
+def _uses(
+    raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[NetworkProblem]
+) -> tuple[Use, ...]:
     calls = raw.get("calls")
     if calls is None:
         return (_use(raw, before, path, found),)
     if not isinstance(calls, list) or not all(isinstance(call, Mapping) for call in calls):
         found.append(
-            NetworkProblem("structure", f"{path}.calls", "is not a list of calls, as in [{inputs: [a]}, {inputs: [b]}]")
+            NetworkProblem(
+                "structure",
+                f"{path}.calls",
+                "is not a list of calls, as in [{inputs: [a]}, {inputs: [b]}]",
+            )
         )
         return ()
     for key in ("inputs", "training", "form"):
         if key in raw:
-            found.append(NetworkProblem("structure", f"{path}.{key}", "stands beside calls; put it into one of them"))
+            found.append(
+                NetworkProblem(
+                    "structure", f"{path}.{key}", "stands beside calls; put it into one of them"
+                )
+            )
     for number, call in enumerate(calls):
         _check_keys(call, _CALL, f"{path}.calls[{number}]", "a call", found)
-    return tuple(_use(call, before, f"{path}.calls[{number}]", found) for number, call in enumerate(calls))
+    return tuple(
+        _use(call, before, f"{path}.calls[{number}]", found) for number, call in enumerate(calls)
+    )
 
 
-def _use(raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[NetworkProblem]) -> Use:
+def _use(
+    raw: Mapping[str, Any], before: tuple[Ref, ...], path: str, found: list[NetworkProblem]
+) -> Use:
     training, form = raw.get("training"), raw.get("form")
     if not isinstance(training, (bool, type(None))):
-        found.append(NetworkProblem("argument", f"{path}.training", f"must be true or false, not {training!r}"[:80]))
+        found.append(
+            NetworkProblem(
+                "argument", f"{path}.training", f"must be true or false, not {training!r}"[:80]
+            )
+        )
         training = None
     refs = _refs(raw["inputs"], f"{path}.inputs", found) if "inputs" in raw else before
     return Use(refs, training, None if form is None else Raw.of(form))
@@ -284,7 +352,9 @@ def _refs(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
     refs = [read_ref(item) for item in items]
     for number, (item, ref) in enumerate(zip(items, refs, strict=True)):
         if ref is None:
-            message = f"names no tensor: {str(item)[:60]!r}; write a layer's name, name[1] or name@1"
+            message = (
+                f"names no tensor: {str(item)[:60]!r}; write a layer's name, name[1] or name@1"
+            )
             found.append(NetworkProblem("structure", f"{path}[{number}]", message))
     return tuple(ref for ref in refs if ref is not None)
 
@@ -295,7 +365,11 @@ def _check_keys(
     for key in raw:
         if key not in known:
             place = f"{path}.{key[:60]}" if path else key[:60]
-            found.append(NetworkProblem("unknown-argument", place, f"{what} has no such argument{nearest(key, known)}"))
+            found.append(
+                NetworkProblem(
+                    "unknown-argument", place, f"{what} has no such argument{nearest(key, known)}"
+                )
+            )
 
 
 def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,7 +377,9 @@ def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; values given in Python or YAML may contain dates and the like."""
+    """Return a value as JSON can hold it; values given in Python or YAML may contain dates and
+    the like.
+    """
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

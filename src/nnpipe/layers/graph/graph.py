@@ -56,7 +56,11 @@ class NetworkGraph:
     def _steps(self) -> tuple[tuple[LayerEntry, int], ...]:
         calls = {(e.layer.name, number): e for e in self.entries for number in range(len(e.uses))}
         needed = {
-            call: [need for ref in entry.uses[call[1]].inputs if (need := (ref.layer, ref.call)) in calls]
+            call: [
+                need
+                for ref in entry.uses[call[1]].inputs
+                if (need := (ref.layer, ref.call)) in calls
+            ]
             for call, entry in calls.items()
         }
         try:
@@ -66,7 +70,9 @@ class NetworkGraph:
         return tuple((calls[call], call[1]) for call in sorted(calls, key=depths.__getitem__))
 
     def needed(self) -> set[tuple[str, int]]:
-        """Return the calls on which an output depends, and those of the inputs; all references must be valid."""
+        """Return the calls on which an output depends, and those of the inputs; all references
+        must be valid.
+        """
         entries = {entry.layer.name: entry for entry in self.entries}
         waiting = [(ref.layer, ref.call) for ref in (*self.inputs, *self.outputs)]
         found = set(waiting)
@@ -85,7 +91,9 @@ class NetworkGraph:
 def _depths(
     needed: Mapping[tuple[str, int], Sequence[tuple[str, int]]], order: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], int]:
-    """Return the length of the longest path that leads to each call, for calls in topological order."""
+    """Return the length of the longest path that leads to each call, for calls in topological
+    order.
+    """
     found: dict[tuple[str, int], int] = {}
     for call in order:
         found[call] = 1 + max([found[each] for each in needed[call]], default=-1)
@@ -117,11 +125,13 @@ class _Collector:
         if id(layer) not in self.calls:
             self.layers.append(layer)
         calls = self.calls.setdefault(id(layer), [])
-        calls.insert(0 if call is layer else len(calls), call)  # its own call is the first, if an output needs it
+        # its own call is the first, if an output needs it
+        calls.insert(0 if call is layer else len(calls), call)
 
 
 def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> NetworkGraph:
-    """Return the graph of the layers between inputs and outputs, without calls on which no output depends.
+    """Return the graph of the layers between inputs and outputs, without calls on which no output
+    depends.
 
     Nothing is checked here: :meth:`NetworkGraph.problems` returns what is wrong.
 
@@ -136,7 +146,11 @@ def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> NetworkGr
     for tensor in (*tensors(inputs), *tensors(outputs)):
         collector.visit(tensor)
     names = dict(zip(map(id, collector.layers), names_for(collector.layers), strict=True))
-    place = {id(call): (names[key], n) for key, made in collector.calls.items() for n, call in enumerate(made)}
+    place = {
+        id(call): (names[key], n)
+        for key, made in collector.calls.items()
+        for n, call in enumerate(made)
+    }
 
     def ref(tensor: Tensor) -> Ref:
         layer, number = place[id(_origin(tensor))]
@@ -150,7 +164,9 @@ def network(inputs: Inputs, outputs: Inputs, name: str = "network") -> NetworkGr
         LayerEntry(layer.alone(name=names[id(layer)]), tuple(map(use, collector.calls[id(layer)])))
         for layer in collector.layers
     )
-    return NetworkGraph(name, entries, tuple(map(ref, tensors(inputs))), tuple(map(ref, tensors(outputs))))
+    return NetworkGraph(
+        name, entries, tuple(map(ref, tensors(inputs))), tuple(map(ref, tensors(outputs)))
+    )
 
 
 def _origin(tensor: Tensor) -> Layer | LayerCall:

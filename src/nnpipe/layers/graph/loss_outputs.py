@@ -20,7 +20,9 @@ def judged_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
 
 
 def finished(graph: NetworkGraph) -> NetworkGraph:
-    """Return the network for inference: its outputs are results, such as probabilities, under the same names."""
+    """Return the network for inference: its outputs are results, such as probabilities, under
+    the same names.
+    """
     check_call(finished, locals())
 
     def change(entry: LayerEntry) -> LayerEntry:
@@ -31,7 +33,9 @@ def finished(graph: NetworkGraph) -> NetworkGraph:
 
 
 def finish(graph: NetworkGraph, tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """Turn the outputs of the graph's PyTorch module into the results that :func:`finished` describes."""
+    """Turn the outputs of the graph's PyTorch module into the results that :func:`finished`
+    describes.
+    """
     layers = graph.layers
 
     def done(name: str, tensor: Any) -> Any:
@@ -40,4 +44,6 @@ def finish(graph: NetworkGraph, tensors: Sequence[Any]) -> tuple[Any, ...]:
             return tensor
         return layer.meaning()._torch(tuple(tensor.shape)).call(None, tensor)
 
-    return tuple(done(ref.layer, tensor) for ref, tensor in zip(graph.outputs, tensors, strict=True))
+    return tuple(
+        done(ref.layer, tensor) for ref, tensor in zip(graph.outputs, tensors, strict=True)
+    )

@@ -1,7 +1,9 @@
-"""What a network of layers computes, as operations in the words of all frameworks: for a network that is not built yet.
+"""What a network of layers computes, as operations in the words of all frameworks: for a network
+that is not built yet.
 
-A layer is written as exporters write it: an activation is an operation of its own, batch normalisation too, and a dense
-layer over several axes adds its bias by itself.  So costs and times follow as from a file of the network.
+A layer is written as exporters write it: an activation is an operation of its own, batch
+normalisation too, and a dense layer over several axes adds its bias by itself.  So costs and times
+follow as from a file of the network.
 """
 
 from __future__ import annotations
@@ -32,11 +34,24 @@ from nnpipe.layers.graph.loss_outputs import finished
 from nnpipe.layers.graph.shape_inference import Ref, Use, infer
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.vocabulary import convolutions, normalisation, pooling, reshaping, resizing
-from nnpipe.layers.vocabulary.activation_layers import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
+from nnpipe.layers.vocabulary.activation_layers import (
+    ELU,
+    Activation,
+    LeakyReLU,
+    PReLU,
+    ReLU,
+    Softmax,
+)
 from nnpipe.layers.vocabulary.activations import ActivationFunction
 from nnpipe.layers.vocabulary.attention import MultiHeadAttention
 from nnpipe.layers.vocabulary.dense import Dense, Embedding
-from nnpipe.layers.vocabulary.dropout import AlphaDropout, Dropout, GaussianDropout, GaussianNoise, SpatialDropout1d
+from nnpipe.layers.vocabulary.dropout import (
+    AlphaDropout,
+    Dropout,
+    GaussianDropout,
+    GaussianNoise,
+    SpatialDropout1d,
+)
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer, Shape
 from nnpipe.layers.vocabulary.recurrent import GRU, LSTM, Recurrent
@@ -53,9 +68,12 @@ from nnpipe.layers.vocabulary.windows import channels
 from nnpipe.layers.vocabulary.wrappers import Bidirectional
 
 _WORDS = {
-    "relu6": "clip", "hard_tanh": "clip", "leaky_relu": "leakyrelu", "hard_silu": "hardswish",
+    "relu6": "clip",
+    "hard_tanh": "clip",
+    "leaky_relu": "leakyrelu",
+    "hard_silu": "hardswish",
     "hard_sigmoid": "hardsigmoid",
-}  # fmt: skip
+}
 
 
 class OperationWriter(ABC):
@@ -75,11 +93,14 @@ class OperationWriter(ABC):
 
     def network(self, network: NetworkGraph) -> None:
         """Add the operations of all calls of a network."""
-        write = self.write  # once: each look-up makes a function, see functools.singledispatchmethod
+        # once: each look-up makes a function, see functools.singledispatchmethod
+        write = self.write
         for entry, number in network.steps():
             self._call(entry.layer, entry.uses[number], number, write)
 
-    def _call(self, layer: Layer, use: Use, number: int, write: Callable[[Layer, list[str], Shape], str]) -> None:
+    def _call(
+        self, layer: Layer, use: Use, number: int, write: Callable[[Layer, list[str], Shape], str]
+    ) -> None:
         self._layer = f"{layer.name}@{number}" if number else layer.name
         self._weights = layer.name
         out = self._shapes[Ref(layer.name, number)]
@@ -89,26 +110,46 @@ class OperationWriter(ABC):
         given = [self.names[ref] for ref in use.inputs]
         last = write(layer, given, out)
         place = 0
-        while (ref := Ref(layer.name, number, place)) in self._shapes:  # states of recurrent layers come for free
-            self.names[ref] = last if place == 0 else self._tensor(f"{self._layer}[{place}]", self._shapes[ref])
+        # states of recurrent layers come for free
+        while (ref := Ref(layer.name, number, place)) in self._shapes:
+            self.names[ref] = (
+                last if place == 0 else self._tensor(f"{self._layer}[{place}]", self._shapes[ref])
+            )
             place += 1
 
     def add(
-        self, word: str, reads: Sequence[str], shape: Shape, primitive: Primitive | None, *weights: Sequence[int]
+        self,
+        word: str,
+        reads: Sequence[str],
+        shape: Shape,
+        primitive: Primitive | None,
+        *weights: Sequence[int],
     ) -> str:
         """Add an operation with weights of these shapes, and return its result."""
         name = f"{self._layer}/{word}"
         while name in self.tensors:
             name += "'"
-        held = [self._tensor(f"{self._weights}/{word}/{place}", tuple(each)) for place, each in enumerate(weights)]
+        held = [
+            self._tensor(f"{self._weights}/{word}/{place}", tuple(each))
+            for place, each in enumerate(weights)
+        ]
         result = self._tensor(name, shape)
         primitives = () if primitive is None else (primitive,)
         self.operations.append(
-            Operation(name, word, (*reads, *held), (result,), layer=self._layer, primitives=primitives)
+            Operation(
+                name, word, (*reads, *held), (result,), layer=self._layer, primitives=primitives
+            )
         )
         return result
 
-    def plain(self, kind: PlainKind, word: str, reads: Sequence[str], shape: Shape, *weights: Sequence[int]) -> str:
+    def plain(
+        self,
+        kind: PlainKind,
+        word: str,
+        reads: Sequence[str],
+        shape: Shape,
+        *weights: Sequence[int],
+    ) -> str:
         """Add an operation that a function and sizes describe."""
         return self.add(word, reads, shape, PlainPrimitive(kind, word), *weights)
 
@@ -125,20 +166,33 @@ class OperationWriter(ABC):
         if name in ("softmax", "log_softmax"):
             return self.plain("softmax", name.replace("_", ""), [x], shape)
         if name == "silu":
-            return self.plain("elementwise", "mul", [x, self.plain("elementwise", "sigmoid", [x], shape)], shape)
+            return self.plain(
+                "elementwise", "mul", [x, self.plain("elementwise", "sigmoid", [x], shape)], shape
+            )
         return self.plain("elementwise", _WORDS.get(name, name), [x], shape)
 
     def _tensor(self, name: str, shape: Shape, dtype: str = "float32") -> str:
-        self.tensors[name] = TensorSpec(name, shape, dtype if dtype.startswith(("float", "int", "uint")) else "float32")
+        self.tensors[name] = TensorSpec(
+            name, shape, dtype if dtype.startswith(("float", "int", "uint")) else "float32"
+        )
         return name
 
     def dense(self, x: str, units: int, bias: bool) -> str:
-        """Add the product with a matrix along the last axis; over several axes, the bias is added by itself."""
+        """Add the product with a matrix along the last axis; over several axes, the bias is
+        added by itself.
+        """
         shape = self.shape(x)
         depth, out = shape[-1], (*shape[:-1], units)
         weights = (int(depth or 0), units)
         flat = len(shape) == 2
-        y = self.add("product", [x], out, linear(shape, units, depth), weights, *([(units,)] if bias and flat else []))
+        y = self.add(
+            "product",
+            [x],
+            out,
+            linear(shape, units, depth),
+            weights,
+            *([(units,)] if bias and flat else []),
+        )
         return self.plain("elementwise", "add", [y], out, (units,)) if bias and not flat else y
 
 
@@ -168,7 +222,9 @@ def operations_of(network: NetworkGraph, shapes: Shapes | None = None) -> Graph:
     raise_if(found.problems, network.name)
     writer = _LayerWriter(found.shapes)
     writer.network(sized)
-    inputs, outputs = (tuple(writer.names[ref] for ref in refs) for refs in (sized.inputs, sized.outputs))
+    inputs, outputs = (
+        tuple(writer.names[ref] for ref in refs) for refs in (sized.inputs, sized.outputs)
+    )
     return Graph(tuple(writer.operations), writer.tensors, inputs, outputs)
 
 
@@ -182,7 +238,10 @@ def _sized(network: NetworkGraph, shapes: Shapes) -> NetworkGraph:
         assert isinstance(layer, Input)
         given = shapes.get(name) or tuple(n or 1 for n in (layer.batch, *layer.shape))
         if len(given) != 1 + len(layer.shape):
-            raise ConfigError(f"the input {name!r} has {1 + len(layer.shape)} axes, samples first, not {len(given)}")
+            raise ConfigError(
+                f"the input {name!r} has {1 + len(layer.shape)} axes, samples first, not "
+                f"{len(given)}"
+            )
         changed[name] = layer.alone(batch=given[0], shape=tuple(given[1:]))
     entries = [
         replace(each, layer=changed[each.layer.name]) if each.layer.name in changed else each
@@ -216,13 +275,21 @@ class _LayerWriter(OperationWriter):
         shape, groups = self.shape(given[0]), 1 if transposed else layer.groups
         into = channels(shape, layer.data_format) or 0
         primitive = convolution(
-            shape, layer.kernel_size, (into, layer.filters), out,
-            channel_axis=len(shape) - 1 if layer.data_format == "channels_last" else 1, groups=groups,
-            strides=layer.strides, dilations=layer.dilation_rate, transposed=transposed,
-        )  # fmt: skip
+            shape,
+            layer.kernel_size,
+            (into, layer.filters),
+            out,
+            channel_axis=len(shape) - 1 if layer.data_format == "channels_last" else 1,
+            groups=groups,
+            strides=layer.strides,
+            dilations=layer.dilation_rate,
+            transposed=transposed,
+        )
         kernel = (*layer.kernel_size, into // groups, layer.filters)
         bias = [(layer.filters,)] if layer.use_bias else []
-        return self.activation(layer.activation, self.add("convolution", given, out, primitive, kernel, *bias))
+        return self.activation(
+            layer.activation, self.add("convolution", given, out, primitive, kernel, *bias)
+        )
 
     @write.register(convolutions._DepthwiseConv)
     @write.register(convolutions._SeparableConv)
@@ -234,11 +301,24 @@ class _LayerWriter(OperationWriter):
         separable = isinstance(layer, convolutions._SeparableConv)
         bias = [(channels(out, layer.data_format) or 0,)] if layer.use_bias else []
         first = convolution(
-            shape, layer.kernel_size, (into, many), middle, channel_axis=axis, groups=into, strides=layer.strides,
+            shape,
+            layer.kernel_size,
+            (into, many),
+            middle,
+            channel_axis=axis,
+            groups=into,
+            strides=layer.strides,
             dilations=layer.dilation_rate,
-        )  # fmt: skip
+        )
         own = [] if separable else bias
-        x = self.add("depthwise", given, middle, first, (*layer.kernel_size, into, layer.depth_multiplier), *own)
+        x = self.add(
+            "depthwise",
+            given,
+            middle,
+            first,
+            (*layer.kernel_size, into, layer.depth_multiplier),
+            *own,
+        )
         if separable:
             one = (1,) * layer.rank
             second = convolution(middle, one, (many, layer.filters), out, channel_axis=axis)
@@ -256,7 +336,12 @@ class _LayerWriter(OperationWriter):
     @write.register(pooling._Pool)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
         word = "max" if isinstance(layer, pooling._MaxPool) else "mean"
-        return self.add("pooling", given, out, PoolingPrimitive(word, tuple(layer.pool_size), tuple(layer.strides)))
+        return self.add(
+            "pooling",
+            given,
+            out,
+            PoolingPrimitive(word, tuple(layer.pool_size), tuple(layer.strides)),
+        )
 
     @write.register(pooling._GlobalPool)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
@@ -278,11 +363,19 @@ class _LayerWriter(OperationWriter):
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
         words = {"LayerNorm": "layer", "GroupNorm": "group", "RMSNorm": "rms", "UnitNorm": "l2"}
         count = int(out[-1] or 0)
-        return self.plain("normalisation", words[type(layer).__name__], given, out, (count,), (count,))
+        return self.plain(
+            "normalisation", words[type(layer).__name__], given, out, (count,), (count,)
+        )
 
     @write.register(reshaping._Elementwise)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
-        words = {"Add": "add", "Subtract": "sub", "Multiply": "mul", "Average": "mean", "Maximum": "max"}
+        words = {
+            "Add": "add",
+            "Subtract": "sub",
+            "Multiply": "mul",
+            "Average": "mean",
+            "Maximum": "max",
+        }
         return self.plain("elementwise", words.get(type(layer).__name__, "min"), given, out)
 
     @write.register
@@ -304,8 +397,12 @@ class _LayerWriter(OperationWriter):
 
     @write.register(resizing._UpSample)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
-        mode = {"bilinear": "linear", "bicubic": "cubic"}.get(getattr(layer, "interpolation", ""), "nearest")
-        return self.add("resize", given, out, PlainPrimitive("resize", mode, tuple(range(layer.rank))))
+        mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
+            getattr(layer, "interpolation", ""), "nearest"
+        )
+        return self.add(
+            "resize", given, out, PlainPrimitive("resize", mode, tuple(range(layer.rank)))
+        )
 
     @write.register
     def _(self, layer: Rescaling, given: list[str], out: Shape) -> str:
@@ -339,7 +436,11 @@ class _LayerWriter(OperationWriter):
     def _(self, layer: Bidirectional, given: list[str], out: Shape) -> str:
         inner: Any = layer.layer
         x = self._recurrent(inner, given[0], 2, out, not inner.return_sequences)
-        return x if layer.merge_mode in ("concat", None) else self.plain("elementwise", "add", [x, x], out)
+        return (
+            x
+            if layer.merge_mode in ("concat", None)
+            else self.plain("elementwise", "add", [x, x], out)
+        )
 
     def _recurrent(self, layer: Any, x: str, directions: int, out: Shape, last: bool) -> str:
         batch, steps, into = self.shape(x)
@@ -349,31 +450,50 @@ class _LayerWriter(OperationWriter):
         units, gates = layer.units, layer.gates * layer.units
         primitive = RecurrentPrimitive(cell, batch, steps, into, units, directions)
         y = self.plain("movement", "transpose", [x], (steps, batch, into))
-        weights = ((directions, gates, int(into or 0)), (directions, gates, units), (directions, 2 * gates))
+        weights = (
+            (directions, gates, int(into or 0)),
+            (directions, gates, units),
+            (directions, 2 * gates),
+        )
         y = self.add(cell, [y], (steps, directions, batch, units), primitive, *weights)
         if last:
             y = self.plain("gather", "gather", [y], (directions, batch, units))
-        return self.plain("view", "reshape", [y], out) if last else self.plain("movement", "transpose", [y], out)
+        return (
+            self.plain("view", "reshape", [y], out)
+            if last
+            else self.plain("movement", "transpose", [y], out)
+        )
 
     @write.register
     def _(self, layer: MultiHeadAttention, given: list[str], out: Shape) -> str:
         heads, inner, value = layer.num_heads, layer.key_dim, layer.value_dim or layer.key_dim
         query, source, key = (*given, given[1])[:3]
         parts = []
-        for x, width, flipped in ((query, inner, False), (key, inner, True), (source, value, False)):
+        for x, width, flipped in (
+            (query, inner, False),
+            (key, inner, True),
+            (source, value, False),
+        ):
             batch, steps, _ = self.shape(x)
             y = self.plain(
-                "view", "reshape", [self.dense(x, heads * width, layer.use_bias)], (batch, steps, heads, width)
+                "view",
+                "reshape",
+                [self.dense(x, heads * width, layer.use_bias)],
+                (batch, steps, heads, width),
             )
             turned = (batch, heads, width, steps) if flipped else (batch, heads, steps, width)
             parts.append(self.plain("movement", "transpose", [y], turned))
         q, k, v = parts
         scores = (*self.shape(q)[:3], self.shape(k)[3])
         y = self.add("product", [q, k], scores, matrix_product(self.shape(q), self.shape(k)))
-        y = self.plain("softmax", "softmax", [self.plain("elementwise", "div", [y], scores, (1,))], scores)
+        y = self.plain(
+            "softmax", "softmax", [self.plain("elementwise", "div", [y], scores, (1,))], scores
+        )
         mixed = (*scores[:3], value)
         y = self.add("product", [y, v], mixed, matrix_product(scores, self.shape(v)))
         batch, _, steps, _ = mixed
         y = self.plain("movement", "transpose", [y], (batch, steps, heads, value))
         joined = (batch, steps, product((heads, value)))
-        return self.dense(self.plain("view", "reshape", [y], joined), int(out[-1] or 0), layer.use_bias)
+        return self.dense(
+            self.plain("view", "reshape", [y], joined), int(out[-1] or 0), layer.use_bias
+        )

@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class Ref:
-    """An output of a call of a layer: the layer's name, the number of the call, the number of the output."""
+    """An output of a call of a layer: the layer's name, the number of the call, the number of
+    the output.
+    """
 
     layer: str
     call: int = 0
     output: int = 0
 
     def __str__(self) -> str:
-        return self.layer + (f" (call {self.call}, output {self.output})" if self.call or self.output else "")
+        return self.layer + (
+            f" (call {self.call}, output {self.output})" if self.call or self.output else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -89,32 +93,54 @@ def infer(graph: NetworkGraph) -> InferredShapes:
     except CycleError as error:
         circle = " -> ".join(name for name, _ in reversed(error.args[1]))
         return InferredShapes(
-            {}, {}, (*problems, NetworkProblem("cycle", circle.partition(" ")[0], f"depends on itself: {circle}"))
+            {},
+            {},
+            (
+                *problems,
+                NetworkProblem("cycle", circle.partition(" ")[0], f"depends on itself: {circle}"),
+            ),
         )
     for entry, number in steps:
         layer, use = entry.layer, entry.uses[number]
         if layer.name in broken or not all(ref in shapes for ref in use.inputs):
             continue  # the cause is reported already
         if isinstance(layer, Unknown):
-            problems.append(NetworkProblem("unknown-layer", layer.name, f"{layer.class_name} is not in the vocabulary"))
+            problems.append(
+                NetworkProblem(
+                    "unknown-layer", layer.name, f"{layer.class_name} is not in the vocabulary"
+                )
+            )
             continue
         if use.form is not None:
             problems.append(
-                NetworkProblem("unknown-argument", layer.name, f"is called with what is not known here: {use.form}")
+                NetworkProblem(
+                    "unknown-argument",
+                    layer.name,
+                    f"is called with what is not known here: {use.form}",
+                )
             )
             continue
         if layer.resting and use.training is False:
-            message = "is called with training=False, which Keras 3 does not keep for it; leave it out there"
+            message = (
+                "is called with training=False, which Keras 3 does not keep for it; leave it out "
+                "there"
+            )
             problems.append(NetworkProblem("argument", layer.name, message))
         given = tuple(shapes[ref] for ref in use.inputs)
         try:
             found = layer.shapes(*given)
             weights = layer.variables(*given)
         except Misfit as misfit:
-            problems.append(NetworkProblem(misfit.code, layer.name, f"{type(layer).__name__} {misfit}"))
+            problems.append(
+                NetworkProblem(misfit.code, layer.name, f"{type(layer).__name__} {misfit}")
+            )
             continue
         if variables.setdefault(layer.name, weights) != weights:
-            problems.append(NetworkProblem("shared-shape", layer.name, "would need other weights in a further use"))
+            problems.append(
+                NetworkProblem(
+                    "shared-shape", layer.name, "would need other weights in a further use"
+                )
+            )
         shapes |= {Ref(layer.name, number, index): shape for index, shape in enumerate(found)}
     if not any(problem.code == "reference" for problem in problems):
         problems += _unused(graph)
@@ -123,7 +149,9 @@ def infer(graph: NetworkGraph) -> InferredShapes:
     for user, ref in wanted:
         if ref not in shapes and Ref(ref.layer, ref.call) in shapes:
             problems.append(
-                NetworkProblem("reference", user, f"names output {ref.output} of {ref.layer}, which has fewer")
+                NetworkProblem(
+                    "reference", user, f"names output {ref.output} of {ref.layer}, which has fewer"
+                )
             )
     return InferredShapes(shapes, variables, tuple(problems))
 
@@ -133,19 +161,29 @@ def arguments_of(layer: Layer, path: str) -> list[NetworkProblem]:
     found = [NetworkProblem("argument", f"{path}.{name}", fault) for name, fault in layer.faults()]
     for name, value in vars(layer).items():
         if isinstance(value, Raw) and name != "raw":
-            found.append(NetworkProblem("unknown-object", f"{path}.{name}", f"not in the vocabulary: {value}"))
+            found.append(
+                NetworkProblem(
+                    "unknown-object", f"{path}.{name}", f"not in the vocabulary: {value}"
+                )
+            )
     return found
 
 
 def _arguments(graph: NetworkGraph) -> list[NetworkProblem]:
-    return [problem for entry in graph.entries for problem in arguments_of(entry.layer, entry.layer.name)]
+    return [
+        problem
+        for entry in graph.entries
+        for problem in arguments_of(entry.layer, entry.layer.name)
+    ]
 
 
 def _references(graph: NetworkGraph) -> list[NetworkProblem]:
     found = []
     for name, count in Counter(entry.layer.name for entry in graph.entries).items():
         if not name:
-            found.append(NetworkProblem("name", "", f"{count} layer{'s' * (count > 1)} without a name"))
+            found.append(
+                NetworkProblem("name", "", f"{count} layer{'s' * (count > 1)} without a name")
+            )
         elif count > 1:
             found.append(NetworkProblem("name", name, f"{count} layers have this name"))
     entries = {entry.layer.name: entry for entry in graph.entries}
@@ -158,10 +196,16 @@ def _references(graph: NetworkGraph) -> list[NetworkProblem]:
     inputs = {ref.layer for ref in graph.inputs}
     for name, entry in entries.items():
         if isinstance(entry.layer, Input) != (name in inputs):
-            what = "is not among the inputs" if isinstance(entry.layer, Input) else "is among the inputs and no Input"
+            what = (
+                "is not among the inputs"
+                if isinstance(entry.layer, Input)
+                else "is among the inputs and no Input"
+            )
             found.append(NetworkProblem("reference", name, what))
     if graph.sequential and not _is_chain(graph):
-        found.append(NetworkProblem("structure", "", "is said to be sequential and is no chain of layers"))
+        found.append(
+            NetworkProblem("structure", "", "is said to be sequential and is no chain of layers")
+        )
     return found
 
 
@@ -173,24 +217,36 @@ def _unused(graph: NetworkGraph) -> list[NetworkProblem]:
         if unused and len(unused) == len(entry.uses):
             found.append(NetworkProblem("unused", name, "no output depends on it"))
         else:
-            found += [NetworkProblem("unused", name, f"no output depends on call {number} of it") for number in unused]
+            found += [
+                NetworkProblem("unused", name, f"no output depends on call {number} of it")
+                for number in unused
+            ]
     return found
 
 
 def _is_chain(graph: NetworkGraph) -> bool:
     refs = [Ref(entry.layer.name) for entry in graph.entries]
     wanted = [(), *((ref,) for ref in refs)]
-    once = all(len(e.uses) == 1 and e.uses[0].inputs == w for e, w in zip(graph.entries, wanted, strict=False))
+    once = all(
+        len(e.uses) == 1 and e.uses[0].inputs == w
+        for e, w in zip(graph.entries, wanted, strict=False)
+    )
     return once and graph.outputs == tuple(refs[-1:])
 
 
-def _missing(path: str, refs: tuple[Ref, ...], entries: Mapping[str, LayerEntry]) -> list[NetworkProblem]:
+def _missing(
+    path: str, refs: tuple[Ref, ...], entries: Mapping[str, LayerEntry]
+) -> list[NetworkProblem]:
     found = []
     for ref in refs:
         if ref.layer not in entries:
-            found.append(NetworkProblem("reference", path, f"names {ref.layer!r}, which is not there"))
+            found.append(
+                NetworkProblem("reference", path, f"names {ref.layer!r}, which is not there")
+            )
         elif not 0 <= ref.call < len(entries[ref.layer].uses):
             found.append(
-                NetworkProblem("reference", path, f"names call {ref.call} of {ref.layer!r}, which is not there")
+                NetworkProblem(
+                    "reference", path, f"names call {ref.call} of {ref.layer!r}, which is not there"
+                )
             )
     return found

@@ -19,7 +19,11 @@ from nnpipe.layers.vocabulary.value_kinds import ValueKind
 
 class _Network(ValueKind):
     def fault(self, value: Any, rank: int) -> str:
-        return "" if isinstance(value, NetworkGraph) else f"must be a NetworkGraph, not {type(value).__name__}"
+        return (
+            ""
+            if isinstance(value, NetworkGraph)
+            else f"must be a NetworkGraph, not {type(value).__name__}"
+        )
 
 
 class Submodel(Layer):
@@ -42,10 +46,13 @@ class Submodel(Layer):
         if self.name and isinstance(self.graph, NetworkGraph):  # Keras has one name for both
             object.__setattr__(self, "graph", replace(self.graph, name=self.name))
 
-    # Cached, because every network queries its submodels several times, and nesting multiplies the queries.
+    # Cached, because every network queries its submodels several times, and nesting multiplies the
+    # queries.
     @cached_property
     def _wrong(self) -> tuple[tuple[str, str], ...]:
-        problems = [p for p in self.graph.problems() if p.code not in ("unknown-object", "unknown-layer")]
+        problems = [
+            p for p in self.graph.problems() if p.code not in ("unknown-object", "unknown-layer")
+        ]
         return tuple(("graph", str(problem)) for problem in problems)
 
     @cached_property
@@ -53,7 +60,8 @@ class Submodel(Layer):
         return {}
 
     def _faults(self) -> Iterable[tuple[str, str]]:
-        # Shape problems are reported where it is applied, as its inputs there may be narrower than declared.
+        # Shape problems are reported where it is applied, as its inputs there may be narrower than
+        # declared.
         return self._wrong
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -70,7 +78,9 @@ class Submodel(Layer):
         )
 
     def placed(self, shapes: tuple[Shape, ...]) -> NetworkGraph:
-        """Return the graph with the shapes of its inputs replaced by those that it is applied to."""
+        """Return the graph with the shapes of its inputs replaced by those that it is applied
+        to.
+        """
         if len(shapes) != len(self.graph.inputs):
             raise Misfit(f"takes {len(self.graph.inputs)} inputs, not {len(shapes)}", "arity")
         given = {ref.layer: shape for ref, shape in zip(self.graph.inputs, shapes, strict=True)}
@@ -80,7 +90,9 @@ class Submodel(Layer):
                 own, shape = entry.layer, given[entry.layer.name]
                 assert isinstance(own, Input)
                 wanted = (own.batch, *own.shape)
-                if len(wanted) != len(shape) or any(a and b and a != b for a, b in zip(wanted, shape, strict=True)):
+                if len(wanted) != len(shape) or any(
+                    a and b and a != b for a, b in zip(wanted, shape, strict=True)
+                ):
                     raise Misfit(f"takes {wanted} as {own.name}, not {shape}")
                 entry = replace(entry, layer=own.alone(shape=shape[1:], batch=shape[0]))
             entries.append(entry)

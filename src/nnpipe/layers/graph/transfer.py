@@ -1,4 +1,6 @@
-"""Differences between two networks and the transfer of weights: transfer learning by description."""
+"""Differences between two networks and the transfer of weights: transfer learning by
+description.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _SAME = (Constant, Identity, Ones, Zeros)
 
 @dataclass(frozen=True)
 class ChangedLayer:
-    """A layer that both networks have by name, with its differences: arguments, ``class``, or ``inputs``."""
+    """A layer that both networks have by name, with its differences: arguments, ``class``, or
+    ``inputs``.
+    """
 
     name: str
     what: tuple[str, ...]
@@ -62,7 +66,9 @@ class Delta:
 
 @dataclass(frozen=True)
 class Transferred:
-    """All weights of a network derived from another, and the names of those that were kept or newly drawn."""
+    """All weights of a network derived from another, and the names of those that were kept or
+    newly drawn.
+    """
 
     weights: Mapping[str, np.ndarray]
     stayed: tuple[str, ...]
@@ -103,7 +109,9 @@ def compare(before: NetworkGraph, after: NetworkGraph) -> Delta:
     )
 
 
-def transfer(before: NetworkGraph, weights: Weights, after: NetworkGraph, *, seed: int = 0) -> Transferred:
+def transfer(
+    before: NetworkGraph, weights: Weights, after: NetworkGraph, *, seed: int = 0
+) -> Transferred:
     """Return weights for ``after``, taken from ``before`` where they match.
 
     A weight is kept if both networks have a layer of the same name and class with
@@ -112,7 +120,8 @@ def transfer(before: NetworkGraph, weights: Weights, after: NetworkGraph, *, see
     Parameters
     ----------
     before, weights
-        The first network, such as :func:`~nnpipe.layers.keras.read_file.read_keras` returns it, and its weights.
+        The first network, such as :func:`~nnpipe.layers.keras.read_file.read_keras` returns it, and
+        its weights.
     after
         The second network.
     seed
@@ -132,13 +141,21 @@ def transfer(before: NetworkGraph, weights: Weights, after: NetworkGraph, *, see
     for item in held(after):
         if item.name in old and type(old[item.name].layer) is type(item.layer):
             names = [f"{item.name}/{variable.name}" for variable in item.variables or ()]
-            stayed += [name for name in names if name in weights and weights[name].shape == made[name].shape]
+            stayed += [
+                name
+                for name in names
+                if name in weights and weights[name].shape == made[name].shape
+            ]
     raise_if(frozen_problems(before, after, stayed), after.name or "network")
     result = made | {name: np.array(weights[name]) for name in stayed}
-    return Transferred(result, tuple(stayed), tuple(name for name in made if name not in set(stayed)))
+    return Transferred(
+        result, tuple(stayed), tuple(name for name in made if name not in set(stayed))
+    )
 
 
-def frozen_problems(before: NetworkGraph, after: NetworkGraph, stayed: Collection[str]) -> list[NetworkProblem]:
+def frozen_problems(
+    before: NetworkGraph, after: NetworkGraph, stayed: Collection[str]
+) -> list[NetworkProblem]:
     """Return a problem for each layer that is frozen although its weights are newly drawn.
 
     Parameters
@@ -154,8 +171,11 @@ def frozen_problems(before: NetworkGraph, after: NetworkGraph, stayed: Collectio
             continue
         layer, _, weight = name.rpartition("/")
         old = f"was {was[name].shape}" if name in was else "was not there"
-        found.setdefault(layer, f"is frozen, but its {weight} {variable.shape} {old}, so it would stay random; "
-                         "let the layer be trained, or leave it as it was")  # fmt: skip
+        found.setdefault(
+            layer,
+            f"is frozen, but its {weight} {variable.shape} {old}, so it would stay random; "
+            "let the layer be trained, or leave it as it was",
+        )
     return [NetworkProblem("weights", layer, message) for layer, message in found.items()]
 
 
@@ -165,7 +185,10 @@ def _frozen(graph: NetworkGraph, name: str = "") -> Iterator[tuple[str, LayerVar
     for entry in graph.entries:
         layer = entry.layer
         if not layer.trainable:
-            yield from ((f"{name}{layer.name}/{variable.name}", variable) for variable in known.get(layer.name, ()))
+            yield from (
+                (f"{name}{layer.name}/{variable.name}", variable)
+                for variable in known.get(layer.name, ())
+            )
         elif isinstance(layer, Submodel):
             yield from _frozen(layer.graph, f"{name}{layer.name}/")
 
@@ -175,6 +198,8 @@ def _differences(old: Layer, new: Layer) -> list[str]:
     if type(old) is not type(new):
         return ["class"]
     names = [
-        field.name for field in dataclasses.fields(new) if field.compare and field.name not in ("name", "trainable")
+        field.name
+        for field in dataclasses.fields(new)
+        if field.compare and field.name not in ("name", "trainable")
     ]
     return [name for name in names if getattr(old, name) != getattr(new, name)]

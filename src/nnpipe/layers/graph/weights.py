@@ -1,4 +1,6 @@
-"""The weights of a graph: their names and shapes, their initial values, and checks of given weights."""
+"""The weights of a graph: their names and shapes, their initial values, and checks of given
+weights.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from nnpipe.layers.vocabulary.initialisers import Initialiser
 from nnpipe.layers.vocabulary.layer import LayerVariable
 
 Weights: TypeAlias = "Mapping[str, np.ndarray]"
-"""Arrays by ``layer/weight``, or ``submodel/layer/weight`` for a network inside a network, in Keras's layout."""
+"""Arrays by ``layer/weight``, or ``submodel/layer/weight`` for a network inside a network, in
+Keras's layout.
+"""
 
 
 def variables_of(graph: NetworkGraph) -> dict[str, LayerVariable]:
@@ -56,12 +60,18 @@ def initial_weights(graph: NetworkGraph, seed: int = 0) -> dict[str, np.ndarray]
             weights[name] = variable.initialiser.draw(variable.shape, random)
         except (ValueError, TypeError) as error:
             kind = type(variable.initialiser).__name__
-            problems.append(NetworkProblem("argument", name, f"{kind} cannot fill the shape {variable.shape}: {error}"))
+            problems.append(
+                NetworkProblem(
+                    "argument", name, f"{kind} cannot fill the shape {variable.shape}: {error}"
+                )
+            )
     raise_if(problems, graph.name or "network")
     return weights
 
 
-def weight_problems(variables: Mapping[str, LayerVariable], weights: Weights) -> list[NetworkProblem]:
+def weight_problems(
+    variables: Mapping[str, LayerVariable], weights: Weights
+) -> list[NetworkProblem]:
     """Return a problem for each weight that is missing, unexpected, or of another shape."""
     found = []
     for name, variable in variables.items():
@@ -69,8 +79,14 @@ def weight_problems(variables: Mapping[str, LayerVariable], weights: Weights) ->
             found.append(NetworkProblem("weights", name, "is missing"))
         elif tuple(weights[name].shape) != variable.shape:
             found.append(
-                NetworkProblem("weights", name, f"has the shape {tuple(weights[name].shape)}, not {variable.shape}")
+                NetworkProblem(
+                    "weights",
+                    name,
+                    f"has the shape {tuple(weights[name].shape)}, not {variable.shape}",
+                )
             )
     return found + [
-        NetworkProblem("weights", name, "is not in the network") for name in weights if name not in variables
+        NetworkProblem("weights", name, "is not in the network")
+        for name in weights
+        if name not in variables
     ]

@@ -1,4 +1,5 @@
-"""Translation of operations with channels first, as in ONNX and PyTorch, into layers with channels last.
+"""Translation of operations with channels first, as in ONNX and PyTorch, into layers with channels
+last.
 
 A value of the source is a :class:`View` of a tensor of the graph: the same
 numbers, perhaps with the axes in another order.  Operations that only reorder
@@ -23,7 +24,14 @@ from nnpipe.layers.vocabulary.field_table import Raw
 from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import Layer, Shape
 from nnpipe.layers.vocabulary.reshaping import Flatten, Permute, Rescaling, Reshape
-from nnpipe.layers.vocabulary.resizing import Crop1d, Crop2d, Crop3d, ZeroPad1d, ZeroPad2d, ZeroPad3d
+from nnpipe.layers.vocabulary.resizing import (
+    Crop1d,
+    Crop2d,
+    Crop3d,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
+)
 
 Pads = tuple[tuple[int, int], ...]
 
@@ -31,7 +39,9 @@ _PADS = {1: (ZeroPad1d, Crop1d), 2: (ZeroPad2d, Crop2d), 3: (ZeroPad3d, Crop3d)}
 
 
 class Unsupported(Exception):
-    """Raised if an operation, as it is used, has no equivalent layers; ``argument`` names the cause, if it is one."""
+    """Raised if an operation, as it is used, has no equivalent layers; ``argument`` names the
+    cause, if it is one.
+    """
 
     def __init__(self, message: str, argument: str = "", code: str = "unknown-argument") -> None:
         super().__init__(message)
@@ -73,7 +83,9 @@ class View:
     def axes(self) -> Shape:
         """The value's shape before the pending padding and flattening."""
         if self.own is None:
-            raise Unsupported("follows what is not known, so its shape cannot be told", code="shape")
+            raise Unsupported(
+                "follows what is not known, so its shape cannot be told", code="shape"
+            )
         return tuple(self.own[axis] for axis in self.order)
 
     @property
@@ -86,7 +98,9 @@ class View:
         """The value's shape."""
         shape = self.axes
         if self.pads is not None:
-            shape = tuple(None if e is None else e + sum(p) for e, p in zip(shape, self.pads, strict=True))
+            shape = tuple(
+                None if e is None else e + sum(p) for e, p in zip(shape, self.pads, strict=True)
+            )
         if self.flat:
             return (shape[0], None if None in shape[1:] else math.prod(e or 0 for e in shape[1:]))
         return shape
@@ -131,15 +145,21 @@ class Builder:
         self.inputs.append(layer)
         self._check(layer)
         view = View(layer, (None, *shape[1:]), tuple(range(len(shape))), dtype)
-        return self.real(view, f"{name}_real") if dtype in ("float16", "float64", "bfloat16") else view
+        return (
+            self.real(view, f"{name}_real") if dtype in ("float16", "float64", "bfloat16") else view
+        )
 
     def real(self, view: View, name: str) -> View:
         """Return the same numbers in single precision, in which layers compute."""
         layer = Rescaling(view.tensor, 1.0, name=self.name(name))
         return replace(view, tensor=layer, own=self.add(layer, self.own(view)), dtype="float32")
 
-    def add(self, layer: Layer, *given: Shape, weights: Mapping[str, np.ndarray] | None = None) -> Shape:
-        """Add a layer that was applied to tensors of these shapes, and return the shape of its output."""
+    def add(
+        self, layer: Layer, *given: Shape, weights: Mapping[str, np.ndarray] | None = None
+    ) -> Shape:
+        """Add a layer that was applied to tensors of these shapes, and return the shape of its
+        output.
+        """
         self._check(layer)
         try:
             (found, *_) = layer.shapes(*given)
@@ -147,7 +167,9 @@ class Builder:
         except Misfit as misfit:
             raise Unsupported(f"{type(layer).__name__} {misfit}", code=misfit.code) from None
         self.spend(sum(value.size for value in (weights or {}).values()))
-        held = {name: np.ascontiguousarray(value, np.float32) for name, value in (weights or {}).items()}
+        held = {
+            name: np.ascontiguousarray(value, np.float32) for name, value in (weights or {}).items()
+        }
         shapes = {name: value.shape for name, value in held.items()}
         if shapes != expected:
             raise Unsupported(f"has weights of the shapes {shapes}, not {expected}", code="weights")
@@ -155,9 +177,13 @@ class Builder:
         return found
 
     def spend(self, values: int) -> None:
-        """Count values that are copied from constants; raise ``Unsupported`` if they are too many."""
+        """Count values that are copied from constants; raise ``Unsupported`` if they are too
+        many.
+        """
         if values > self.room:
-            raise Unsupported("takes constants of many more values than the whole source holds", code="size")
+            raise Unsupported(
+                "takes constants of many more values than the whole source holds", code="size"
+            )
         self.room -= values
 
     def _check(self, layer: Layer) -> None:
@@ -165,7 +191,9 @@ class Builder:
         if faults:
             raise Unsupported("; ".join(faults), code="argument")
 
-    def put(self, view: View, layer: Layer, weights: Mapping[str, np.ndarray] | None = None) -> View:
+    def put(
+        self, view: View, layer: Layer, weights: Mapping[str, np.ndarray] | None = None
+    ) -> View:
         """Add a layer that was applied to a view's tensor and keeps the order of axes."""
         self.check_real(view)
         return replace(view, tensor=layer, own=self.add(layer, self.own(view), weights=weights))
@@ -187,7 +215,8 @@ class Builder:
         if own[1:] == rest:
             return tensor, own
         layer = Reshape(tensor, rest, name=self.name(name))
-        self._before[id(layer)] = layer, tensor, own  # keeps the layer alive, so that its id stays unique
+        # keeps the layer alive, so that its id stays unique
+        self._before[id(layer)] = layer, tensor, own
         return layer, self.add(layer, own)
 
     # -- order ----------------------------------------------------------------------------------
@@ -207,7 +236,9 @@ class Builder:
             # The tensor is kept alive, so that its id stays unique.
             self._arranged[key] = replace(view, tensor=layer, own=found)
         made = self._arranged[key]
-        return replace(made, order=tuple(order.index(axis) for axis in range(len(order))), dtype=view.dtype)
+        return replace(
+            made, order=tuple(order.index(axis) for axis in range(len(order))), dtype=view.dtype
+        )
 
     def plain(self, view: View) -> View:
         """Return a view whose tensor equals the value, with nothing pending."""
@@ -228,7 +259,9 @@ class Builder:
         if view.flat:
             whole = replace(view, flat=False)
             # If only axes of length 1 have moved, the values keep their order.
-            places = [view.order[axis] for axis, extent in enumerate(view.axes) if axis and extent != 1]
+            places = [
+                view.order[axis] for axis, extent in enumerate(view.axes) if axis and extent != 1
+            ]
             whole = whole if places == sorted(places) and view.order[0] == 0 else self.plain(whole)
             layer = Flatten(whole.tensor, name=self.name("flatten"))
             view = View(layer, self.add(layer, self.own(whole)), (0, 1), view.dtype)
@@ -251,11 +284,17 @@ class Builder:
             raise Unsupported("adds to every axis", "pads")
         # One axis must stay unpadded; the last one of the tensor if possible.
         channel = max(still, key=lambda axis: view.order[axis])
-        rest = sorted((axis for axis in others if axis != channel), key=lambda axis: view.order[axis])
+        rest = sorted(
+            (axis for axis in others if axis != channel), key=lambda axis: view.order[axis]
+        )
         view = self.arranged(view, (samples, *rest, channel))
         more, less = _PADS[rank]
-        added = tuple((max(before, 0), max(after, 0)) for before, after in (pads[axis] for axis in rest))
-        cut = tuple((max(-before, 0), max(-after, 0)) for before, after in (pads[axis] for axis in rest))
+        added = tuple(
+            (max(before, 0), max(after, 0)) for before, after in (pads[axis] for axis in rest)
+        )
+        cut = tuple(
+            (max(-before, 0), max(-after, 0)) for before, after in (pads[axis] for axis in rest)
+        )
         if any(map(any, added)):
             view = self.put(view, more(view.tensor, added, name=self.name("pad")))
         if any(map(any, cut)):
@@ -264,7 +303,9 @@ class Builder:
 
     # -- unknown operations ---------------------------------------------------------------------
 
-    def unknown(self, name: str, raw: Mapping[str, Any], given: Sequence[View], outputs: int) -> list[View]:
+    def unknown(
+        self, name: str, raw: Mapping[str, Any], given: Sequence[View], outputs: int
+    ) -> list[View]:
         """Add an operation as an ``Unknown`` layer."""
         layer = Unknown(tuple(view.tensor for view in given), Raw.of(raw), name=name)
         return [View(layer[number] if number else layer, None) for number in range(outputs)]

@@ -48,7 +48,9 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
     try:
         import torch
     except ImportError as error:
-        raise MissingDependency(f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})") from None
+        raise MissingDependency(
+            f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})"
+        ) from None
     if isinstance(getattr(module, "graph", None), NetworkGraph) and hasattr(module, "penalty"):
         return Reading(module.graph, torch_weights(module))  # a module made by to_torch
     modes = {part: part.training for part in module.modules()}
@@ -57,7 +59,9 @@ def from_torch(module: Any, inputs: Sequence[Any]) -> Reading:
             program = _program(module.eval(), tuple(inputs))
     except Exception as error:  # its errors share no base but Exception
         text = one_line(error)
-        return Reading(None, {}, (NetworkProblem("structure", "", f"torch.export cannot follow it: {text}"),))
+        return Reading(
+            None, {}, (NetworkProblem("structure", "", f"torch.export cannot follow it: {text}"),)
+        )
     finally:
         for part, training in modes.items():
             part.training = training
@@ -76,7 +80,11 @@ def _program(module: Any, inputs: tuple[Any, ...]) -> Any:
         program = torch.export.export(module, inputs)
     schemas = [getattr(node.target, "_schema", None) for node in program.graph.nodes]
     # In-place writes to tensors that have views would be missed.
-    return program.run_decompositions() if any(s is not None and s.is_mutable for s in schemas) else program
+    return (
+        program.run_decompositions()
+        if any(s is not None and s.is_mutable for s in schemas)
+        else program
+    )
 
 
 class _Words:
@@ -128,11 +136,24 @@ class _Words:
         arguments = self.arguments(node, schema)
         made = self.shape(node)
         if words is None:
-            given = [value for value in node.all_input_nodes if _holds_tensors(value.meta.get("val"))]
-            plain = {name: value for name, value in arguments.items() if isinstance(value, (int, float, str, bool))}
+            given = [
+                value for value in node.all_input_nodes if _holds_tensors(value.meta.get("val"))
+            ]
+            plain = {
+                name: value
+                for name, value in arguments.items()
+                if isinstance(value, (int, float, str, bool))
+            }
             self.put(node, kind, given, plain)
             return
-        first = next((self.shape(value) for value in node.all_input_nodes if _holds_tensors(value.meta.get("val"))), ())
+        first = next(
+            (
+                self.shape(value)
+                for value in node.all_input_nodes
+                if _holds_tensors(value.meta.get("val"))
+            ),
+            (),
+        )
         try:
             said = words(arguments, first, made)
             if any(hasattr(value, "all_input_nodes") for value in said[2].values()):
@@ -141,7 +162,9 @@ class _Words:
             said = kind, node.all_input_nodes, {}
         self.put(node, *said)
 
-    def put(self, node: Any, kind: str, given: Sequence[Any], attributes: Mapping[str, Any]) -> None:
+    def put(
+        self, node: Any, kind: str, given: Sequence[Any], attributes: Mapping[str, Any]
+    ) -> None:
         inputs = []
         for number, value in enumerate(given):
             if isinstance(value, np.ndarray):
@@ -169,24 +192,34 @@ class _Words:
         weights = [self.constants[name] for name in names]
         if any(len(weight) % 4 for weight in weights) and kind == "aten::lstm":
             return False  # it projects its states
-        made = cells_of(kind.removeprefix("aten::"), node.name, _path(node), taken, weights, a, shape)
+        made = cells_of(
+            kind.removeprefix("aten::"), node.name, _path(node), taken, weights, a, shape
+        )
         self.nodes += made.nodes
         self.constants |= made.constants
         self.results[node.name] = made.results
         return True
 
     def take(self, node: Any) -> None:
-        """Translate the choice of one of several results: the first is the operation's own, parts are slices."""
+        """Translate the choice of one of several results: the first is the operation's own,
+        parts are slices.
+        """
         source, index = node.args
         if source.name in self.results:
-            self.nodes.append(ONNXNode("Identity", _path(node), (self.results[source.name][index],), (node.name,), {}))
+            self.nodes.append(
+                ONNXNode(
+                    "Identity", _path(node), (self.results[source.name][index],), (node.name,), {}
+                )
+            )
             return
         name = str(getattr(getattr(source.target, "_schema", None), "name", ""))
         if name in ("aten::split", "aten::chunk", "aten::split_with_sizes"):
             axis = next((value for value in source.args[2:3]), source.kwargs.get("dim", 0))
             shapes = [tuple(self.number(e) for e in value.shape) for value in source.meta["val"]]
             start = sum(shape[axis] for shape in shapes[:index])
-            listed = [np.array([n], np.int64) for n in (start, start + shapes[index][axis], axis, 1)]
+            listed = [
+                np.array([n], np.int64) for n in (start, start + shapes[index][axis], axis, 1)
+            ]
             self.put(node, "Slice", [source.all_input_nodes[0], *listed], {})
         elif index == 0:
             self.put(node, "Identity", [source], {})
@@ -210,7 +243,9 @@ class _Words:
         if isinstance(value, (list, tuple)):
             return [self.plain(item) for item in value]
         if isinstance(value, torch.fx.Node):
-            return value if _holds_tensors(value.meta.get("val")) else self.number(value.meta["val"])
+            return (
+                value if _holds_tensors(value.meta.get("val")) else self.number(value.meta["val"])
+            )
         return self.number(value) if isinstance(value, torch.SymInt) else value
 
     def number(self, value: Any) -> int:
@@ -240,7 +275,9 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _path(node: Any) -> str:
-    """Return the name of the module that contains an operation, or of the operation if no module does."""
+    """Return the name of the module that contains an operation, or of the operation if no module
+    does.
+    """
     stack = node.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values()]
     return paths[-1] if paths and paths[-1] else str(node.name)

@@ -39,15 +39,27 @@ def from_onnx(path: str | Path) -> Reading:
     try:
         found = read_onnx_network(path)
     except ArtifactError as error:
-        return Reading(None, {}, (NetworkProblem("damaged", "", str(error).removeprefix(f"{path}: ")),))
+        return Reading(
+            None, {}, (NetworkProblem("damaged", "", str(error).removeprefix(f"{path}: ")),)
+        )
     inputs = {}
     for name, (dtype, shape) in found.inputs.items():
         if dtype is None or shape is None:
-            problem = NetworkProblem("no-input-shape", name, "is an input of which the file does not say what it is")
+            problem = NetworkProblem(
+                "no-input-shape", name, "is an input of which the file does not say what it is"
+            )
             return Reading(None, {}, (problem,))
         inputs[name] = (dtype, shape)
     return build(
-        Foreign(path.stem or "network", "onnx", inputs, found.constants, found.nodes, tuple(found.outputs), found.opset)
+        Foreign(
+            path.stem or "network",
+            "onnx",
+            inputs,
+            found.constants,
+            found.nodes,
+            tuple(found.outputs),
+            found.opset,
+        )
     )
 
 
@@ -66,20 +78,23 @@ def read_network(path: str | Path, own_layers: LayerNames = ()) -> Reading:
     path
         A description (YAML or JSON), a Keras file or an ONNX file; its ending states which.
     own_layers
-        The user's own layers in a Keras file, as in :func:`~nnpipe.layers.keras.read_file.read_keras`.
+        The user's own layers in a Keras file, as in
+        :func:`~nnpipe.layers.keras.read_file.read_keras`.
 
     Raises
     ------
     ConfigError
-        If there is no such file, its ending is not known, or it has problems; the message lists them, or
-        for an ONNX file names the first, which others follow from.  Also if ``own_layers`` names a layer of Keras.
+        If there is no such file, its ending is not known, or it has problems; the message lists
+        them, or for an ONNX file names the first, which others follow from.  Also if ``own_layers``
+        names a layer of Keras.
     ArtifactError
         If there is no such model file.
     """
     path, own = Path(path), named_layers(own_layers)
     if own.keras:
         raise ConfigError(
-            f"own_layers names {', '.join(own.keras)}, a layer of Keras; this network is built from nnpipe's, so "
+            f"own_layers names {', '.join(own.keras)}, a layer of Keras; this network is built "
+            f"from nnpipe's, so "
             "declare it as a subclass of nnpipe.layers.vocabulary.layer.Layer"
         )
     if path.suffix in DESCRIPTIONS:
@@ -92,11 +107,18 @@ def read_network(path: str | Path, own_layers: LayerNames = ()) -> Reading:
     else:
         reading = without_training(path, read_keras(path, own_layers=own.declared.values()))
     problems = [problem for problem in reading.problems if problem.code not in _TOLERATED]
-    if path.suffix in ONNX and len(problems) > 1 and not _DAMAGE.intersection(problem.code for problem in problems):
-        # One operation without a layer leaves all that follow it without shapes, which would only bury the cause.
+    if (
+        path.suffix in ONNX
+        and len(problems) > 1
+        and not _DAMAGE.intersection(problem.code for problem in problems)
+    ):
+        # One operation without a layer leaves all that follow it without shapes, which would only
+        # bury the cause.
         raise ConfigError(
-            f"{path}: it cannot be rebuilt from layers, since {problems[0]} (and {len(problems) - 1} more of its "
-            "operations cannot); start from the model that it was exported from, such as PyTorch's (.pt2)"
+            f"{path}: it cannot be rebuilt from layers, since {problems[0]} (and "
+            f"{len(problems) - 1} more of its "
+            "operations cannot); start from the model that it was exported from, such as PyTorch's "
+            "(.pt2)"
         )
     raise_if(problems, str(path))
     return reading

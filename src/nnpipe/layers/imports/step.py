@@ -20,9 +20,17 @@ class Step:
     """One operation in translation: its inputs, its attributes, and the builder of layers."""
 
     def __init__(
-        self, node: ONNXNode, *, builder: Builder, opset: int, samples: int, values: Mapping[str, View],
-        constants: Mapping[str, np.ndarray], users: Mapping[str, int], made: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+        self,
+        node: ONNXNode,
+        *,
+        builder: Builder,
+        opset: int,
+        samples: int,
+        values: Mapping[str, View],
+        constants: Mapping[str, np.ndarray],
+        users: Mapping[str, int],
+        made: Mapping[str, Any],
+    ) -> None:
         self.builder, self.node, self.opset, self.samples = builder, node, opset, samples
         self._values, self._constants = values, constants
         self._users, self._made = users, made
@@ -32,11 +40,15 @@ class Step:
         return bool(self.node.takes(place))
 
     def view(self, place: int = 0) -> View:
-        """Return an input that depends on the network's inputs, after pending padding and flattening."""
+        """Return an input that depends on the network's inputs, after pending padding and
+        flattening.
+        """
         return self.builder.settled(self.lazy(place))
 
     def lazy(self, place: int = 0) -> View:
-        """Return an input that depends on the network's inputs, before pending padding and flattening."""
+        """Return an input that depends on the network's inputs, before pending padding and
+        flattening.
+        """
         name = self.node.takes(place)
         if name not in self._values:
             raise Unsupported(f"takes a constant where a value belongs, as input {place}")
@@ -67,14 +79,20 @@ class Step:
             raise Unsupported(f"has {name} {str(found)[:60]!r}, which no layer has", name)
 
     def integers(self, name: str, place: int, otherwise: Any = None) -> list[int]:
-        """Return integers that are an attribute in older operator sets and an input in newer ones."""
+        """Return integers that are an attribute in older operator sets and an input in newer
+        ones.
+        """
         if self.has(place):
             return [int(number) for number in self.constant(place, name).reshape(-1)]
         found = self.attribute(name, otherwise)
-        return [int(number) for number in ((found,) if isinstance(found, (int, float)) else found or ())]
+        return [
+            int(number) for number in ((found,) if isinstance(found, (int, float)) else found or ())
+        ]
 
     def name(self, weight: int | None = None) -> str:
-        """Return a name for a layer: its weight's name without the last part, or the operation's name."""
+        """Return a name for a layer: its weight's name without the last part, or the operation's
+        name.
+        """
         if weight is not None and self.has(weight):
             prefix, _, last = self.node.takes(weight).rpartition(".")
             if last in ("weight", "bias") and prefix:
@@ -86,7 +104,9 @@ class Step:
         return output < len(self.node.outputs) and self._users[self.node.outputs[output]] > 0
 
     def is_first(self, place: int, layer: Any) -> bool:
-        """Return whether an input is the direct result of a layer, and no other operation takes it."""
+        """Return whether an input is the direct result of a layer, and no other operation takes
+        it.
+        """
         name = self.node.takes(place)
         return self._users[name] == 1 and self._made.get(name) is layer
 
@@ -98,13 +118,14 @@ Handler = Callable[[Step], "View | Sequence[View | None] | None"]
 class Operator(Discoverable):
     """Translates an operator of ONNX into a layer; a class in a plugin is found like a component.
 
-    An operator with several inputs that depend on the network's inputs gets the first one only, and nnpipe's own
-    translations come first.
+    An operator with several inputs that depend on the network's inputs gets the first one only, and
+    nnpipe's own translations come first.
 
     Attributes
     ----------
     operator
-        The name of the operator in ONNX files, after its domain: ``acme::Leak``; for ONNX's own domain the name alone.
+        The name of the operator in ONNX files, after its domain: ``acme::Leak``; for ONNX's own
+        domain the name alone.
 
     Examples
     --------
@@ -121,7 +142,9 @@ class Operator(Discoverable):
     abstract: ClassVar[bool] = True
     operator: ClassVar[str] = ""
     elementwise: ClassVar[bool] = False
-    """Whether each output depends on one value of the input, so that the order of axes does not matter."""
+    """Whether each output depends on one value of the input, so that the order of axes does not
+    matter.
+    """
 
     @abstractmethod
     def layer(self, step: Step) -> Layer:
@@ -130,7 +153,8 @@ class Operator(Discoverable):
         Parameters
         ----------
         step
-            The operation: ``step.attribute(name)``, and ``step.constant(place)`` for inputs that are constants.
+            The operation: ``step.attribute(name)``, and ``step.constant(place)`` for inputs that
+            are constants.
 
         Raises
         ------
@@ -139,7 +163,9 @@ class Operator(Discoverable):
         """
 
     def weights(self, step: Step) -> Mapping[str, np.ndarray]:
-        """Return the weights of the layer by name, in the shapes of its variables; by default none."""
+        """Return the weights of the layer by name, in the shapes of its variables; by default
+        none.
+        """
         return {}
 
 
@@ -149,7 +175,9 @@ def own_operators() -> Mapping[str, Operator]:
 
 
 def own_handler(kind: str) -> Handler | None:
-    """Return the function that translates an operator of a plugin; ``None`` if none translates it."""
+    """Return the function that translates an operator of a plugin; ``None`` if none translates
+    it.
+    """
     operator = own_operators().get(kind)
     if operator is None:
         return None

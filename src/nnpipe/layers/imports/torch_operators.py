@@ -41,14 +41,24 @@ def _each(value: Any, rank: int) -> tuple[int, ...]:
 def _conv(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
     rank = len(given) - 2
     window = {
-        "strides": _each(a["stride"], rank), "dilations": _each(a["dilation"], rank), "group": a["groups"],
-    }  # fmt: skip
+        "strides": _each(a["stride"], rank),
+        "dilations": _each(a["dilation"], rank),
+        "group": a["groups"],
+    }
     inputs = [a["input"], a["weight"], a["bias"]]
     if a["padding"] in ("same", "valid"):
-        return "Conv", inputs, window | {"auto_pad": "SAME_UPPER" if a["padding"] == "same" else "VALID"}
+        return (
+            "Conv",
+            inputs,
+            window | {"auto_pad": "SAME_UPPER" if a["padding"] == "same" else "VALID"},
+        )
     window["pads"] = _each(a["padding"], rank) * 2
     if a.get("transposed", "output_padding" in a):
-        return "ConvTranspose", inputs, window | {"output_padding": _each(a["output_padding"], rank)}
+        return (
+            "ConvTranspose",
+            inputs,
+            window | {"output_padding": _each(a["output_padding"], rank)},
+        )
     return "Conv", inputs, window
 
 
@@ -57,7 +67,11 @@ def _linear(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 
 def _addmm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-    return "Gemm", [a["mat1"], a["mat2"], a["self"]], {"alpha": float(a["alpha"]), "beta": float(a["beta"])}
+    return (
+        "Gemm",
+        [a["mat1"], a["mat2"], a["self"]],
+        {"alpha": float(a["alpha"]), "beta": float(a["beta"])},
+    )
 
 
 def _matmul(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
@@ -67,10 +81,17 @@ def _matmul(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 def _batch_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
     count = given[1]
     inputs = [
-        a["input"], _or(a["weight"], np.ones(count, np.float32)), _or(a["bias"], np.zeros(count, np.float32)),
-        a["running_mean"], a["running_var"],
-    ]  # fmt: skip
-    more = {"momentum": 1 - a["momentum"], "epsilon": a["eps"], "training_mode": int(bool(a.get("training", False)))}
+        a["input"],
+        _or(a["weight"], np.ones(count, np.float32)),
+        _or(a["bias"], np.zeros(count, np.float32)),
+        a["running_mean"],
+        a["running_var"],
+    ]
+    more = {
+        "momentum": 1 - a["momentum"],
+        "epsilon": a["eps"],
+        "training_mode": int(bool(a.get("training", False))),
+    }
     return "BatchNormalization", inputs, more
 
 
@@ -82,9 +103,14 @@ def _layer_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 def _group_norm(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
     if not a.get("use_input_stats", True):
-        return _batch_norm(a, given, made)  # an instance normalisation with the statistics of its training
+        # an instance normalisation with the statistics of its training
+        return _batch_norm(a, given, made)
     count = given[1]
-    inputs = [a["input"], _or(a["weight"], np.ones(count, np.float32)), _or(a["bias"], np.zeros(count, np.float32))]
+    inputs = [
+        a["input"],
+        _or(a["weight"], np.ones(count, np.float32)),
+        _or(a["bias"], np.zeros(count, np.float32)),
+    ]
     if "num_groups" in a:
         return "GroupNormalization", inputs, {"num_groups": a["num_groups"], "epsilon": a["eps"]}
     return "InstanceNormalization", inputs, {"epsilon": a["eps"]}
@@ -99,9 +125,11 @@ def _pool(kind: str) -> Translate:
         rank = len(given) - 2
         size = _each(a["kernel_size"], rank)
         window: dict[str, Any] = {
-            "kernel_shape": size, "strides": _each(a["stride"], rank) if a["stride"] else size,
-            "pads": _each(a["padding"], rank) * 2, "ceil_mode": int(a["ceil_mode"]),
-        }  # fmt: skip
+            "kernel_shape": size,
+            "strides": _each(a["stride"], rank) if a["stride"] else size,
+            "pads": _each(a["padding"], rank) * 2,
+            "ceil_mode": int(a["ceil_mode"]),
+        }
         if kind == "MaxPool":
             window["dilations"] = _each(a["dilation"], rank)
         else:
@@ -119,7 +147,11 @@ def _adaptive(kind: str, whole: str) -> Translate:
             return whole, [_first(a)], {}
         size = tuple(extent // out for extent, out in zip(given[2:], wanted, strict=True))
         even = all(extent % out == 0 for extent, out in zip(given[2:], wanted, strict=True))
-        return (kind if even else f"Adaptive{kind}"), [_first(a)], {"kernel_shape": size, "strides": size}
+        return (
+            (kind if even else f"Adaptive{kind}"),
+            [_first(a)],
+            {"kernel_shape": size, "strides": size},
+        )
 
     return translate
 
@@ -127,7 +159,11 @@ def _adaptive(kind: str, whole: str) -> Translate:
 def _reduce(kind: str) -> Translate:
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
         axes = a["dim"] if isinstance(a["dim"], (list, tuple)) else [a["dim"]]
-        return kind, [_first(a)], {"axes": tuple(axes) if axes else None, "keepdims": int(a["keepdim"])}
+        return (
+            kind,
+            [_first(a)],
+            {"axes": tuple(axes) if axes else None, "keepdims": int(a["keepdim"])},
+        )
 
     return translate
 
@@ -167,9 +203,16 @@ def _cat(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 def _arithmetic(kind: str) -> Translate:
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-        pair = [np.array(v, np.float32) if isinstance(v, (int, float)) else v for v in (a["self"], a["other"])]
+        pair = [
+            np.array(v, np.float32) if isinstance(v, (int, float)) else v
+            for v in (a["self"], a["other"])
+        ]
         if a.get("rounding_mode") or a.get("alpha", 1) != 1:
-            return f"aten::{kind.lower()}", pair, {"alpha": a.get("alpha"), "rounding_mode": a.get("rounding_mode")}
+            return (
+                f"aten::{kind.lower()}",
+                pair,
+                {"alpha": a.get("alpha"), "rounding_mode": a.get("rounding_mode")},
+            )
         return kind, pair, {}
 
     return translate
@@ -181,15 +224,23 @@ def _reversed(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 
 def _clamp(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-    least, most = (a.get(one, a.get(other)) for one, other in (("min", "min_val"), ("max", "max_val")))
+    least, most = (
+        a.get(one, a.get(other)) for one, other in (("min", "min_val"), ("max", "max_val"))
+    )
     return "Clip", [_first(a)], {"min": least, "max": most}
 
 
 def _pad(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
     count, flat = len(given), list(a["pad"])
-    pairs = [(0, 0)] * (count - len(flat) // 2) + [(flat[i], flat[i + 1]) for i in range(len(flat) - 2, -1, -2)]
+    pairs = [(0, 0)] * (count - len(flat) // 2) + [
+        (flat[i], flat[i + 1]) for i in range(len(flat) - 2, -1, -2)
+    ]
     pads = np.array([before for before, _ in pairs] + [after for _, after in pairs], np.int64)
-    return "Pad", [_first(a), pads], {"mode": a.get("mode", "constant"), "value": float(a.get("value") or 0)}
+    return (
+        "Pad",
+        [_first(a), pads],
+        {"mode": a.get("mode", "constant"), "value": float(a.get("value") or 0)},
+    )
 
 
 def _embedding(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
@@ -198,10 +249,18 @@ def _embedding(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
 
 def _resize(mode: str) -> Translate:
     def translate(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-        place = "align_corners" if a.get("align_corners") else "asymmetric" if mode == "nearest" else "half_pixel"
+        place = (
+            "align_corners"
+            if a.get("align_corners")
+            else "asymmetric"
+            if mode == "nearest"
+            else "half_pixel"
+        )
         more = {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": "floor"}
         # Lengths are rounded down, but positions are computed with the exact factors.
-        factors = a.get("scale_factors") or [a[n] for n in ("scales_d", "scales_h", "scales_w", "scales") if a.get(n)]
+        factors = a.get("scale_factors") or [
+            a[n] for n in ("scales_d", "scales_h", "scales_w", "scales") if a.get(n)
+        ]
         if factors:
             return "Resize", [_first(a), None, np.array([1, 1, *factors], np.float32)], more
         return "Resize", [_first(a), None, None, np.array(made, np.int64)], more
@@ -237,7 +296,13 @@ def _dropout(kind: str) -> Translate:
 
 
 def _to(a: Mapping[str, Any], given: Shape, made: Shape) -> Words:
-    kinds = {"torch.float32": 1, "torch.float64": 11, "torch.float16": 10, "torch.int32": 6, "torch.int64": 7}
+    kinds = {
+        "torch.float32": 1,
+        "torch.float64": 11,
+        "torch.float16": 10,
+        "torch.int32": 6,
+        "torch.int64": 7,
+    }
     return "Cast", [_first(a)], {"to": kinds.get(str(a["dtype"]), 1 if a["dtype"] is None else 0)}
 
 
@@ -300,7 +365,9 @@ KINDS: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
 
 @dataclass
 class Cells:
-    """The operations and constants that replace a recurrent operator, and the names of its results."""
+    """The operations and constants that replace a recurrent operator, and the names of its
+    results.
+    """
 
     nodes: list[ONNXNode] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -351,7 +418,9 @@ def cells_of(
         parts = np.split(array, len(order))
         return np.concatenate([parts[place] for place in order])
 
-    current = add("Transpose", [taken], [f"{name}.steps"], perm=(1, 0, 2)) if a["batch_first"] else taken
+    current = (
+        add("Transpose", [taken], [f"{name}.steps"], perm=(1, 0, 2)) if a["batch_first"] else taken
+    )
     states: list[list[str]] = [[], []]
     for number in range(a["num_layers"]):
         own = weights[number * both * each : (number + 1) * both * each]
@@ -367,7 +436,9 @@ def cells_of(
         outputs = [f"{name}.{number}.{part}" for part in ("y", "h", "c")]
         units = int(own[1].shape[1])
         direction = "bidirectional" if both == 2 else "forward"
-        usual = {key: value * both if key == "activations" else value for key, value in more.items()}
+        usual = {
+            key: value * both if key == "activations" else value for key, value in more.items()
+        }
         add(operator, given, outputs, hidden_size=units, direction=direction, **usual)
         for place, state in enumerate(outputs[1:]):
             states[place].append(state)
@@ -378,5 +449,7 @@ def cells_of(
         current = add("Transpose", [current], [f"{name}.result"], perm=(1, 0, 2))
     made.results = [current]
     for place, names in enumerate(states):
-        made.results.append(names[0] if len(names) == 1 else add("Concat", names, [f"{name}.state{place}"], axis=0))
+        made.results.append(
+            names[0] if len(names) == 1 else add("Concat", names, [f"{name}.state{place}"], axis=0)
+        )
     return made

@@ -27,7 +27,9 @@ from nnpipe.layers.vocabulary.layer import Shape
 
 
 def put_together(nodes: Sequence[ONNXNode], constants: Mapping[str, np.ndarray]) -> list[ONNXNode]:
-    """Return the operations with each ``x (1 + erf(x / sqrt 2)) / 2``, in any order of factors, fused to a ``Gelu``."""
+    """Return the operations with each ``x (1 + erf(x / sqrt 2)) / 2``, in any order of factors,
+    fused to a ``Gelu``.
+    """
     known = _Known(nodes, constants)
     made = {}
     for node in nodes:
@@ -53,7 +55,9 @@ class _Known:
                 self.constants[node.outputs[0]] = np.asarray(value)
 
     def gelu(self, erf: ONNXNode) -> tuple[str, ONNXNode] | None:
-        """Return the input of the GELU around this ``Erf``, and the operation that gives its result, or ``None``."""
+        """Return the input of the GELU around this ``Erf``, and the operation that gives its
+        result, or ``None``.
+        """
         before = self.makers.get(erf.takes(0))
         x = None if before is None else self.times(before, math.sqrt(0.5))
         plus = self.user(erf, "Add")
@@ -74,7 +78,9 @@ class _Known:
         return (x, last) if other == x and self.times(last, 0.5) == first.outputs[0] else None
 
     def times(self, node: ONNXNode, factor: float) -> str | None:
-        """Return the tensor that a node multiplies by ``factor``; ``None`` if it does something else."""
+        """Return the tensor that a node multiplies by ``factor``; ``None`` if it does something
+        else.
+        """
         if len(node.inputs) != 2:
             return None
         a, b = node.inputs
@@ -89,19 +95,48 @@ class _Known:
 
     def is_number(self, name: str, value: float) -> bool:
         held = self.constants.get(name)
-        return held is not None and held.size == 1 and math.isclose(float(held.reshape(-1)[0]), value, rel_tol=1e-4)
+        return (
+            held is not None
+            and held.size == 1
+            and math.isclose(float(held.reshape(-1)[0]), value, rel_tol=1e-4)
+        )
 
 
 _MOST = 1 << 16  # values in a result that is larger than its inputs
-_MOST_ALIKE = 1 << 24  # values where one stands for many: states that start from zeros, for any number of samples
+# values where one stands for many: states that start from zeros, for any number of samples
+_MOST_ALIKE = 1 << 24
 _KEEP_ALIKE = frozenset(
-    {"Constant", "Identity", "Transpose", "Unsqueeze", "Squeeze", "Slice", "Shape", "Size", "Expand", "ConstantOfShape"}
+    {
+        "Constant",
+        "Identity",
+        "Transpose",
+        "Unsqueeze",
+        "Squeeze",
+        "Slice",
+        "Shape",
+        "Size",
+        "Expand",
+        "ConstantOfShape",
+    }
 )  # these take no memory for their results
-_TYPES = {1: "f4", 2: "u1", 3: "i1", 5: "i2", 6: "i4", 7: "i8", 9: "?", 10: "f2", 11: "f8", 12: "u4", 13: "u8"}
+_TYPES = {
+    1: "f4",
+    2: "u1",
+    3: "i1",
+    5: "i2",
+    6: "i4",
+    7: "i8",
+    9: "?",
+    10: "f2",
+    11: "f8",
+    12: "u4",
+    13: "u8",
+}
 
 
 def fold(node: ONNXNode, given: Sequence[Any], room: int) -> np.ndarray | None:
-    """Return the result of an operation on constants; ``None`` if the operation is not supported here.
+    """Return the result of an operation on constants; ``None`` if the operation is not supported
+    here.
 
     Parameters
     ----------
@@ -138,7 +173,9 @@ def copied(node: ONNXNode, result: np.ndarray) -> int:
 
 def _held(array: np.ndarray) -> int:
     """Return the number of values that an array really stores; broadcast values count once."""
-    return math.prod(extent for extent, stride in zip(array.shape, array.strides, strict=True) if stride)
+    return math.prod(
+        extent for extent, stride in zip(array.shape, array.strides, strict=True) if stride
+    )
 
 
 def _bounded(shape: Any, most: int = _MOST) -> tuple[int, ...]:
@@ -169,7 +206,9 @@ def _axes(node: ONNXNode, given: list[Any]) -> list[int]:
 def _reshape(node: ONNXNode, given: list[Any]) -> Any:
     array, target = given[0], [int(extent) for extent in given[1].reshape(-1)]
     if not node.attributes.get("allowzero"):
-        target = [array.shape[place] if extent == 0 else extent for place, extent in enumerate(target)]
+        target = [
+            array.shape[place] if extent == 0 else extent for place, extent in enumerate(target)
+        ]
     return array.reshape(target)
 
 
@@ -187,8 +226,12 @@ def _slice(node: ONNXNode, given: list[Any]) -> Any:
         axes, steps = node.attributes.get("axes") or range(len(starts)), [1] * len(starts)
     else:
         starts, ends = (array.reshape(-1) for array in given[1:3])
-        axes = given[3].reshape(-1) if len(given) > 3 and given[3] is not None else range(len(starts))
-        steps = given[4].reshape(-1) if len(given) > 4 and given[4] is not None else [1] * len(starts)
+        axes = (
+            given[3].reshape(-1) if len(given) > 3 and given[3] is not None else range(len(starts))
+        )
+        steps = (
+            given[4].reshape(-1) if len(given) > 4 and given[4] is not None else [1] * len(starts)
+        )
     places: list[Any] = [slice(None)] * given[0].ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         places[int(axis)] = slice(int(start), int(end), int(step))
@@ -223,8 +266,12 @@ def _filled(node: ONNXNode, given: list[Any]) -> Any:
 
 
 def _expand(node: ONNXNode, given: list[Any]) -> Any:
-    shape = np.broadcast_shapes(given[0].shape, tuple(int(extent) for extent in given[1].reshape(-1)))
-    return np.broadcast_to(given[0], shape if shape == given[0].shape else _bounded(shape, _MOST_ALIKE))
+    shape = np.broadcast_shapes(
+        given[0].shape, tuple(int(extent) for extent in given[1].reshape(-1))
+    )
+    return np.broadcast_to(
+        given[0], shape if shape == given[0].shape else _bounded(shape, _MOST_ALIKE)
+    )
 
 
 def _gather(node: ONNXNode, given: list[Any]) -> Any:
@@ -248,7 +295,9 @@ _OPERATIONS: dict[str, Callable[[ONNXNode, list[Any]], Any]] = {
     "Constant": _constant,
     "Identity": lambda node, given: given[0],
     "Reshape": _reshape,
-    "Flatten": lambda node, given: given[0].reshape(int(np.prod(given[0].shape[: node.attributes.get("axis", 1)])), -1),
+    "Flatten": lambda node, given: given[0].reshape(
+        int(np.prod(given[0].shape[: node.attributes.get("axis", 1)])), -1
+    ),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze,
@@ -275,9 +324,12 @@ _OPERATIONS: dict[str, Callable[[ONNXNode, list[Any]], Any]] = {
 }
 
 SAMPLES = 7919
-"""Placeholder of the batch size in computations of shapes; a prime that no real network has as an extent."""
+"""Placeholder of the batch size in computations of shapes; a prime that no real network has as
+an extent.
+"""
 
-_TIMES = 16  # values that may be created for each value of the source; unrolled steps share their weights
+# values that may be created for each value of the source; unrolled steps share their weights
+_TIMES = 16
 
 
 @dataclass(frozen=True)
@@ -310,7 +362,9 @@ class Foreign:
 
 
 def build(foreign: Foreign) -> Reading:
-    """Translate a network of operations to layers as far as possible; faults are problems, and nothing is raised."""
+    """Translate a network of operations to layers as far as possible; faults are problems, and
+    nothing is raised.
+    """
     return _Translation(foreign).result()
 
 
@@ -318,7 +372,11 @@ class _Translation:
     def __init__(self, foreign: Foreign) -> None:
         self.foreign, self.builder = foreign, Builder()
         within = (value for node in foreign.nodes for value in node.attributes.values())
-        arrays = [value for value in (*foreign.constants.values(), *within) if isinstance(value, np.ndarray)]
+        arrays = [
+            value
+            for value in (*foreign.constants.values(), *within)
+            if isinstance(value, np.ndarray)
+        ]
         self.builder.room += _TIMES * sum(value.size for value in arrays)
         self.values: dict[str, View] = {}
         self.constants = dict(foreign.constants)
@@ -342,9 +400,13 @@ class _Translation:
             self.translate(node)
         missing = [name for name in self.foreign.outputs if name not in self.values]
         for name in missing:
-            self.problems.append(NetworkProblem("reference", name, "is an output that nothing gives, or a constant"))
+            self.problems.append(
+                NetworkProblem("reference", name, "is an output that nothing gives, or a constant")
+            )
         if not self.foreign.outputs:
-            self.problems.append(NetworkProblem("reference", "outputs", "the network has no output"))
+            self.problems.append(
+                NetworkProblem("reference", "outputs", "the network has no output")
+            )
         if missing or not self.foreign.outputs:
             return Reading(None, {}, tuple(self.problems))
         # Outputs keep the order of axes in the source.
@@ -352,11 +414,17 @@ class _Translation:
         graph = network(tuple(self.builder.inputs), outputs, self.foreign.name)
         held = [n for n in self.builder.weights if n.partition("/")[0] in graph.layers]
         told = {problem.path for problem in self.problems}
-        more = [p for p in infer(graph).problems if p.code != "unknown-layer" and p.path not in told]
-        return Reading(graph, {name: self.builder.weights[name] for name in held}, (*self.problems, *more))
+        more = [
+            p for p in infer(graph).problems if p.code != "unknown-layer" and p.path not in told
+        ]
+        return Reading(
+            graph, {name: self.builder.weights[name] for name in held}, (*self.problems, *more)
+        )
 
     def plain(self, name: str, place: str) -> View:
-        """Return a value after pending operations; if they are not supported, report it and return it unchanged."""
+        """Return a value after pending operations; if they are not supported, report it and
+        return it unchanged.
+        """
         view = self.values[name]
         if view.own is None:
             return view
@@ -378,9 +446,15 @@ class _Translation:
     def translate(self, node: ONNXNode) -> None:
         title = node.title or node.kind
         step = Step(
-            node, builder=self.builder, opset=self.foreign.opset, samples=self.samples, values=self.values,
-            constants=self.constants, users=self.users, made=self.made,
-        )  # fmt: skip
+            node,
+            builder=self.builder,
+            opset=self.foreign.opset,
+            samples=self.samples,
+            values=self.values,
+            constants=self.constants,
+            users=self.users,
+            made=self.made,
+        )
         try:
             if self.fold(node):
                 return
@@ -394,7 +468,14 @@ class _Translation:
             self.problems.append(NetworkProblem(error.code, place, message))
             self.keep(node, step)
             return
-        except (ValueError, TypeError, IndexError, KeyError, OverflowError, ArithmeticError) as error:
+        except (
+            ValueError,
+            TypeError,
+            IndexError,
+            KeyError,
+            OverflowError,
+            ArithmeticError,
+        ) as error:
             text = " ".join(f"{node.kind} is not used as it is defined: {error}".split())
             self.problems.append(NetworkProblem("structure", title, text[:200]))
             self.keep(node, step)
@@ -403,18 +484,29 @@ class _Translation:
         before = [self.values[name].tensor for name in node.inputs if name in self.values]
         if views[0] is not None and all(views[0].tensor is not tensor for tensor in before):
             self.made[node.outputs[0]] = views[0].tensor
-        self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if view is not None}
+        self.values |= {
+            output: view
+            for output, view in zip(node.outputs, views, strict=False)
+            if view is not None
+        }
 
     def fold(self, node: ONNXNode) -> bool:
-        """Compute an operation that depends on constants and shapes alone; return whether it was one."""
+        """Compute an operation that depends on constants and shapes alone; return whether it was
+        one.
+        """
         if node.kind in ("Shape", "Size") and node.takes(0) in self.values:
             view = self.values[node.takes(0)]
             shape = view.shape
             if any(extent is None and axis != view.samples for axis, extent in enumerate(shape)):
                 raise Unsupported("asks for a shape that is free", code="shape")
-            lengths = np.array([self.samples if axis == view.samples else e for axis, e in enumerate(shape)], np.int64)
+            lengths = np.array(
+                [self.samples if axis == view.samples else e for axis, e in enumerate(shape)],
+                np.int64,
+            )
             start, end = node.attributes.get("start") or 0, node.attributes.get("end")
-            self.constants[node.outputs[0]] = lengths[start:end] if node.kind == "Shape" else lengths.prod()
+            self.constants[node.outputs[0]] = (
+                lengths[start:end] if node.kind == "Shape" else lengths.prod()
+            )
             return True
         given = [self.constants.get(name) if name else None for name in node.inputs]
         if any(name and value is None for name, value in zip(node.inputs, given, strict=True)):
@@ -429,10 +521,20 @@ class _Translation:
     def keep(self, node: ONNXNode, step: Step) -> None:
         """Keep an operation without an equivalent layer, with its constants."""
         name = step.name()
-        given = [self.plain(value, node.title or node.kind) for value in node.inputs if value in self.values]
+        given = [
+            self.plain(value, node.title or node.kind)
+            for value in node.inputs
+            if value in self.values
+        ]
         held = {value: self.constants[value] for value in node.inputs if value in self.constants}
-        plain = {key: value for key, value in node.attributes.items() if not isinstance(value, np.ndarray)}
+        plain = {
+            key: value
+            for key, value in node.attributes.items()
+            if not isinstance(value, np.ndarray)
+        }
         raw = {"class_name": node.kind, "module": self.foreign.source, "config": plain}
         views = self.builder.unknown(name, raw, given, max(len(node.outputs), 1))
-        self.values |= {output: view for output, view in zip(node.outputs, views, strict=False) if output}
+        self.values |= {
+            output: view for output, view in zip(node.outputs, views, strict=False) if output
+        }
         self.builder.weights |= {f"{name}/{key}": value for key, value in held.items()}

@@ -1,4 +1,6 @@
-"""The parts of Keras configurations: classes by their names, shapes, types, and what is kept as it was written."""
+"""The parts of Keras configurations: classes by their names, shapes, types, and what is kept as
+it was written.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +24,36 @@ from nnpipe.layers.vocabulary.value_kinds import is_integer
 _OWN = frozenset({"name", "trainable", "dtype"})
 # Older versions wrote the shape of the first layer's input beside the layer's arguments.
 _SHAPES = ("batch_shape", "batch_input_shape")
-_HARMLESS = frozenset({*_SHAPES, "input_shape", "input_dtype", "ragged", "sparse", "optional", "autocast"})
+_HARMLESS = frozenset(
+    {*_SHAPES, "input_shape", "input_dtype", "ragged", "sparse", "optional", "autocast"}
+)
 
 
-def has_more(cls: type[Layer], config: Mapping[str, Any], path: str, found: list[NetworkProblem]) -> bool:
-    """Return whether a configuration has arguments that the class lacks; each is added to ``found``."""
+def has_more(
+    cls: type[Layer], config: Mapping[str, Any], path: str, found: list[NetworkProblem]
+) -> bool:
+    """Return whether a configuration has arguments that the class lacks; each is added to
+    ``found``.
+    """
     allowed = field_table.keys(cls) | cls.ignored | _OWN | _HARMLESS | cls.unwritten
-    extra = sorted(str(key) for key, value in config.items() if key not in allowed and value not in (None, False))
+    extra = sorted(
+        str(key)
+        for key, value in config.items()
+        if key not in allowed and value not in (None, False)
+    )
     for key in extra:
         title = cls.keras or cls.__name__
-        found.append(NetworkProblem("unknown-argument", f"{path}.config.{key}", f"{title} has no such argument"))
+        found.append(
+            NetworkProblem(
+                "unknown-argument", f"{path}.config.{key}", f"{title} has no such argument"
+            )
+        )
     return bool(extra)
 
 
-def input_of(config: Mapping[str, Any], values: dict[str, Any], path: str, found: list[NetworkProblem]) -> Input:
+def input_of(
+    config: Mapping[str, Any], values: dict[str, Any], path: str, found: list[NetworkProblem]
+) -> Input:
     """Return the input of a configuration, with the ``values`` that were read already."""
     shape = shape_in(config)
     if shape is None:
@@ -56,7 +74,11 @@ def shape_in(config: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 def unknown_of(raw: Mapping[str, Any], config: Mapping[str, Any], name: str) -> Unknown:
     """Return a layer that keeps its configuration as it was written."""
-    kept = {key: raw[key] for key in ("class_name", "module", "registered_name", "build_config", OWN) if key in raw}
+    kept = {
+        key: raw[key]
+        for key in ("class_name", "module", "registered_name", "build_config", OWN)
+        if key in raw
+    }
     own = {key: value for key, value in config.items() if key != "name"}
     return Unknown((), Raw.of(kept | {"config": own}), name=name)
 
@@ -68,13 +90,19 @@ def keras_classes() -> Mapping[str, type[Layer]]:
 
 @lru_cache(maxsize=4)
 def _by_keras_name(classes: tuple[type[Layer], ...]) -> dict[str, type[Layer]]:
-    """Return layer classes by their names in Keras; of several with one name the first, nnpipe's own."""
+    """Return layer classes by their names in Keras; of several with one name the first, nnpipe's
+    own.
+    """
     known = [cls for cls in classes if cls.keras and not cls.own and not cls.has_keras_hook()]
     return {name: cls for cls in reversed(known) for name in (cls.keras, *cls.aliases)}
 
 
-def own_of(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Layer] | None, Mapping[str, Any]]:
-    """Return the class of a layer that only nnpipe has, and its arguments that Keras does not know."""
+def own_of(
+    raw: Mapping[str, Any], config: Mapping[str, Any]
+) -> tuple[type[Layer] | None, Mapping[str, Any]]:
+    """Return the class of a layer that only nnpipe has, and its arguments that Keras does not
+    know.
+    """
     beside = raw[OWN]
     name = beside.get("class_name") if isinstance(beside, Mapping) else None
     cls = layers_by_name().get(name) if isinstance(name, str) else None
@@ -85,7 +113,9 @@ def own_of(raw: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[type[Laye
 
 
 def is_keras_own(raw: Mapping[str, Any]) -> bool:
-    """Return whether a class is Keras's own; a foreign class or an operation may have the same name."""
+    """Return whether a class is Keras's own; a foreign class or an operation may have the same
+    name.
+    """
     module, registered = str(raw.get("module") or "keras.layers"), raw.get("registered_name")
     own = module == "keras" or module.startswith(("keras.layers", "keras.src.layers"))
     return own and registered in (None, raw["class_name"])
@@ -113,7 +143,9 @@ _CONSTANT = "_CONSTANT_VALUE"
 
 
 def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Use, ...]:
-    """Return the calls of a layer; a call that cannot be read has no inputs, and a problem is added to ``found``."""
+    """Return the calls of a layer; a call that cannot be read has no inputs, and a problem is
+    added to ``found``.
+    """
     if not isinstance(raw, list):
         found.append(NetworkProblem("structure", path, "is not a list of calls"))
         return ()
@@ -129,11 +161,14 @@ def read_uses(layer: Layer, raw: Any, path: str, found: list[NetworkProblem]) ->
             else:
                 args, kwargs = _old_form(node, refs)
         except (ValueError, TypeError, AttributeError) as error:
-            found.append(NetworkProblem("structure", f"{path}[{number}]", f"is not a call: {error}"))
+            found.append(
+                NetworkProblem("structure", f"{path}[{number}]", f"is not a call: {error}")
+            )
             uses.append(Use())
             continue
         if isinstance(node, Mapping) and layer.resting and kwargs.get("training") is False:
-            kwargs = {**kwargs, "training": None}  # Keras 3 writes its default like this, and never uses it
+            # Keras 3 writes its default like this, and never uses it
+            kwargs = {**kwargs, "training": None}
         uses.append(_use(layer, args, kwargs, refs))
     return tuple(uses)
 
@@ -143,7 +178,9 @@ def _template(raw: Any, refs: list[Ref]) -> Any:
     if isinstance(raw, Mapping):
         if raw.get("class_name") == TENSOR:
             config = raw.get("config")
-            return _noted(config.get("keras_history") if isinstance(config, Mapping) else None, refs)
+            return _noted(
+                config.get("keras_history") if isinstance(config, Mapping) else None, refs
+            )
         if raw.keys() == {"input"}:
             raise ValueError("an argument called input, alone")
         return {key: _template(value, refs) for key, value in raw.items()}
@@ -181,7 +218,12 @@ def _old_form(node: Any, refs: list[Ref]) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _old_argument(value: Any, refs: list[Ref]) -> Any:
-    if isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str) and is_integer(value[1]):
+    if (
+        isinstance(value, list)
+        and len(value) in (3, 4)
+        and isinstance(value[0], str)
+        and is_integer(value[1])
+    ):
         return _noted(value, refs)
     return [_old_argument(item, refs) for item in value] if isinstance(value, list) else value
 
@@ -197,7 +239,9 @@ def _use(layer: Layer, args: list[Any], kwargs: dict[str, Any], refs: list[Ref])
     for name in layer.called[len(args) :] if len(layer.called) > 1 else ():
         value = given.pop(name, [])
         flat += value if isinstance(value, list) else [value]
-    usual = not given and all(isinstance(value, dict) and value.keys() == {"input"} for value in flat)
+    usual = not given and all(
+        isinstance(value, dict) and value.keys() == {"input"} for value in flat
+    )
     if not usual or not isinstance(training, (bool, type(None))) or len(flat) != len(refs):
         kept = {key: value for key, value in kwargs.items() if value is not None}
         return Use(tuple(refs), None, Raw.of({"args": args, "kwargs": kept}))
@@ -211,19 +255,25 @@ def renumbered(graph: NetworkGraph) -> NetworkGraph:
     so that the first call in the file has the number 1.
     """
     calls: dict[str, set[int]] = {}
-    refs = [*graph.outputs, *(ref for entry in graph.entries for use in entry.uses for ref in use.inputs)]
+    refs = [
+        *graph.outputs,
+        *(ref for entry in graph.entries for use in entry.uses for ref in use.inputs),
+    ]
     for ref in refs:
         calls.setdefault(ref.layer, set()).add(ref.call)
     late = {
         entry.layer.name
         for entry in graph.entries
-        if isinstance(entry.layer, Submodel) and calls.get(entry.layer.name) == set(range(1, len(entry.uses) + 1))
+        if isinstance(entry.layer, Submodel)
+        and calls.get(entry.layer.name) == set(range(1, len(entry.uses) + 1))
     }
     if not late:
         return graph
 
     def moved(inputs: tuple[Ref, ...]) -> tuple[Ref, ...]:
-        return tuple(replace(ref, call=ref.call - 1) if ref.layer in late else ref for ref in inputs)
+        return tuple(
+            replace(ref, call=ref.call - 1) if ref.layer in late else ref for ref in inputs
+        )
 
     entries = tuple(
         LayerEntry(entry.layer, tuple(replace(use, inputs=moved(use.inputs)) for use in entry.uses))
@@ -244,9 +294,19 @@ _CLASSES = {
 # Layers for NVIDIA GPUs, with fixed activation functions.
 _CUDNN: dict[str, tuple[str, dict[str, Any]]] = {
     "CuDNNLSTM": ("LSTM", {"activation": "tanh", "recurrent_activation": "sigmoid"}),
-    "CuDNNGRU": ("GRU", {"activation": "tanh", "recurrent_activation": "sigmoid", "reset_after": True}),
+    "CuDNNGRU": (
+        "GRU",
+        {"activation": "tanh", "recurrent_activation": "sigmoid", "reset_after": True},
+    ),
 }
-_MERGED = {"sum": "Add", "mul": "Multiply", "ave": "Average", "max": "Maximum", "concat": "Concatenate", "dot": "Dot"}
+_MERGED = {
+    "sum": "Add",
+    "mul": "Multiply",
+    "ave": "Average",
+    "max": "Maximum",
+    "concat": "Concatenate",
+    "dot": "Dot",
+}
 _RECURRENT = ("LSTM", "GRU", "SimpleRNN")
 _ORDERINGS = {"th": "channels_first", "tf": "channels_last", "default": None}
 # Renamed wherever the layer has no other argument of that name.
@@ -284,7 +344,11 @@ def in_todays_words(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     if "module" in raw or not isinstance(name, str) or not isinstance(config, Mapping):
         return raw
     found = dict(config)
-    if name == "Merge" and _MERGED.get(str(found.get("mode"))) is not None and not found.get("layers"):
+    if (
+        name == "Merge"
+        and _MERGED.get(str(found.get("mode"))) is not None
+        and not found.get("layers")
+    ):
         return {**raw, "class_name": _MERGED[str(found["mode"])], "config": _merge(found)}
     kind = _CLASSES.get(name, name)
     if name in _CUDNN:
@@ -309,14 +373,22 @@ def _names(config: dict[str, Any], kind: str) -> None:
 
 
 def _units(config: dict[str, Any], kind: str) -> None:
-    if "output_dim" in config and "units" not in config and kind in (*_RECURRENT, "Dense", "ConvLSTM2D"):
+    if (
+        "output_dim" in config
+        and "units" not in config
+        and kind in (*_RECURRENT, "Dense", "ConvLSTM2D")
+    ):
         config["units"] = config.pop("output_dim")
         if kind == "LSTM" and config.get("forget_bias_init") == "zero":
             config["unit_forget_bias"] = False
 
 
 def _windows(config: dict[str, Any], kind: str) -> None:
-    for keys in (("nb_row", "nb_col"), ("kernel_dim1", "kernel_dim2", "kernel_dim3"), ("filter_length",)):
+    for keys in (
+        ("nb_row", "nb_col"),
+        ("kernel_dim1", "kernel_dim2", "kernel_dim3"),
+        ("filter_length",),
+    ):
         if all(key in config for key in keys) and "kernel_size" not in config:
             config["kernel_size"] = [config.pop(key) for key in keys]
     for old, new in (("subsample_length", "strides"), ("stride", "strides")):
@@ -328,7 +400,11 @@ def _windows(config: dict[str, Any], kind: str) -> None:
 
 
 def _ordering(config: dict[str, Any], kind: str) -> None:
-    if "dim_ordering" in config and config["dim_ordering"] in _ORDERINGS and "data_format" not in config:
+    if (
+        "dim_ordering" in config
+        and config["dim_ordering"] in _ORDERINGS
+        and "data_format" not in config
+    ):
         config["data_format"] = _ORDERINGS[config.pop("dim_ordering")]
 
 
@@ -339,7 +415,11 @@ def _normalisation(config: dict[str, Any], kind: str) -> None:
 
 
 def _embedding(config: dict[str, Any]) -> None:
-    for old, new in (("init", "initializer"), ("W_regularizer", "regularizer"), ("W_constraint", "constraint")):
+    for old, new in (
+        ("init", "initializer"),
+        ("W_regularizer", "regularizer"),
+        ("W_constraint", "constraint"),
+    ):
         if old in config:
             config[f"embeddings_{new}"] = config.pop(old)
             for key in _GONE & config.keys():

@@ -64,12 +64,15 @@ def from_keras(config: Any) -> ParsedConfig:
     try:
         graph = _network(config, "", found)
     except RecursionError:
-        return ParsedConfig(None, (*found, NetworkProblem("damaged", "", "networks are nested too deeply")))
+        return ParsedConfig(
+            None, (*found, NetworkProblem("damaged", "", "networks are nested too deeply"))
+        )
     return ParsedConfig(graph, tuple(found))
 
 
 def read_layer(raw: Any, path: str, found: list[NetworkProblem]) -> Layer:
-    """Return the layer of a configuration; one of an unknown class or with unknown arguments is an ``Unknown`` layer.
+    """Return the layer of a configuration; one of an unknown class or with unknown arguments is an
+    ``Unknown`` layer.
 
     Problems are added to ``found``.
     """
@@ -106,15 +109,22 @@ def read_layer(raw: Any, path: str, found: list[NetworkProblem]) -> Layer:
     return _known(cls, raw, whole, name, path, found)
 
 
-def _of_ones_own(title: str, raw: Mapping[str, Any], path: str, found: list[NetworkProblem]) -> Layer:
-    """Return a layer that is computed in Keras by its hook; its class must be known, and is never imported."""
+def _of_ones_own(
+    title: str, raw: Mapping[str, Any], path: str, found: list[NetworkProblem]
+) -> Layer:
+    """Return a layer that is computed in Keras by its hook; its class must be known, and is
+    never imported.
+    """
     config = raw.get("config")
     if not isinstance(config, Mapping):
         found.append(NetworkProblem("structure", f"{path}.config", "is missing"))
         config = {}
     name, cls = first_text(config.get("name"), raw.get("name")), known_layer(title)
     if cls is None or cls is Unknown or (cls.keras and not cls.has_keras_hook()):
-        message = f"{short(title)} is somebody's own layer, whose module is not imported or installed here; {NAME_IT}"
+        message = (
+            f"{short(title)} is somebody's own layer, whose module is not imported or installed "
+            f"here; {NAME_IT}"
+        )
         found.append(NetworkProblem("unknown-layer", path, message))
         return unknown_of(raw, config, name)
     if has_more(cls, config, path, found):
@@ -148,7 +158,9 @@ def _known(
         if isinstance(value, ActivationFunction) and value.name == HARD_SIGMOID_2:
             where = f"{path}.config.{field.name}"
             found.append(
-                NetworkProblem("changed-meaning", where, "hard_sigmoid is read as Keras 2 had it, 0.2 x + 0.5")
+                NetworkProblem(
+                    "changed-meaning", where, "hard_sigmoid is read as Keras 2 had it, 0.2 x + 0.5"
+                )
             )
     return layer
 
@@ -158,7 +170,14 @@ def _with_layers(
 ) -> Mapping[str, Any]:
     """Return a configuration in which arguments that are layers have been read."""
     inner = [item.key for item in field_table.table(cls) if isinstance(item.kind, Nested)]
-    return {**config, **{k: read_layer(config[k], f"{path}.{k}", found) for k in inner if config.get(k) is not None}}
+    return {
+        **config,
+        **{
+            k: read_layer(config[k], f"{path}.{k}", found)
+            for k in inner
+            if config.get(k) is not None
+        },
+    }
 
 
 def _read_as_of_old(cls: type[Layer], config: Mapping[str, Any], values: dict[str, Any]) -> None:
@@ -181,8 +200,16 @@ def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph |
     kind, config = raw["class_name"], raw.get("config")
     if isinstance(config, list):  # the first versions of Keras wrote a sequential model like this
         config = {"layers": config}
-    if kind not in NETWORKS or not isinstance(config, Mapping) or not isinstance(config.get("layers"), list):
-        found.append(NetworkProblem("structure", path, f"{short(kind)} is no model of layers that are listed"))
+    if (
+        kind not in NETWORKS
+        or not isinstance(config, Mapping)
+        or not isinstance(config.get("layers"), list)
+    ):
+        found.append(
+            NetworkProblem(
+                "structure", path, f"{short(kind)} is no model of layers that are listed"
+            )
+        )
         return None
     name = first_text(config.get("name"), raw.get("name")) or "network"
     layers = config["layers"]
@@ -193,7 +220,11 @@ def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph |
         at = f"{where}config.layers[{number}]"
         layer = read_layer(item, at, found)
         nodes = item.get("inbound_nodes") if isinstance(item, Mapping) else None
-        uses = (Use(),) if isinstance(layer, Input) else read_uses(layer, nodes, f"{at}.inbound_nodes", found)
+        uses = (
+            (Use(),)
+            if isinstance(layer, Input)
+            else read_uses(layer, nodes, f"{at}.inbound_nodes", found)
+        )
         entries.append(LayerEntry(layer, uses))
     inputs = _ends(config.get("input_layers"), f"{where}config.input_layers", found)
     outputs = _ends(config.get("output_layers"), f"{where}config.output_layers", found)
@@ -205,18 +236,31 @@ def _network(raw: Any, path: str, found: list[NetworkProblem]) -> NetworkGraph |
 def _sequential(
     name: str, config: Mapping[str, Any], items: list[Any], path: str, found: list[NetworkProblem]
 ) -> NetworkGraph | None:
-    layers = [read_layer(item, f"{path}.layers[{number}]", found) for number, item in enumerate(items)]
+    layers = [
+        read_layer(item, f"{path}.layers[{number}]", found) for number, item in enumerate(items)
+    ]
     if not layers or not isinstance(layers[0], Input):
         own = items[0].get("config") if items and isinstance(items[0], Mapping) else None
         shape = shape_in(own) if isinstance(own, Mapping) else None
         built = config.get("build_input_shape")
-        if shape is None and isinstance(built, list) and all(e is None or is_integer(e) for e in built):
+        if (
+            shape is None
+            and isinstance(built, list)
+            and all(e is None or is_integer(e) for e in built)
+        ):
             shape = tuple(built)
-        if shape is None and layers and isinstance(layers[0], Submodel) and len(layers[0].graph.inputs) == 1:
+        if (
+            shape is None
+            and layers
+            and isinstance(layers[0], Submodel)
+            and len(layers[0].graph.inputs) == 1
+        ):
             first = layers[0].graph.layers.get(layers[0].graph.inputs[0].layer)
             shape = (first.batch, *first.shape) if isinstance(first, Input) else None
         if shape is None:
-            found.append(NetworkProblem("no-input-shape", path, "its first layer does not say what it takes"))
+            found.append(
+                NetworkProblem("no-input-shape", path, "its first layer does not say what it takes")
+            )
         else:
             taken = {layer.name for layer in layers}
             made = f"{layers[0].name}_input" if layers else "input"
@@ -245,7 +289,11 @@ def _ends(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
     for number, item in enumerate(raw if isinstance(raw, list) else [None]):
         good = isinstance(item, list) and len(item) == 3 and isinstance(item[0], str)
         if not good or not all(is_integer(part) for part in item[1:]):
-            found.append(NetworkProblem("structure", f"{path}[{number}]", f"names no output of a layer: {short(item)}"))
+            found.append(
+                NetworkProblem(
+                    "structure", f"{path}[{number}]", f"names no output of a layer: {short(item)}"
+                )
+            )
         else:
             refs.append(Ref(*item))
     return tuple(refs)
@@ -254,7 +302,9 @@ def _ends(raw: Any, path: str, found: list[NetworkProblem]) -> tuple[Ref, ...]:
 def _check(graph: NetworkGraph, where: str, found: list[NetworkProblem]) -> None:
     """Add the problems of the graph, with the places of the layers in the configuration."""
     told = {problem.path for problem in found}
-    places = {e.layer.name: f"{where}config.layers[{number}]" for number, e in enumerate(graph.entries)}
+    places = {
+        e.layer.name: f"{where}config.layers[{number}]" for number, e in enumerate(graph.entries)
+    }
     for problem in infer(graph).problems:
         # Problems of arguments and unknown layers were already reported with their place.
         if problem.code not in ("argument", "unknown-layer", "unknown-object"):

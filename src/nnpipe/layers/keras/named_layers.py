@@ -24,14 +24,18 @@ from nnpipe.layers.keras.to_config import OWN_PACKAGE
 from nnpipe.layers.vocabulary.layer import Layer
 
 LayerNames: TypeAlias = "Iterable[str | type]"
-"""Classes, or their names: of a plugin's layer alone, of others with the dotted path, whose module is imported."""
+"""Classes, or their names: of a plugin's layer alone, of others with the dotted path, whose
+module is imported.
+"""
 
 
 class TakesOwnLayers(Component):
     """A component that reads Keras files, with layers that the user names."""
 
     own_layers: tuple[str, ...] = argument(
-        (), help="your own layers in Keras files, such as mine.Swish: classes of nnpipe or of Keras", metavar="CLASS"
+        (),
+        help="your own layers in Keras files, such as mine.Swish: classes of nnpipe or of Keras",
+        metavar="CLASS",
     )
 
 
@@ -55,7 +59,9 @@ class NamedLayers:
         return bool(self.declared or self.keras)
 
     def renamed(self, config: Any) -> Any:
-        """Return a configuration in which the layers that nnpipe computes are called as in files of nnpipe."""
+        """Return a configuration in which the layers that nnpipe computes are called as in files
+        of nnpipe.
+        """
         if isinstance(config, list):
             return [self.renamed(item) for item in config]
         if not isinstance(config, Mapping):
@@ -68,35 +74,58 @@ class NamedLayers:
         if cls is None or not _is_foreign(found):
             return found
         named = f"{OWN_PACKAGE}>{cls.dotted_path()}"
-        return found | {"module": "nnpipe.layers", "class_name": cls.__name__, "registered_name": named}
+        return found | {
+            "module": "nnpipe.layers",
+            "class_name": cls.__name__,
+            "registered_name": named,
+        }
 
     def check(self, path: Path, config: Any) -> None:
-        """Raise ArtifactError if a structure names anything of somebody's own besides these classes."""
+        """Raise ArtifactError if a structure names anything of somebody's own besides these
+        classes.
+        """
         import keras
 
         registered = keras.saving.get_custom_objects()
         named = [id(value) for value in self.keras.values()]
         own = f"{OWN_PACKAGE}>"
-        unknown = [text for text in _texts(config) if text.startswith(own) and not self._is_known(text)]
-        others = [text for text in _texts(self.renamed(config)) if text in registered and not text.startswith(own)]
+        unknown = [
+            text for text in _texts(config) if text.startswith(own) and not self._is_known(text)
+        ]
+        others = [
+            text
+            for text in _texts(self.renamed(config))
+            if text in registered and not text.startswith(own)
+        ]
         for text in (*unknown, *(text for text in others if id(registered[text]) not in named)):
             given = ", ".join((*self.declared, *self.keras))
-            raise ArtifactError(f"{path}: holds {text[:60]}, which is not among the layers that you named: {given}")
+            raise ArtifactError(
+                f"{path}: holds {text[:60]}, which is not among the layers that you named: {given}"
+            )
 
     def in_keras(self, config: Any) -> AbstractContextManager[Any]:
-        """Return a context in which Keras finds the layers of Keras under the names that a structure gives them."""
+        """Return a context in which Keras finds the layers of Keras under the names that a
+        structure gives them.
+        """
         if not self.keras:
             return nullcontext()
         import keras
 
         titles = {_title(found) for found in _objects(config) if _is_foreign(found)}
         known = {title: self.keras.get(title.rpartition(">")[2]) for title in titles}
-        return keras.saving.custom_object_scope({title: cls for title, cls in known.items() if cls is not None})  # type: ignore[no-any-return, unused-ignore]
+        named = {title: cls for title, cls in known.items() if cls is not None}
+        return keras.saving.custom_object_scope(named)  # type: ignore[no-any-return, unused-ignore]
 
     def _is_known(self, title: str) -> bool:
-        """Return whether a name under nnpipe's package is a function's, or that of a named or installed layer."""
+        """Return whether a name under nnpipe's package is a function's, or that of a named or
+        installed layer.
+        """
         cls = known_layer(title.partition(">")[2])
-        return "." not in title or cls in self.declared.values() or (cls is not None and is_installed_class(cls, Layer))
+        return (
+            "." not in title
+            or cls in self.declared.values()
+            or (cls is not None and is_installed_class(cls, Layer))
+        )
 
 
 def named_layers(names: LayerNames) -> NamedLayers:
@@ -116,8 +145,12 @@ def named_layers(names: LayerNames) -> NamedLayers:
     for name in names:
         found = _found(name)
         if {**declared, **of_keras}.get(found.__name__, found) is not found:
-            raise ConfigError(f"own_layers names two classes {found.__name__}, which a file could not tell apart")
-        (declared if isinstance(found, type) and issubclass(found, Layer) else of_keras)[found.__name__] = found
+            raise ConfigError(
+                f"own_layers names two classes {found.__name__}, which a file could not tell apart"
+            )
+        (declared if isinstance(found, type) and issubclass(found, Layer) else of_keras)[
+            found.__name__
+        ] = found
     return NamedLayers(declared, of_keras)
 
 
@@ -130,16 +163,24 @@ def _found(name: Any) -> Any:
         return described_layer(name) or find(name, Layer)
     except ComponentNotFound:
         module, _, own = name.rpartition(".")
-        there = {title: value for title, value in vars(sys.modules.get(module, object)).items() if _is_of_keras(value)}
+        there = {
+            title: value
+            for title, value in vars(sys.modules.get(module, object)).items()
+            if _is_of_keras(value)
+        }
         if own not in there and there:
-            raise ComponentNotFound(f"no layer is called {name}; {module} has {', '.join(there)}") from None
+            raise ComponentNotFound(
+                f"no layer is called {name}; {module} has {', '.join(there)}"
+            ) from None
         if own not in there:
             raise
         return there[own]
 
 
 def _is_of_keras(found: Any) -> bool:
-    """Return whether it is a class of layers of Keras, or registered there; Keras is imported if the class needs it."""
+    """Return whether it is a class of layers of Keras, or registered there; Keras is imported if
+    the class needs it.
+    """
     keras = sys.modules.get("keras")
     if keras is None:
         return False
@@ -166,7 +207,9 @@ def _texts(config: Any) -> Iterator[str]:
 
 
 def _title(found: Mapping[str, Any]) -> str:
-    """Return the name under which Keras looks for a class; empty if it is Keras's own or there is none."""
+    """Return the name under which Keras looks for a class; empty if it is Keras's own or there
+    is none.
+    """
     name = found.get("registered_name") or found.get("class_name")
     return name if isinstance(name, str) else ""
 

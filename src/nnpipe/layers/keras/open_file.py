@@ -79,14 +79,16 @@ def without_training(path: Path, reading: Reading, everything: bool = False) -> 
     changed = _changed(graph, everything)
     if _kinds(changed) == _kinds(graph):
         return Reading(changed, reading.weights, problems)
-    # Layers that can be read now had weights under the file's names before; now their shapes can be inferred.
+    # Layers that can be read now had weights under the file's names before; now their shapes can be
+    # inferred.
     again = read_keras(path, changed)
     return Reading(changed, again.weights, (*training_only(problems), *again.problems))
 
 
 def _kinds(graph: NetworkGraph) -> list[Any]:
     return [
-        _kinds(entry.layer.graph) if isinstance(entry.layer, Submodel) else type(entry.layer) for entry in graph.entries
+        _kinds(entry.layer.graph) if isinstance(entry.layer, Submodel) else type(entry.layer)
+        for entry in graph.entries
     ]
 
 
@@ -96,13 +98,17 @@ def training_only(problems: Iterable[NetworkProblem]) -> list[NetworkProblem]:
 
 
 def _as_training_only(problem: NetworkProblem) -> NetworkProblem:
-    if problem.code in _OF_CODES and _TRAINING.search(problem.path.rpartition(".config.")[2] or problem.path):
+    if problem.code in _OF_CODES and _TRAINING.search(
+        problem.path.rpartition(".config.")[2] or problem.path
+    ):
         return NetworkProblem("training-only", problem.path, problem.message)
     return problem
 
 
 def _changed(graph: NetworkGraph, everything: bool) -> NetworkGraph:
-    entries = tuple(replace(entry, layer=_layer(entry.layer, everything)) for entry in graph.entries)
+    entries = tuple(
+        replace(entry, layer=_layer(entry.layer, everything)) for entry in graph.entries
+    )
     return replace(graph, entries=entries)
 
 
@@ -124,7 +130,9 @@ def _layer(layer: Layer, everything: bool) -> Layer:
 
 
 def _known_without(layer: Unknown) -> Layer:
-    """Read a layer again without arguments for training; return it unchanged if they were not the problem."""
+    """Read a layer again without arguments for training; return it unchanged if they were not
+    the problem.
+    """
     raw = layer.raw.value
     config = raw.get("config")
     if not isinstance(config, dict):
@@ -137,8 +145,12 @@ def _known_without(layer: Unknown) -> Layer:
     return layer if isinstance(again, Unknown) else again.alone(trainable=layer.trainable)
 
 
-def with_names_for_keras(graph: NetworkGraph, weights: Weights) -> tuple[NetworkGraph, dict[str, np.ndarray]]:
-    """Replace each ``/`` in names of layers, which Keras 3 rejects, by ``_``, in the names of weights as well."""
+def with_names_for_keras(
+    graph: NetworkGraph, weights: Weights
+) -> tuple[NetworkGraph, dict[str, np.ndarray]]:
+    """Replace each ``/`` in names of layers, which Keras 3 rejects, by ``_``, in the names of
+    weights as well.
+    """
     found = dict(weights)
     changed = _renamed(graph, "", found)
     return changed, found
@@ -172,17 +184,29 @@ def _renamed(graph: NetworkGraph, prefix: str, weights: dict[str, np.ndarray]) -
         return replace(use, inputs=moved(use.inputs))
 
     entries = [LayerEntry(entry.layer, tuple(map(used, entry.uses))) for entry in entries]
-    return replace(graph, entries=tuple(entries), inputs=moved(graph.inputs), outputs=moved(graph.outputs))
+    return replace(
+        graph, entries=tuple(entries), inputs=moved(graph.inputs), outputs=moved(graph.outputs)
+    )
 
 
 _TRAINING_ARGUMENT = re.compile(r"(^|_)(initializer|regularizer|constraint)$")
 # Entries that Keras 2 wrote beside the arguments, and arguments without effect at these values.
-_BESIDE = frozenset({"batch_input_shape", "build_config", "query_shape", "key_shape", "value_shape", "implementation"})
+_BESIDE = frozenset(
+    {
+        "batch_input_shape",
+        "build_config",
+        "query_shape",
+        "key_shape",
+        "value_shape",
+        "implementation",
+    }
+)
 _NEUTRAL: dict[str, Any] = {"groups": 1, "dtype": "float32"}
 
 
 def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkProblem]) -> Any:
-    """Return the Keras model of a network with layers that the vocabulary lacks, with the weights of a file.
+    """Return the Keras model of a network with layers that the vocabulary lacks, with the weights
+    of a file.
 
     Raises
     ------
@@ -207,7 +231,9 @@ def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkPr
         except ConfigError:
             raise
         except Exception as error:  # a damaged description can fail anywhere in Keras
-            raise ConfigError(f"{_first(graph)}: Keras cannot build it: {one_line(error)}") from None
+            raise ConfigError(
+                f"{_first(graph)}: Keras cannot build it: {one_line(error)}"
+            ) from None
     return model
 
 
@@ -216,7 +242,10 @@ def _first(graph: NetworkGraph) -> str:
 
 
 def _modern_graph(keras: Any, graph: NetworkGraph) -> NetworkGraph:
-    return replace(graph, entries=tuple(LayerEntry(_modern_layer(keras, e.layer), e.uses) for e in graph.entries))
+    return replace(
+        graph,
+        entries=tuple(LayerEntry(_modern_layer(keras, e.layer), e.uses) for e in graph.entries),
+    )
 
 
 def _modern_layer(keras: Any, layer: Layer) -> Layer:
@@ -233,8 +262,11 @@ def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
     cls = getattr(keras.layers, str(kind), None)
     registered = raw.get("registered_name") or kind
     if isinstance(registered, str) and keras.saving.get_registered_object(registered) is not None:
-        return {"module": None, "registered_name": registered, **raw}  # somebody's own layer, which is known here
-    ours = str(raw.get("module") or "keras").partition(".")[0] == "keras" and raw.get("registered_name") in (None, kind)
+        # somebody's own layer, which is known here
+        return {"module": None, "registered_name": registered, **raw}
+    ours = str(raw.get("module") or "keras").partition(".")[0] == "keras" and raw.get(
+        "registered_name"
+    ) in (None, kind)
     if not ours or not (inspect.isclass(cls) and issubclass(cls, keras.layers.Layer)):
         raise ConfigError(f"{name}: Keras 3 has no layer {str(kind)[:60]}, nor have we")
     config = raw.get("config")
@@ -246,7 +278,9 @@ def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
         if key not in known:
             if value in (None, False) or _NEUTRAL.get(key) == value:
                 continue
-            raise ConfigError(f"{name}: {kind} of Keras 3 has no argument {key[:60]} (here {str(value)[:60]})")
+            raise ConfigError(
+                f"{name}: {kind} of Keras 3 has no argument {key[:60]} (here {str(value)[:60]})"
+            )
         found[key] = _value(keras, value, name, key, "module" not in raw)
     if kind == "GRUCell" and "module" not in raw:
         found.setdefault("reset_after", False)
@@ -256,7 +290,11 @@ def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _value(keras: Any, value: Any, name: str, key: str, old: bool) -> Any:
     if old and value == "hard_sigmoid" and key.endswith("activation"):
         return described(HARD_SIGMOID_2)
-    if isinstance(value, Mapping) and "class_name" in value and getattr(keras.layers, str(value["class_name"]), None):
+    if (
+        isinstance(value, Mapping)
+        and "class_name" in value
+        and getattr(keras.layers, str(value["class_name"]), None)
+    ):
         return _modern(keras, value, name)
     if isinstance(value, list):
         return [_value(keras, item, name, key, old) for item in value]
@@ -292,8 +330,9 @@ def open_keras(path: str | Path, own_layers: LayerNames = ()) -> Any:
     path
         The file.
     own_layers
-        The user's own layers, which may be layers of Keras or of nnpipe: classes, or their names, as in
-        :func:`~nnpipe.layers.keras.named_layers.named_layers`.  The file may then use no others.
+        The user's own layers, which may be layers of Keras or of nnpipe: classes, or their names,
+        as in :func:`~nnpipe.layers.keras.named_layers.named_layers`.  The file may then use no
+        others.
 
     Raises
     ------
@@ -332,7 +371,9 @@ def opened_keras(path: str | Path, own_layers: LayerNames = ()) -> OpenedModel:
     renamed = own.renamed(config)
     own.check(path, config)
     with own.in_keras(config):
-        return _opened(path, own, "" if renamed == config else "it has layers of yours that nnpipe computes")
+        return _opened(
+            path, own, "" if renamed == config else "it has layers of yours that nnpipe computes"
+        )
 
 
 def _opened(path: Path, own: NamedLayers, reason: str = "") -> OpenedModel:
@@ -340,7 +381,11 @@ def _opened(path: Path, own: NamedLayers, reason: str = "") -> OpenedModel:
     if f"{OWN_PACKAGE}>".encode() in (structure_in(path) or b""):
         register_own()
     age, refused = _age(path), None
-    reading = read_keras(path, own_layers=named) if age is not None and not age.version.startswith("3.") else None
+    reading = (
+        read_keras(path, own_layers=named)
+        if age is not None and not age.version.startswith("3.")
+        else None
+    )
     if age is not None and reading is not None and not reason:
         reason = _otherwise_meant(age, reading)
     if not reason:
@@ -359,22 +404,29 @@ def _opened(path: Path, own: NamedLayers, reason: str = "") -> OpenedModel:
     except ConfigError as error:
         cause = one_line(error).removeprefix(f"{path}: ")
         keras = f" ({refused.cause})" if refused is not None else ""
-        raise ArtifactError(f"{path}: {cause}{keras}; export the model as ONNX or .tflite where it was made") from None
+        raise ArtifactError(
+            f"{path}: {cause}{keras}; export the model as ONNX or .tflite where it was made"
+        ) from None
 
 
 def _age(path: Path) -> Age | None:
-    """Return the writer of an HDF5 file with a structure; ``None`` for all others, which only Keras 3 writes."""
+    """Return the writer of an HDF5 file with a structure; ``None`` for all others, which only
+    Keras 3 writes.
+    """
     if kind_of(path) != "hdf5" or structure_in(path) is None:
         return None
     with open_weights(path) as file:
         try:
             return Age.of(file)
-        except Exception:  # h5py raises any exception for damaged content; reading the weights reports it
+        # h5py raises any exception for damaged content; reading the weights reports it
+        except Exception:
             return None
 
 
 def _otherwise_meant(age: Age, reading: Reading) -> str:
-    """Return why Keras 3 would compute different results than the writer of a file; empty if it would not."""
+    """Return why Keras 3 would compute different results than the writer of a file; empty if it
+    would not.
+    """
     if age.mirrors:
         return "Theano flipped the kernels of convolutions"
     if age.version.startswith(("0.", "1.")):
@@ -391,7 +443,10 @@ def _otherwise_taken(model: Any, reading: Reading) -> str:
     for ref, tensor in zip(graph.inputs, model.inputs, strict=True):
         layer = graph.layers.get(ref.layer)
         if isinstance(layer, Input) and (layer.batch, *layer.shape) != tuple(tensor.shape):
-            return f"Keras 3 reads its input shape {(layer.batch, *layer.shape)} as {tuple(tensor.shape)}"
+            return (
+                f"Keras 3 reads its input shape {(layer.batch, *layer.shape)} as "
+                f"{tuple(tensor.shape)}"
+            )
     return ""
 
 
@@ -399,7 +454,9 @@ def _built(path: Path, reading: Reading) -> Any:
     reading = without_training(path, reading, everything=True)
     graph = reading.graph
     problems = [problem for problem in reading.problems if problem.code not in _HARMLESS]
-    damage = [p for p in problems if p.code in ("damaged", "size", "weights-only", "weights", "structure")]
+    damage = [
+        p for p in problems if p.code in ("damaged", "size", "weights-only", "weights", "structure")
+    ]
     if graph is None or damage:
         raise ConfigError("; ".join(map(str, (damage or problems)[:3])))
     if any(isinstance(entry.layer, Unknown) for entry in graph.entries):

@@ -1,4 +1,5 @@
-"""The reader of Keras files, without Keras: ``.keras``, and ``.h5`` of TensorFlow 1.x, 2.x and Keras 3.
+"""The reader of Keras files, without Keras: ``.keras``, and ``.h5`` of TensorFlow 1.x, 2.x and
+Keras 3.
 
 Files are not trusted.  No code in them is run, no link is followed, and the
 sizes that they claim are checked against the file's size before memory is allocated.
@@ -62,7 +63,9 @@ class Reading:
     problems: tuple[NetworkProblem, ...] = ()
 
 
-def read_keras(path: str | Path, graph: NetworkGraph | None = None, own_layers: LayerNames = ()) -> Reading:
+def read_keras(
+    path: str | Path, graph: NetworkGraph | None = None, own_layers: LayerNames = ()
+) -> Reading:
     """Return the structure and the weights of a Keras file.
 
     Parameters
@@ -73,8 +76,9 @@ def read_keras(path: str | Path, graph: NetworkGraph | None = None, own_layers: 
         The network, if the file holds weights only, or if its structure
         is to be ignored.
     own_layers
-        The user's own layers: classes or their names, as in :func:`~nnpipe.layers.keras.named_layers.named_layers`.
-        The file's layers whose classes have these names are read as such; those of Keras stay unknown.
+        The user's own layers: classes or their names, as in
+        :func:`~nnpipe.layers.keras.named_layers.named_layers`. The file's layers whose classes have
+        these names are read as such; those of Keras stay unknown.
 
     Raises
     ------
@@ -101,7 +105,9 @@ def read_keras(path: str | Path, graph: NetworkGraph | None = None, own_layers: 
         except (WeightsMismatch, ValueError) as error:
             found.append(NetworkProblem("weights", "", one_line(error)))
         except Exception as error:  # h5py raises any exception for damaged content
-            found.append(NetworkProblem("damaged", "", f"the weights cannot be read: {one_line(error)}"))
+            found.append(
+                NetworkProblem("damaged", "", f"the weights cannot be read: {one_line(error)}")
+            )
     return Reading(graph, weights, tuple(found))
 
 
@@ -131,7 +137,9 @@ def _damaged(path: Path, error: ArtifactError) -> NetworkProblem:
 
 @dataclass
 class _Source:
-    """Reader of the weights in an open file; stops when they exceed the size that the file can hold."""
+    """Reader of the weights in an open file; stops when they exceed the size that the file can
+    hold.
+    """
 
     file: Any
     left: int
@@ -141,7 +149,11 @@ class _Source:
         old = child(self.file, "model_weights") if "model_weights" in self.file else self.file
         by_name = "layer_names" in old.attrs or "layer_names0" in old.attrs
         if graph is None:
-            return {name: self._array(name, item) for name, item in datasets(old) if self._fits(name, item)}
+            return {
+                name: self._array(name, item)
+                for name, item in datasets(old)
+                if self._fits(name, item)
+            }
         if not self._is_possible(graph):
             return {}
         if by_name:
@@ -155,14 +167,19 @@ class _Source:
         known = [v for item in held(graph) for v in item.variables or ()]
         claimed = 4 * sum(math.prod(v.shape) for v in known)
         if claimed > self.left:
-            message = f"the structure claims {claimed:,} bytes of weights, far more than the file can hold"
+            message = (
+                f"the structure claims {claimed:,} bytes of weights, far more than the file can "
+                f"hold"
+            )
             self.found.append(NetworkProblem("size", "", message))
         return claimed <= self.left
 
     def _fits(self, name: str, item: Any) -> bool:
         size = math.prod(item.shape) * item.dtype.itemsize
         if size > self.left:
-            self.found.append(NetworkProblem("size", name, f"claims {size:,} bytes, more than the file can hold"))
+            self.found.append(
+                NetworkProblem("size", name, f"claims {size:,} bytes, more than the file can hold")
+            )
             return False
         self.left -= size
         return True
@@ -179,18 +196,31 @@ class _Source:
         for item in held(graph):
             if item.variables is None:
                 prefix = f"{item.place}/"
-                wanted = {name.removeprefix(prefix): name for name in list(given) if name.startswith(prefix)}
+                wanted = {
+                    name.removeprefix(prefix): name
+                    for name in list(given)
+                    if name.startswith(prefix)
+                }
                 for name, place in wanted.items():
                     self._take(weights, f"{item.name}/{name}", given.pop(place))
                 continue
             at = places(item)
             for variable in item.variables:
-                self._take(weights, f"{item.name}/{variable.name}", given.pop(at[variable.name], None), variable)
+                self._take(
+                    weights,
+                    f"{item.name}/{variable.name}",
+                    given.pop(at[variable.name], None),
+                    variable,
+                )
         self._left_over(name for name in given if "seed_generator" not in name)
         return weights
 
     def _take(
-        self, weights: dict[str, np.ndarray], name: str, item: Any, variable: LayerVariable | None = None
+        self,
+        weights: dict[str, np.ndarray],
+        name: str,
+        item: Any,
+        variable: LayerVariable | None = None,
     ) -> None:
         if item is None:
             self.found.append(NetworkProblem("weights", name, "is missing in the file"))
@@ -204,12 +234,16 @@ class _Source:
         rest = sorted(found)
         if rest:
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
-            self.found.append(NetworkProblem("weights", rest[0], f"is in the file and not in the network{more}"))
+            self.found.append(
+                NetworkProblem("weights", rest[0], f"is in the file and not in the network{more}")
+            )
 
     # -- earlier versions: layers by name --------------------------------------------------------
 
     def _by_name(self, graph: NetworkGraph, group: Any) -> dict[str, np.ndarray]:
-        given = {name: names(child(group, name), "weight_names") for name in names(group, "layer_names")}
+        given = {
+            name: names(child(group, name), "weight_names") for name in names(group, "layer_names")
+        }
         weights: dict[str, np.ndarray] = {}
         age = Age.of(self.file)
         inside_of: dict[str, list[WeightHolder]] = {}
@@ -219,7 +253,9 @@ class _Source:
             layer = entry.layer
             mine = inside_of.get(layer.name, [])
             inside = given.pop(layer.name, [])
-            arrays = {name.removesuffix(":0"): dataset(group, f"{layer.name}/{name}") for name in inside}
+            arrays = {
+                name.removesuffix(":0"): dataset(group, f"{layer.name}/{name}") for name in inside
+            }
             if isinstance(layer, Unknown) or any(item.variables is None for item in mine):
                 for name, item in arrays.items():
                     self._take(weights, f"{layer.name}/{name}", item)
@@ -258,13 +294,19 @@ def _todays_within(
 
 
 def _wanted(mine: list[WeightHolder], nested: bool) -> list[tuple[str, LayerVariable]]:
-    found = [(f"{item.name}/{variable.name}", variable) for item in mine for variable in item.variables or ()]
+    found = [
+        (f"{item.name}/{variable.name}", variable)
+        for item in mine
+        for variable in item.variables or ()
+    ]
     # For nested networks, the trained weights of all layers were written first.
     return sorted(found, key=lambda pair: not pair[1].trainable) if nested else found
 
 
 def _matched(wanted: list[str], arrays: dict[str, Any]) -> list[Any]:
-    """Return the arrays in the order of the ``wanted`` names: matched by name if possible, otherwise by order."""
+    """Return the arrays in the order of the ``wanted`` names: matched by name if possible,
+    otherwise by order.
+    """
     tails = [[given for given in arrays if f"/{given}".endswith(f"/{name}")] for name in wanted]
     if all(len(tail) == 1 for tail in tails) and len({tail[0] for tail in tails}) == len(wanted):
         return [arrays[tail[0]] for tail in tails]

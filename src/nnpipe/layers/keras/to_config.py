@@ -60,11 +60,15 @@ def layer_config(layer: Layer) -> dict[str, Any]:
     config: dict[str, Any] = {"name": layer.name} if layer.name else {}
     if isinstance(layer, Input):
         shape = [layer.batch, *layer.shape]
-        return _object("keras.layers", "InputLayer", {**config, "batch_shape": shape, "dtype": layer.dtype})
+        return _object(
+            "keras.layers", "InputLayer", {**config, "batch_shape": shape, "dtype": layer.dtype}
+        )
     if layer.has_keras_hook():
         return own_object(type(layer), {**config, "dtype": layer.dtype, **arguments_config(layer)})
     if not layer.keras:
-        raise ConfigError(f"{layer.name}: Keras has no layer that computes what {type(layer).__name__} does")
+        raise ConfigError(
+            f"{layer.name}: Keras has no layer that computes what {type(layer).__name__} does"
+        )
     if layer.own:
         config |= {"dtype": layer.dtype, "trainable": layer.trainable}
         beside = {OWN: {"class_name": name_of(layer), "config": arguments_config(layer)}}
@@ -83,7 +87,10 @@ def own_object(cls: type[Layer], config: Mapping[str, Any]) -> dict[str, Any]:
 def arguments_config(layer: Layer) -> dict[str, Any]:
     """Return the arguments of a layer; an argument that is a layer has its own configuration."""
     found = field_table.write(layer)
-    return {key: layer_config(value) if isinstance(value, Layer) else value for key, value in found.items()}
+    return {
+        key: layer_config(value) if isinstance(value, Layer) else value
+        for key, value in found.items()
+    }
 
 
 def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +105,9 @@ def _network(graph: NetworkGraph, name: str, trainable: bool) -> dict[str, Any]:
     shapes = infer(graph).shapes
     config["layers"] = [_entry(entry, shapes) for entry in graph.entries]
     config["input_layers"], config["output_layers"] = _places(graph.inputs), _places(graph.outputs)
-    return _object("keras.src.models.functional", "Functional", config) | {"registered_name": "Functional"}
+    return _object("keras.src.models.functional", "Functional", config) | {
+        "registered_name": "Functional"
+    }
 
 
 def _entry(entry: LayerEntry, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
@@ -108,7 +117,8 @@ def _entry(entry: LayerEntry, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
 
 
 def _places(refs: tuple[Ref, ...]) -> list[Any]:
-    # A single tensor is written without a list: otherwise Keras expects lists of one in calls as well.
+    # A single tensor is written without a list: otherwise Keras expects lists of one in calls as
+    # well.
     return _place(refs[0]) if len(refs) == 1 else [_place(ref) for ref in refs]
 
 
@@ -136,7 +146,10 @@ def _use(layer: Layer, use: Use, shapes: Mapping[Ref, Shape]) -> dict[str, Any]:
     if layer.called[-1] == "initial_state":
         rest = {"initial_state": given[1:]} if given[1:] else {}
         return {"args": given[:1], "kwargs": rest | training}
-    return {"args": given[:2], "kwargs": dict(zip(layer.called[2:], given[2:], strict=False)) | training}
+    return {
+        "args": given[:2],
+        "kwargs": dict(zip(layer.called[2:], given[2:], strict=False)) | training,
+    }
 
 
 def _filled(form: Any, given: list[dict[str, Any]]) -> Any:

@@ -49,12 +49,16 @@ class KerasState:
 
 
 def keras_layer(layer: Layer) -> Any:
-    """Return the ``keras.layers.Layer`` of a layer with the hook ``_keras``; Keras builds it on its first call."""
+    """Return the ``keras.layers.Layer`` of a layer with the hook ``_keras``; Keras builds it on
+    its first call.
+    """
     return _keras_class(type(layer))(layer)  # type: ignore[arg-type]  # a class has a hash
 
 
 def register_own() -> None:
-    """Register in Keras all known layers with the hook, so that this process can load models that use them."""
+    """Register in Keras all known layers with the hook, so that this process can load models
+    that use them.
+    """
     for cls in layer_classes():
         if cls.has_keras_hook():
             _keras_class(cls)  # type: ignore[arg-type]  # as above
@@ -67,8 +71,14 @@ def _keras_class(cls: type[Layer]) -> Any:
     class Own(keras.layers.Layer):  # type: ignore[misc, unused-ignore]  # Keras may not be installed for type checking
         def __init__(self, layer: Layer) -> None:
             regulariser = getattr(layer, "activity_regularizer", None)
-            penalty = {} if regulariser is None else {"activity_regularizer": _written("regularizers", regulariser)}
-            super().__init__(name=layer.name or None, trainable=layer.trainable, dtype=layer.dtype, **penalty)
+            penalty = (
+                {}
+                if regulariser is None
+                else {"activity_regularizer": _written("regularizers", regulariser)}
+            )
+            super().__init__(
+                name=layer.name or None, trainable=layer.trainable, dtype=layer.dtype, **penalty
+            )
             self.declared = layer
 
         @classmethod
@@ -84,17 +94,24 @@ def _keras_class(cls: type[Layer]) -> Any:
         def build(self, input_shape: Any) -> None:
             shapes = _shapes(input_shape)
             variables = self.declared.variables(*shapes)
-            if [v.trainable for v in variables] != sorted((v.trainable for v in variables), reverse=True):
-                raise ConfigError(f"{type(self.declared).__name__} must declare the weights that are trained first")
+            if [v.trainable for v in variables] != sorted(
+                (v.trainable for v in variables), reverse=True
+            ):
+                raise ConfigError(
+                    f"{type(self.declared).__name__} must declare the weights that are trained "
+                    f"first"
+                )
             core = {
                 variable.name: self.add_weight(
-                    name=variable.name, shape=variable.shape, trainable=variable.trainable,
+                    name=variable.name,
+                    shape=variable.shape,
+                    trainable=variable.trainable,
                     initializer=_written("initializers", variable.initialiser),
                     regularizer=_written("regularizers", variable.regulariser),
                     constraint=_written("constraints", variable.constraint),
                 )
                 for variable in variables
-            }  # fmt: skip
+            }
             # Keras would wrap a dictionary among its attributes, and store what is in it once more.
             self.resting, self.learning = KerasState(core, False), KerasState(core, True)
             self.parts = self.declared._keras(*shapes)
@@ -106,7 +123,9 @@ def _keras_class(cls: type[Layer]) -> Any:
 
     Own.layer_class = cls
     Own.__name__, Own.__qualname__, Own.__doc__ = cls.__name__, cls.__qualname__, cls.__doc__
-    return keras.saving.register_keras_serializable(package=OWN_PACKAGE, name=cls.dotted_path())(Own)
+    return keras.saving.register_keras_serializable(package=OWN_PACKAGE, name=cls.dotted_path())(
+        Own
+    )
 
 
 def _written(family: str, value: Any) -> Any:
@@ -115,7 +134,11 @@ def _written(family: str, value: Any) -> Any:
 
 def _shapes(given: Any) -> tuple[Shape, ...]:
     """Return the shapes of the inputs: of the only one, or of several."""
-    return tuple(map(tuple, given)) if given and isinstance(given[0], (list, tuple)) else (tuple(given),)
+    return (
+        tuple(map(tuple, given))
+        if given and isinstance(given[0], (list, tuple))
+        else (tuple(given),)
+    )
 
 
 def to_keras(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:
@@ -174,12 +197,19 @@ def _variables(model: Any, graph: NetworkGraph) -> list[tuple[str, Any]]:
             continue
         built = model.get_layer(layer.name) if expected[layer.name] else None
         if isinstance(layer, Submodel) and built is not None:
-            found += [(f"{layer.name}/{name}", variable) for name, variable in _variables(built, layer.graph)]
+            found += [
+                (f"{layer.name}/{name}", variable)
+                for name, variable in _variables(built, layer.graph)
+            ]
             continue
         mine, its = expected[layer.name], built.weights if built is not None else []
         if [v.shape for v in mine] != [tuple(w.shape) for w in its]:
             raise ConfigError(
-                f"{layer.name}: Keras has the weights {[w.path for w in its]}, not {[v.name for v in mine]}"
+                f"{layer.name}: Keras has the weights {[w.path for w in its]}, not "
+                f"{[v.name for v in mine]}"
             )
-        found += [(f"{layer.name}/{variable.name}", weight) for variable, weight in zip(mine, its, strict=True)]
+        found += [
+            (f"{layer.name}/{variable.name}", weight)
+            for variable, weight in zip(mine, its, strict=True)
+        ]
     return found

@@ -25,7 +25,8 @@ from nnpipe.layers.vocabulary.wrappers import Bidirectional, TimeDistributed
 
 @dataclass(frozen=True)
 class WeightHolder:
-    """A layer that may hold weights: its full name, its path in the file, and its weights (``None`` if not known).
+    """A layer that may hold weights: its full name, its path in the file, and its weights (``None``
+    if not known).
 
     ``top`` is the name of the outermost layer that contains it, or its own name.
     """
@@ -37,8 +38,12 @@ class WeightHolder:
     variables: tuple[LayerVariable, ...] | None
 
 
-def held(graph: NetworkGraph, name: str = "", place: str = "", top: str = "") -> Iterator[WeightHolder]:
-    """Yield the layers of a graph with their paths in a ``.keras`` file: numbered by class, in order."""
+def held(
+    graph: NetworkGraph, name: str = "", place: str = "", top: str = ""
+) -> Iterator[WeightHolder]:
+    """Yield the layers of a graph with their paths in a ``.keras`` file: numbered by class, in
+    order.
+    """
     known = infer(graph).variables
     counts: Counter[str] = Counter()
     for entry in graph.entries:
@@ -51,12 +56,16 @@ def held(graph: NetworkGraph, name: str = "", place: str = "", top: str = "") ->
         if isinstance(layer, Submodel):
             yield from held(layer.graph, f"{name}{layer.name}/", f"{at}/", top or layer.name)
         else:
-            yield WeightHolder(f"{name}{layer.name}", top or layer.name, at, layer, known.get(layer.name))
+            yield WeightHolder(
+                f"{name}{layer.name}", top or layer.name, at, layer, known.get(layer.name)
+            )
 
 
 def places(item: WeightHolder) -> dict[str, str]:
     """Return the path of each known weight, by the weight's name."""
-    return {v.name: f"{item.place}/{v.place or f'vars/{i}'}" for i, v in enumerate(item.variables or ())}
+    return {
+        v.name: f"{item.place}/{v.place or f'vars/{i}'}" for i, v in enumerate(item.variables or ())
+    }
 
 
 def _class_of(layer: Layer) -> str:
@@ -80,12 +89,16 @@ def _is_operation(layer: Layer) -> bool:
 
 _MIRRORED = (Conv1d, Conv2d, Conv3d, Conv2dTranspose)
 _GATES: dict[type[Layer], tuple[int, ...]] = {LSTM: (0, 2, 1, 3), GRU: (0, 1, 2)}
-"""Position of each of today's gates in Keras 1, which stored the output gate of an LSTM after its cell."""
+"""Position of each of today's gates in Keras 1, which stored the output gate of an LSTM after
+its cell.
+"""
 
 
 @dataclass(frozen=True)
 class Age:
-    """The writer of a file: the version of Keras (empty if the file does not state it) and its backend."""
+    """The writer of a file: the version of Keras (empty if the file does not state it) and its
+    backend.
+    """
 
     version: str
     backend: str
@@ -128,7 +141,9 @@ class Made:
 
 
 def todays(layer: Layer, stored: Sequence[Any], age: Age) -> list[Any]:
-    """Return a layer's arrays, in order, as today's Keras would store them; those that do not fit stay as they are."""
+    """Return a layer's arrays, in order, as today's Keras would store them; those that do not
+    fit stay as they are.
+    """
     if isinstance(layer, TimeDistributed):
         return todays(layer.layer, stored, age)
     if isinstance(layer, Bidirectional):
@@ -139,7 +154,12 @@ def todays(layer: Layer, stored: Sequence[Any], age: Age) -> list[Any]:
         found = _joined(layer, found)
         if found and isinstance(layer, _MIRRORED):
             found[0] = _ordered(layer, found[0])
-    if age.mirrors and found and isinstance(layer, _MIRRORED) and len(found[0].shape) == layer.rank + 2:
+    if (
+        age.mirrors
+        and found
+        and isinstance(layer, _MIRRORED)
+        and len(found[0].shape) == layer.rank + 2
+    ):
         found[0] = _mirrored(found[0])
     return found
 
@@ -161,7 +181,11 @@ def _from_cudnn(layer: Layer, stored: list[Any]) -> list[Any]:
     halves = (2, gates * layer.units)
     one = isinstance(layer, LSTM)  # an LSTM adds up the two biases
     both = Made(halves[1:] if one else halves, bias.dtype, lambda: _halves(bias, halves, one))
-    return [each(kernel, lambda k: k.T.reshape(k.shape, order="F")), each(recurrent, lambda k: k.T), both]
+    return [
+        each(kernel, lambda k: k.T.reshape(k.shape, order="F")),
+        each(recurrent, lambda k: k.T),
+        both,
+    ]
 
 
 def _halves(bias: Any, shape: tuple[int, int], add: bool) -> np.ndarray:
@@ -191,13 +215,16 @@ def _ordered(layer: Any, kernel: Any) -> Any:
     if isinstance(layer, Conv1d):
         if len(shape) != 4:
             return kernel
-        if shape[2:] == (*window, 1) and shape[0] == layer.filters:  # with channels first, under any ordering
+        # with channels first, under any ordering
+        if shape[2:] == (*window, 1) and shape[0] == layer.filters:
             return _moved(kernel, (2, 3, 1, 0), drop=1)
         return _moved(kernel, (0, 1, 2, 3), drop=1) if shape[:2] == (*window, 1) else kernel
     if len(shape) != layer.rank + 2:
         return kernel
     if isinstance(layer, Conv2dTranspose):
-        return _moved(kernel, (0, 1, 3, 2) if layer.data_format == "channels_last" else (2, 3, 0, 1))
+        return _moved(
+            kernel, (0, 1, 3, 2) if layer.data_format == "channels_last" else (2, 3, 0, 1)
+        )
     if layer.data_format == "channels_first":
         return _moved(kernel, (*range(2, layer.rank + 2), 1, 0))
     return kernel
@@ -212,4 +239,8 @@ def _moved(kernel: Any, axes: tuple[int, ...], drop: int | None = None) -> Made:
 
 def _mirrored(kernel: Any) -> Made:
     rank = len(kernel.shape) - 2
-    return Made(tuple(kernel.shape), kernel.dtype, lambda: kernel[()][(slice(None, None, -1),) * rank].copy())
+    return Made(
+        tuple(kernel.shape),
+        kernel.dtype,
+        lambda: kernel[()][(slice(None, None, -1),) * rank].copy(),
+    )

@@ -21,7 +21,9 @@ def computed(layer: Layer, shapes: tuple[Shape, ...]) -> Any:
 
 
 def torch_layer(layer: Layer, *shapes: Shape) -> Any:
-    """Return the ``torch.nn.Module`` of one layer for inputs of these shapes, with PyTorch's initial weights."""
+    """Return the ``torch.nn.Module`` of one layer for inputs of these shapes, with PyTorch's
+    initial weights.
+    """
     return computed(layer, shapes)
 
 
@@ -44,7 +46,9 @@ def layer_module() -> Any:
                 self.requires_grad_(False)
 
         def train(self, mode: bool = True) -> Any:
-            """Set the mode as PyTorch does, but keep frozen normalisations in inference mode, as Keras does."""
+            """Set the mode as PyTorch does, but keep frozen normalisations in inference mode, as
+            Keras does.
+            """
             return super().train(mode and not (self.frozen and self.layer.rests_when_frozen))
 
         def forward(self, *xs: Any) -> Any:
@@ -96,7 +100,9 @@ def _network_class() -> Any:
         def flat(self, *xs: Any) -> tuple[Any, ...]:
             """Return the outputs as a tuple."""
             if len(xs) != len(self.graph.inputs):
-                raise ConfigError(f"{self.graph.name} takes {len(self.graph.inputs)} inputs, not {len(xs)}")
+                raise ConfigError(
+                    f"{self.graph.name} takes {len(self.graph.inputs)} inputs, not {len(xs)}"
+                )
             values = dict(zip(self.graph.inputs, xs, strict=True))
             for key, ref, inputs, training in self.steps:
                 found = _called(self.layers[key], training, [values[i] for i in inputs])

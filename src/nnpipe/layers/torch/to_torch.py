@@ -54,7 +54,9 @@ def to_torch(graph: NetworkGraph, weights: Weights | None = None, *, seed: int =
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise MissingDependency(f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})") from None
+        raise MissingDependency(
+            f"PyTorch is needed here: pip install 'nnpipe[torch]' ({error})"
+        ) from None
     variables = variables_of(graph)
     raise_if(backend_problems(graph, "torch"), graph.name or "network")
     weights = initial_weights(graph, seed) if weights is None else weights
@@ -74,7 +76,9 @@ def torch_weights(module: Any) -> dict[str, np.ndarray]:
 
 
 def backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
-    """Return a problem for each part of a graph that a backend, ``"torch"`` or ``"keras"``, cannot compute."""
+    """Return a problem for each part of a graph that a backend, ``"torch"`` or ``"keras"``,
+    cannot compute.
+    """
     found = []
     for entry in graph.entries:
         layer = entry.layer
@@ -86,7 +90,11 @@ def backend_problems(graph: NetworkGraph, backend: str) -> list[NetworkProblem]:
             limits.append("a name may not contain '/'")
         found += [NetworkProblem("backend", layer.name, f"{backend}: {limit}") for limit in limits]
         if backend == "torch" and layer.dtype != "float32" and not isinstance(layer, Input):
-            found.append(NetworkProblem("backend", layer.name, f"torch: computes in float32, not in {layer.dtype}"))
+            found.append(
+                NetworkProblem(
+                    "backend", layer.name, f"torch: computes in float32, not in {layer.dtype}"
+                )
+            )
         if isinstance(layer, Submodel):
             found += [
                 NetworkProblem(p.code, f"{layer.name}/{p.path}", p.message)

@@ -1,4 +1,6 @@
-"""The preparation of a graph whose outputs declare a loss for training, by nnpipe's trainer or by Keras."""
+"""The preparation of a graph whose outputs declare a loss for training, by nnpipe's trainer or
+by Keras.
+"""
 
 from __future__ import annotations
 
@@ -82,10 +84,14 @@ class Judge:
         """
         outputs, penalised = learnt_outputs(graph), _has(graph, "regulariser")
         if PENALTY in outputs and penalised:
-            raise ConfigError(f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers")
+            raise ConfigError(
+                f"{graph.name}: an output cannot be called {PENALTY!r} where there are regularisers"
+            )
         return cls(graph, outputs, penalised, _has(graph, "constraint"))
 
-    def __call__(self, network: Any, values: Sequence[Any], batch: Mapping[str, Any]) -> dict[str, Output]:
+    def __call__(
+        self, network: Any, values: Sequence[Any], batch: Mapping[str, Any]
+    ) -> dict[str, Output]:
         """Return the outputs of a batch by name, with the penalty if there is one.
 
         Parameters
@@ -99,10 +105,20 @@ class Judge:
         """
         from nnpipe.training.outputs.embedding import EmbeddingOutput
 
-        asked = [name for output in self.outputs.values() for name in (output.target, output.weights) if name]
+        asked = [
+            name
+            for output in self.outputs.values()
+            for name in (output.target, output.weights)
+            if name
+        ]
         _check_features(self.graph, asked, batch)
-        places = {ref.layer: number for number, ref in reversed(list(enumerate(self.graph.outputs)))}
-        found = {name: output.judged(values[places[name]], batch) for name, output in self.outputs.items()}
+        places = {
+            ref.layer: number for number, ref in reversed(list(enumerate(self.graph.outputs)))
+        }
+        found = {
+            name: output.judged(values[places[name]], batch)
+            for name, output in self.outputs.items()
+        }
         if self.penalised:
             penalty = network.penalty().expand(len(values[0]))
             found[PENALTY] = EmbeddingOutput(penalty.detach()[:, None], given=penalty)
@@ -110,7 +126,8 @@ class Judge:
 
 
 def compile_arguments(graph: NetworkGraph) -> dict[str, Any]:
-    """Return the losses, loss weights and metrics of a graph's outputs as arguments of ``keras.Model.compile``.
+    """Return the losses, loss weights and metrics of a graph's outputs as arguments of
+    ``keras.Model.compile``.
 
     Keras takes targets and sample weights in the order of the outputs.
 
@@ -146,17 +163,26 @@ def learnt_outputs(graph: NetworkGraph) -> dict[str, JudgedOutput]:
     found = judged_outputs(graph)
     if not found:
         raise ConfigError(
-            f"{graph.name}: no output carries a loss; end it with one, such as OutputClassification(x, 'label')"
+            f"{graph.name}: no output carries a loss; end it with one, such as "
+            f"OutputClassification(x, 'label')"
         )
     for path, layer, count in judged_layers(graph):
         if layer is not found.get(path) or count > 1:
-            where = "is used several times" if layer is found.get(path) else "is not an output of the network"
-            raise ConfigError(f"{graph.name}: {path} carries a loss and {where}; nothing would be learned from it")
+            where = (
+                "is used several times"
+                if layer is found.get(path)
+                else "is not an output of the network"
+            )
+            raise ConfigError(
+                f"{graph.name}: {path} carries a loss and {where}; nothing would be learned from it"
+            )
     return found
 
 
 def judged_layers(graph: NetworkGraph, prefix: str = "") -> list[tuple[str, JudgedOutput, int]]:
-    """Return all layers that declare a loss, in nested networks as well: path, layer, and number of uses."""
+    """Return all layers that declare a loss, in nested networks as well: path, layer, and number
+    of uses.
+    """
     found = []
     for entry in graph.entries:
         layer = entry.layer
@@ -209,7 +235,9 @@ def _module(judge: Judge, network: Any) -> Any:
             _check_features(graph, [name for name, _ in inputs], batch)
             if judge.constrained and self.training:
                 self.network.constrain()
-            values = self.network.flat(*(batch[name].to(getattr(torch, dtype)) for name, dtype in inputs))
+            values = self.network.flat(
+                *(batch[name].to(getattr(torch, dtype)) for name, dtype in inputs)
+            )
             return judge(self.network, values, batch)
 
     return Judged()

@@ -98,7 +98,9 @@ def read_activation(raw: Any, path: str, found: list[NetworkProblem]) -> Activat
         return Raw.of(raw)
     name = ALIASES.get(str(name), name)
     if name not in _FUNCTIONS:
-        found.append(NetworkProblem("unknown-object", path, f"an unknown activation: {str(raw)[:60]}"))
+        found.append(
+            NetworkProblem("unknown-object", path, f"an unknown activation: {str(raw)[:60]}")
+        )
         return Raw.of(raw)
     return ActivationFunction(name)
 

@@ -10,12 +10,19 @@ from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.initialisers import GlorotUniform, Ones
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
 from nnpipe.layers.vocabulary.normalisation import parameters
-from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind, IntegerKind, IntegersKind, NumberKind
+from nnpipe.layers.vocabulary.value_kinds import (
+    ChoiceKind,
+    FlagKind,
+    IntegerKind,
+    IntegersKind,
+    NumberKind,
+)
 from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described
 
 
 class MultiHeadAttention(Kernelled):
-    """Scaled dot-product attention with several heads, Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762).
+    """Scaled dot-product attention with several heads, Vaswani et al. 2017
+    (https://arxiv.org/abs/1706.03762).
 
     Parameters
     ----------
@@ -38,13 +45,19 @@ class MultiHeadAttention(Kernelled):
     keras: ClassVar[str] = "MultiHeadAttention"
     called: ClassVar[tuple[str, ...]] = ("query", "value", "key")
     takes: ClassVar[tuple[int, int | None]] = (2, 3)
-    ignored: ClassVar[frozenset[str]] = frozenset({"query_shape", "key_shape", "value_shape", "flash_attention"})
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"query_shape", "key_shape", "value_shape", "flash_attention"}
+    )
     num_heads: int = row(IntegerKind())
     key_dim: int = row(IntegerKind())
     value_dim: int | None = row(IntegerKind(optional=True), default=None)
     dropout: float = row(NumberKind(0, 1), default=0.0)
-    output_shape: int | tuple[int, ...] | None = row(IntegersKind(1, single=True, optional=True), default=None)
-    attention_axes: int | tuple[int, ...] | None = row(IntegersKind(single=True, optional=True), default=None)
+    output_shape: int | tuple[int, ...] | None = row(
+        IntegersKind(1, single=True, optional=True), default=None
+    )
+    attention_axes: int | tuple[int, ...] | None = row(
+        IntegersKind(single=True, optional=True), default=None
+    )
     seed: int | None = row(IntegerKind(0, 2**63 - 1, optional=True), default=None)
 
     def __post_init__(self) -> None:
@@ -84,9 +97,17 @@ class MultiHeadAttention(Kernelled):
             ("value", "value_dense", (v, heads, value), (heads, value)),
             ("attention_output", "output_dense", (heads, value, out), (out,)),
         ):
-            made = [LayerVariable(f"{name}/kernel", kernel, *described(self, "kernel"), torch=f"{name}_kernel")]
+            made = [
+                LayerVariable(
+                    f"{name}/kernel", kernel, *described(self, "kernel"), torch=f"{name}_kernel"
+                )
+            ]
             if self.use_bias:
-                made.append(LayerVariable(f"{name}/bias", bias, *described(self, "bias"), torch=f"{name}_bias"))
+                made.append(
+                    LayerVariable(
+                        f"{name}/bias", bias, *described(self, "bias"), torch=f"{name}_bias"
+                    )
+                )
             found += [_placed(variable, f"{place}/vars/{i}") for i, variable in enumerate(made)]
         return tuple(found)
 
@@ -104,9 +125,15 @@ class MultiHeadAttention(Kernelled):
             weights = module.core
             q, k, v = (
                 part(weights, name, x)
-                for name, x in (("query", query), ("key", value if key is None else key), ("value", value))
+                for name, x in (
+                    ("query", query),
+                    ("key", value if key is None else key),
+                    ("value", value),
+                )
             )
-            found = F.scaled_dot_product_attention(q, k, v, dropout_p=rate if module.training else 0.0)
+            found = F.scaled_dot_product_attention(
+                q, k, v, dropout_p=rate if module.training else 0.0
+            )
             y = torch.einsum("bhtv,hvo->bto", found, weights["attention_output_kernel"])
             return y + weights["attention_output_bias"] if biased else y
 
@@ -144,7 +171,8 @@ class Attention(_Scores):
     use_scale
         Whether a trained factor multiplies the scores.
     score_mode
-        How a score is computed: ``"dot"`` (dot product) or ``"concat"`` (tanh of the sum of query and key).
+        How a score is computed: ``"dot"`` (dot product) or ``"concat"`` (tanh of the sum of query
+        and key).
     dropout
         Fraction of the attention weights set to zero in training.
     seed
@@ -159,7 +187,14 @@ class Attention(_Scores):
 
     def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         found = [LayerVariable("scale", (), Ones(), torch="gain")] if self.use_scale else []
-        return (*found, *([LayerVariable("concat_score_weight", (), Ones())] if self.score_mode == "concat" else []))
+        return (
+            *found,
+            *(
+                [LayerVariable("concat_score_weight", (), Ones())]
+                if self.score_mode == "concat"
+                else []
+            ),
+        )
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         rate, scaled, dot = self.dropout, self.use_scale, self.score_mode == "dot"
@@ -198,7 +233,11 @@ class AdditiveAttention(_Scores):
         if not self.use_scale:
             return ()
         query, _, _ = self._check(*shapes)
-        return (LayerVariable("scale", (known(query[2], "the length of queries"),), GlorotUniform(), torch="gain"),)
+        return (
+            LayerVariable(
+                "scale", (known(query[2], "the length of queries"),), GlorotUniform(), torch="gain"
+            ),
+        )
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         rate, scaled = self.dropout, self.use_scale

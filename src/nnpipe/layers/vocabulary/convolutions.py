@@ -13,7 +13,13 @@ from nnpipe.layers.vocabulary.initialisers import INITIALISER, GlorotUniform, In
 from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, IntegerKind, SizesKind
-from nnpipe.layers.vocabulary.weighted_layer import Biased, Kernelled, bias_of, described, function_of
+from nnpipe.layers.vocabulary.weighted_layer import (
+    Biased,
+    Kernelled,
+    bias_of,
+    described,
+    function_of,
+)
 from nnpipe.layers.vocabulary.windows import (
     channels_into,
     joined,
@@ -41,8 +47,9 @@ class _Conv(Kernelled):
     strides
         Step of the window along each spatial axis.
     padding
-        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input divided by the
-        stride, rounded up; ``"causal"`` (one axis only) adds zeros before the first step alone.
+        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input
+        divided by the stride, rounded up; ``"causal"`` (one axis only) adds zeros before the first
+        step alone.
     data_format
         Place of the channels: ``"channels_last"`` or ``"channels_first"``.
     dilation_rate
@@ -60,7 +67,9 @@ class _Conv(Kernelled):
     data_format: str = data_format()
     dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
     groups: int = row(IntegerKind(), default=1)
-    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
+    activation: ActivationFunction | Raw | str | None = row(
+        ACTIVATION, default=ActivationFunction()
+    )
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         if self.filters % self.groups:
@@ -70,7 +79,9 @@ class _Conv(Kernelled):
     def _into(self, shape: Shape) -> int:
         into = channels_into(self, shape)
         if into % self.groups:
-            raise Misfit(f"has {self.groups} groups, which do not divide its input's {into} channels")
+            raise Misfit(
+                f"has {self.groups} groups, which do not divide its input's {into} channels"
+            )
         return into
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -80,16 +91,23 @@ class _Conv(Kernelled):
 
     def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shape = (*sizes_of(self), self._into(shapes[0]) // self.groups, self.filters)
-        kernel = LayerVariable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
+        kernel = LayerVariable(
+            "kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank)
+        )
         return (kernel, *bias_of(self, self.filters))
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn
 
         core = getattr(nn, f"Conv{self.rank}d")(
-            self._into(shapes[0]), self.filters, self.kernel_size, self.strides,
-            dilation=self.dilation_rate, groups=self.groups, bias=self.use_bias,
-        )  # fmt: skip
+            self._into(shapes[0]),
+            self.filters,
+            self.kernel_size,
+            self.strides,
+            dilation=self.dilation_rate,
+            groups=self.groups,
+            bias=self.use_bias,
+        )
         return sliding(self, core, lambda core, x: core(x))
 
 
@@ -130,9 +148,11 @@ class _ConvTranspose(Kernelled):
     strides
         Factor by which each spatial axis grows.
     padding
-        ``"valid"`` keeps the whole output; ``"same"`` crops it to the input's size times the stride.
+        ``"valid"`` keeps the whole output; ``"same"`` crops it to the input's size times the
+        stride.
     output_padding
-        Elements added to the end of each spatial axis of the output; ``None`` derives them from ``padding``.
+        Elements added to the end of each spatial axis of the output; ``None`` derives them from
+        ``padding``.
     data_format
         Place of the channels: ``"channels_last"`` or ``"channels_first"``.
     dilation_rate
@@ -141,7 +161,8 @@ class _ConvTranspose(Kernelled):
         Function applied to the outputs.
     """
 
-    ignored: ClassVar[frozenset[str]] = frozenset({"groups"})  # Keras 2 wrote it; its value was always 1
+    # Keras 2 wrote it; its value was always 1
+    ignored: ClassVar[frozenset[str]] = frozenset({"groups"})
     filters: int = row(IntegerKind())
     kernel_size: int | tuple[int, ...] = row(SizesKind())
     strides: int | tuple[int, ...] = row(SizesKind(), default=1)
@@ -149,29 +170,50 @@ class _ConvTranspose(Kernelled):
     output_padding: int | tuple[int, ...] | None = row(SizesKind(0, optional=True), default=None)
     data_format: str = data_format()
     dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
-    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
+    activation: ActivationFunction | Raw | str | None = row(
+        ACTIVATION, default=ActivationFunction()
+    )
 
     def _faults(self) -> Iterable[tuple[str, str]]:
         yield from stride_faults(self)
         extra = self.output_padding if isinstance(self.output_padding, tuple) else ()
         if any(more >= stride for more, stride in zip(extra, _tuple(self.strides), strict=False)):
-            yield "output_padding", f"must be less than the strides {self.strides}, not {self.output_padding}"
+            yield (
+                "output_padding",
+                f"must be less than the strides {self.strides}, not {self.output_padding}",
+            )
 
     def _crops(self) -> list[tuple[int, int]]:
-        """Return how many elements to cut before and after each axis of the full result; negative numbers add."""
-        extra = _tuple(self.output_padding) if self.output_padding is not None else (None,) * self.rank
-        windows = zip(_tuple(self.kernel_size), _tuple(self.strides), _tuple(self.dilation_rate), extra, strict=True)
+        """Return how many elements to cut before and after each axis of the full result;
+        negative numbers add.
+        """
+        extra = (
+            _tuple(self.output_padding) if self.output_padding is not None else (None,) * self.rank
+        )
+        windows = zip(
+            _tuple(self.kernel_size),
+            _tuple(self.strides),
+            _tuple(self.dilation_rate),
+            extra,
+            strict=True,
+        )
         return [_crop(*window, self.padding) for window in windows]
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
         channels_into(self, shape)
         sizes = zip(
-            spatial(shape, self.data_format), _tuple(self.kernel_size), _tuple(self.strides),
-            _tuple(self.dilation_rate), self._crops(), strict=True,
-        )  # fmt: skip
+            spatial(shape, self.data_format),
+            _tuple(self.kernel_size),
+            _tuple(self.strides),
+            _tuple(self.dilation_rate),
+            self._crops(),
+            strict=True,
+        )
         extents = [
-            None if extent is None else (extent - 1) * stride + (size - 1) * dilation + 1 - before - after
+            None
+            if extent is None
+            else (extent - 1) * stride + (size - 1) * dilation + 1 - before - after
             for extent, size, stride, dilation, (before, after) in sizes
         ]
         if any(extent is not None and extent < 1 for extent in extents):
@@ -180,7 +222,9 @@ class _ConvTranspose(Kernelled):
 
     def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         shape = (*sizes_of(self), self.filters, channels_into(self, shapes[0]))
-        kernel = LayerVariable("kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank))
+        kernel = LayerVariable(
+            "kernel", shape, *described(self, "kernel"), torch="weight", axes=torch_axes(self.rank)
+        )
         return (kernel, *(replace(bias, torch="added") for bias in bias_of(self, self.filters)))
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -188,9 +232,13 @@ class _ConvTranspose(Kernelled):
         from torch import nn
 
         core = getattr(nn, f"ConvTranspose{self.rank}d")(
-            channels_into(self, shapes[0]), self.filters, self.kernel_size, self.strides,
-            dilation=self.dilation_rate, bias=False,
-        )  # fmt: skip
+            channels_into(self, shapes[0]),
+            self.filters,
+            self.kernel_size,
+            self.strides,
+            dilation=self.dilation_rate,
+            bias=False,
+        )
         if self.use_bias:
             import torch
 
@@ -232,9 +280,11 @@ class Conv3dTranspose(_ConvTranspose):
     rank: ClassVar[int] = 3
 
 
-def _crop(size: int, stride: int, dilation: int, extra: int | None, padding: str) -> tuple[int, int]:
-    # As in Keras's JAX and TensorFlow backends: "valid" gives (n-1) s + max(k, s), "same" gives n s;
-    # a given output padding is added to (n-1) s + k or to (n-1) s + k % 2.
+def _crop(
+    size: int, stride: int, dilation: int, extra: int | None, padding: str
+) -> tuple[int, int]:
+    # As in Keras's JAX and TensorFlow backends: "valid" gives (n-1) s + max(k, s), "same" gives n
+    # s; a given output padding is added to (n-1) s + k or to (n-1) s + k % 2.
     reach = (size - 1) * dilation + 1
     if padding == "valid":
         return 0, -(max(stride - reach, 0) if extra is None else extra)
@@ -257,8 +307,8 @@ class _DepthwiseConv(Biased):
     strides
         Step of the window along each spatial axis.
     padding
-        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input divided by the
-        stride, rounded up.
+        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input
+        divided by the stride, rounded up.
     depth_multiplier
         Number of output channels for each input channel.
     data_format
@@ -285,7 +335,9 @@ class _DepthwiseConv(Biased):
     depth_multiplier: int = row(IntegerKind(), default=1)
     data_format: str = data_format()
     dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
-    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
+    activation: ActivationFunction | Raw | str | None = row(
+        ACTIVATION, default=ActivationFunction()
+    )
     depthwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
     depthwise_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     depthwise_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
@@ -300,7 +352,10 @@ class _DepthwiseConv(Biased):
 
     def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         into = channels_into(self, shapes[0])
-        return (_depthwise(self, into, "kernel", "weight"), *bias_of(self, into * self.depth_multiplier))
+        return (
+            _depthwise(self, into, "kernel", "weight"),
+            *bias_of(self, into * self.depth_multiplier),
+        )
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         core = _depthwise_module(self, channels_into(self, shapes[0]), self.use_bias)
@@ -333,8 +388,9 @@ class _SeparableConv(Biased):
     strides
         Step of the window along each spatial axis.
     padding
-        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input divided by the
-        stride, rounded up; ``"causal"`` (one axis only) adds zeros before the first step alone.
+        ``"valid"`` adds nothing; ``"same"`` adds zeros so that the output has the size of the input
+        divided by the stride, rounded up; ``"causal"`` (one axis only) adds zeros before the first
+        step alone.
     data_format
         Place of the channels: ``"channels_last"`` or ``"channels_first"``.
     dilation_rate
@@ -361,7 +417,9 @@ class _SeparableConv(Biased):
     data_format: str = data_format()
     dilation_rate: int | tuple[int, ...] = row(SizesKind(), default=1)
     depth_multiplier: int = row(IntegerKind(), default=1)
-    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
+    activation: ActivationFunction | Raw | str | None = row(
+        ACTIVATION, default=ActivationFunction()
+    )
     depthwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
     pointwise_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform())
     depthwise_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
@@ -425,16 +483,24 @@ class SeparableConv2d(_SeparableConv):
 def _depthwise(layer: Any, into: int, name: str, torch: str) -> LayerVariable:
     shape = (*sizes_of(layer), into, layer.depth_multiplier)
     return LayerVariable(
-        name, shape, *described(layer, "depthwise"), torch=torch,
+        name,
+        shape,
+        *described(layer, "depthwise"),
+        torch=torch,
         axes=(layer.rank, layer.rank + 1, *range(layer.rank)),
         torch_shape=(into * layer.depth_multiplier, 1, *sizes_of(layer)),
-    )  # fmt: skip
+    )
 
 
 def _depthwise_module(layer: Any, into: int, bias: bool) -> Any:
     from torch import nn
 
     return getattr(nn, f"Conv{layer.rank}d")(
-        into, into * layer.depth_multiplier, layer.kernel_size, layer.strides,
-        dilation=layer.dilation_rate, groups=into, bias=bias,
-    )  # fmt: skip
+        into,
+        into * layer.depth_multiplier,
+        layer.kernel_size,
+        layer.strides,
+        dilation=layer.dilation_rate,
+        groups=into,
+        bias=bias,
+    )

@@ -28,7 +28,9 @@ class Dense(Kernelled):
 
     keras: ClassVar[str] = "Dense"
     units: int = row(IntegerKind())
-    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction())
+    activation: ActivationFunction | Raw | str | None = row(
+        ACTIVATION, default=ActivationFunction()
+    )
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         (shape,) = shapes
@@ -39,7 +41,9 @@ class Dense(Kernelled):
 
     def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         into = known(shapes[0][-1], "its input's last axis")
-        kernel = LayerVariable("kernel", (into, self.units), *described(self, "kernel"), torch="weight", axes=(1, 0))
+        kernel = LayerVariable(
+            "kernel", (into, self.units), *described(self, "kernel"), torch="weight", axes=(1, 0)
+        )
         return (kernel, *bias_of(self, self.units))
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -87,7 +91,11 @@ class Embedding(Layer):
 
     def limits(self, backend: str) -> Iterable[str]:
         """Return the masks, which only Keras passes on with tensors."""
-        return ["masks (mask_zero) are not passed on in PyTorch"] if self.mask_zero and backend == "torch" else []
+        return (
+            ["masks (mask_zero) are not passed on in PyTorch"]
+            if self.mask_zero and backend == "torch"
+            else []
+        )
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         from torch import nn

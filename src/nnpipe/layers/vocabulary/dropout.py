@@ -37,7 +37,9 @@ class Dropout(Layer):
     keras: ClassVar[str] = "Dropout"
     resting: ClassVar[bool] = True
     rate: float = row(NumberKind(0, 1), older=("p",))
-    noise_shape: tuple[int | None, ...] | None = row(IntegersKind(1, optional=True, free=True), default=None)
+    noise_shape: tuple[int | None, ...] | None = row(
+        IntegersKind(1, optional=True, free=True), default=None
+    )
     seed: int | None = row(_SEED, default=None)
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
@@ -69,7 +71,9 @@ class AlphaDropout(Layer):
     keras: ClassVar[str] = "AlphaDropout"
     resting: ClassVar[bool] = True
     rate: float = row(NumberKind(0, 1))
-    noise_shape: tuple[int | None, ...] | None = row(IntegersKind(1, optional=True, free=True), default=None)
+    noise_shape: tuple[int | None, ...] | None = row(
+        IntegersKind(1, optional=True, free=True), default=None
+    )
     seed: int | None = row(_SEED, default=None)
 
     def _faults(self) -> Iterable[tuple[str, str]]:
@@ -94,7 +98,8 @@ class GaussianDropout(Layer):
     Parameters
     ----------
     rate
-        Dropout rate with the same variance: the noise has the deviation ``sqrt(rate / (1 - rate))``.
+        Dropout rate with the same variance: the noise has the deviation ``sqrt(rate / (1 -
+        rate))``.
     seed
         Seed of the random numbers, used by Keras alone; ``None`` draws one.
     """
@@ -109,7 +114,11 @@ class GaussianDropout(Layer):
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         deviation = (self.rate / (1 - self.rate)) ** 0.5
-        return TorchParts(lambda module, x: x * (1 + deviation * _noise(x, None, "randn")) if module.training else x)
+        return TorchParts(
+            lambda module, x: (
+                x * (1 + deviation * _noise(x, None, "randn")) if module.training else x
+            )
+        )
 
 
 class GaussianNoise(Layer):
@@ -130,7 +139,9 @@ class GaussianNoise(Layer):
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         deviation = self.stddev
-        return TorchParts(lambda module, x: x + deviation * _noise(x, None, "randn") if module.training else x)
+        return TorchParts(
+            lambda module, x: x + deviation * _noise(x, None, "randn") if module.training else x
+        )
 
 
 class _SpatialDropout(Layer):
@@ -161,7 +172,10 @@ class _SpatialDropout(Layer):
     def _torch(self, *shapes: Shape) -> TorchParts:
         ones = (1,) * self.rank
         return TorchParts(
-            _masked(self.rate, (None, *ones, None) if self.data_format == "channels_last" else (None, None, *ones))
+            _masked(
+                self.rate,
+                (None, *ones, None) if self.data_format == "channels_last" else (None, None, *ones),
+            )
         )
 
 
@@ -194,7 +208,11 @@ class SpatialDropout3d(_SpatialDropout):
 def _noise(x: Any, shape: tuple[int | None, ...] | None, kind: str) -> Any:
     import torch
 
-    extents = x.shape if shape is None else [s if s is not None else n for s, n in zip(shape, x.shape, strict=True)]
+    extents = (
+        x.shape
+        if shape is None
+        else [s if s is not None else n for s, n in zip(shape, x.shape, strict=True)]
+    )
     return getattr(torch, kind)(extents, dtype=x.dtype, device=x.device)
 
 

@@ -20,7 +20,9 @@ _ROW = "nnpipe.layers.row"
 
 @dataclass(frozen=True)
 class FieldRow:
-    """One argument: its name, its key in Keras's configuration, older keys, its kind and default."""
+    """One argument: its name, its key in Keras's configuration, older keys, its kind and
+    default.
+    """
 
     name: str
     key: str
@@ -30,7 +32,12 @@ class FieldRow:
 
 
 def row(
-    kind: ValueKind, *, default: Any = MISSING, keras: str = "", older: tuple[str, ...] = (), kw_only: bool = False
+    kind: ValueKind,
+    *,
+    default: Any = MISSING,
+    keras: str = "",
+    older: tuple[str, ...] = (),
+    kw_only: bool = False,
 ) -> Any:
     """Declare an argument of a layer.
 
@@ -91,15 +98,24 @@ def faults(value: Any, rank: int = 0) -> Iterator[tuple[str, str]]:
 @functools.cache  # most values of most layers are defaults, which need not be checked again
 def _checks(cls: Any, rank: int) -> tuple[tuple[str, ValueKind, Any], ...]:
     """Return the name and kind of each field, with its default if that has no fault."""
-    return tuple((each.name, each.kind, each.default if _is_sound(each, rank) else MISSING) for each in table(cls))
+    return tuple(
+        (each.name, each.kind, each.default if _is_sound(each, rank) else MISSING)
+        for each in table(cls)
+    )
 
 
 def _is_sound(item: FieldRow, rank: int) -> bool:
-    return item.default is not MISSING and not item.kind.fault(item.kind.normal(item.default, rank), rank)
+    return item.default is not MISSING and not item.kind.fault(
+        item.kind.normal(item.default, rank), rank
+    )
 
 
-def read(cls: type, config: Mapping[str, Any], path: str, found: list[NetworkProblem]) -> dict[str, Any]:
-    """Return the fields of ``cls`` from a Keras configuration; a missing required field is a problem."""
+def read(
+    cls: type, config: Mapping[str, Any], path: str, found: list[NetworkProblem]
+) -> dict[str, Any]:
+    """Return the fields of ``cls`` from a Keras configuration; a missing required field is a
+    problem.
+    """
     values = {}
     for item in table(cls):
         key = next((key for key in (item.key, *item.older) if key in config), None)
@@ -118,7 +134,11 @@ def write(value: Any) -> dict[str, Any]:
     version that does not know the argument can then read the rest.
     """
     given = {item: getattr(value, item.name) for item in table(type(value))}
-    return {item.key: item.kind.emit(v) for item, v in given.items() if v is not None or item.default is not None}
+    return {
+        item.key: item.kind.emit(v)
+        for item, v in given.items()
+        if v is not None or item.default is not None
+    }
 
 
 def keys(cls: type) -> frozenset[str]:
@@ -131,7 +151,9 @@ T = TypeVar("T", bound="Described")
 
 @dataclasses.dataclass(frozen=True)
 class Raw:
-    """An object that the vocabulary does not know, kept as JSON text so that it can be written again."""
+    """An object that the vocabulary does not know, kept as JSON text so that it can be written
+    again.
+    """
 
     text: str
 
@@ -187,7 +209,9 @@ def read_object(base: type[T], raw: Any, path: str, found: list[NetworkProblem])
     if isinstance(raw, Mapping):
         name, config = raw.get("class_name"), raw.get("config") or {}
     cls = known.get(name) if isinstance(name, str) else None
-    foreign = isinstance(raw, Mapping) and str(raw.get("module") or "keras").partition(".")[0] not in (
+    foreign = isinstance(raw, Mapping) and str(raw.get("module") or "keras").partition(".")[
+        0
+    ] not in (
         "keras",
         "builtins",
     )
@@ -196,12 +220,18 @@ def read_object(base: type[T], raw: Any, path: str, found: list[NetworkProblem])
         if not isinstance(raw, (str, Mapping)):
             found.append(NetworkProblem("argument", path, f"is no {what}: {shown(raw)}"))
         else:
-            found.append(NetworkProblem("unknown-object", path, f"an unknown {what}: {shown(name)}"))
+            found.append(
+                NetworkProblem("unknown-object", path, f"an unknown {what}: {shown(name)}")
+            )
         return Raw.of(raw)
     rest = config.keys() - keys(cls) - cls.ignored
     extra = sorted(str(key) for key in rest if config[key] not in (None, False))
     for key in extra:
-        found.append(NetworkProblem("unknown-argument", f"{path}.{key}", f"{cls.__name__} has no such argument"))
+        found.append(
+            NetworkProblem(
+                "unknown-argument", f"{path}.{key}", f"{cls.__name__} has no such argument"
+            )
+        )
     if extra:
         return Raw.of(raw)
     return cls(**read(cls, config, path, found))

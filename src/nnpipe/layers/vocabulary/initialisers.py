@@ -1,4 +1,5 @@
-"""Initialisers: initial values of weights, drawn with numpy so that all backends start from the same values.
+"""Initialisers: initial values of weights, drawn with numpy so that all backends start from the
+same values.
 
 The formulas are those of Keras 3; the variance scaling is of He et al. 2015
 (https://arxiv.org/abs/1502.01852), Glorot and Bengio 2010 and LeCun et al.
@@ -22,7 +23,8 @@ from nnpipe.layers.vocabulary.value_kinds import (
     NumbersKind,
 )
 
-_TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal distribution truncated at two standard deviations
+# of a standard normal distribution truncated at two standard deviations
+_TRUNCATED_STDDEV = 0.87962566103423978
 _SEED = IntegerKind(0, 2**63 - 1, optional=True)
 
 
@@ -137,16 +139,24 @@ class RandomUniform(Initialiser):
 
 
 class _Scaled(Initialiser):
-    """Base of distributions of variance ``scale / n``; n is the number of a unit's inputs, outputs, or their mean."""
+    """Base of distributions of variance ``scale / n``; n is the number of a unit's inputs,
+    outputs, or their mean.
+    """
 
     def spread(self, shape: tuple[int, ...]) -> tuple[str, float]:
-        """Return the distribution for a weight of ``shape`` and its width: the limit if uniform, else the deviation."""
+        """Return the distribution for a weight of ``shape`` and its width: the limit if uniform,
+        else the deviation.
+        """
         scale, mode, distribution = self._law
-        into, out = _fans(shape, getattr(self, "input_axes", None), getattr(self, "output_axes", None))
+        into, out = _fans(
+            shape, getattr(self, "input_axes", None), getattr(self, "output_axes", None)
+        )
         scale /= max(1.0, {"fan_in": into, "fan_out": out}.get(mode, (into + out) / 2))
         if distribution == "uniform":
             return distribution, math.sqrt(3 * scale)
-        return distribution, math.sqrt(scale) / (1 if distribution == "untruncated_normal" else _TRUNCATED_STDDEV)
+        return distribution, math.sqrt(scale) / (
+            1 if distribution == "untruncated_normal" else _TRUNCATED_STDDEV
+        )
 
     @property
     def _law(self) -> tuple[float, str, str]:
@@ -171,9 +181,11 @@ class VarianceScaling(_Scaled):
     scale
         Numerator of the variance.
     mode
-        Value of n: the number of a unit's inputs (``"fan_in"``), of its outputs (``"fan_out"``), or their mean.
+        Value of n: the number of a unit's inputs (``"fan_in"``), of its outputs (``"fan_out"``), or
+        their mean.
     distribution
-        ``"uniform"``, ``"truncated_normal"`` or ``"untruncated_normal"``; ``"normal"`` is truncated.
+        ``"uniform"``, ``"truncated_normal"`` or ``"untruncated_normal"``; ``"normal"`` is
+        truncated.
     seed
         Seed of the random numbers; ``None`` uses the network's.
     input_axes, output_axes
@@ -182,9 +194,11 @@ class VarianceScaling(_Scaled):
 
     scale: float = row(NumberKind(0), default=1.0)
     mode: str = row(ChoiceKind(("fan_in", "fan_out", "fan_avg")), default="fan_in")
-    # Earlier versions wrote "normal", which Keras reads as the truncated distribution; so does the table below.
+    # Earlier versions wrote "normal", which Keras reads as the truncated distribution; so does the
+    # table below.
     distribution: str = row(
-        ChoiceKind(("uniform", "truncated_normal", "untruncated_normal", "normal")), default="truncated_normal"
+        ChoiceKind(("uniform", "truncated_normal", "untruncated_normal", "normal")),
+        default="truncated_normal",
     )
     seed: int | None = row(_SEED, default=None)
     input_axes: tuple[int, ...] | None = row(IntegersKind(optional=True), default=None)
@@ -214,7 +228,9 @@ class _Preset(_Scaled):
 
 
 class GlorotUniform(_Preset):
-    """Uniform with the variance of Glorot and Bengio, 2 / (inputs + outputs); Keras's default for kernels."""
+    """Uniform with the variance of Glorot and Bengio, 2 / (inputs + outputs); Keras's default
+    for kernels.
+    """
 
     preset: ClassVar[tuple[float, str, str]] = (1.0, "fan_avg", "uniform")
 
@@ -265,7 +281,9 @@ def _truncated(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarra
     return values
 
 
-def _fans(shape: tuple[int, ...], into: tuple[int, ...] | None, out: tuple[int, ...] | None) -> tuple[float, float]:
+def _fans(
+    shape: tuple[int, ...], into: tuple[int, ...] | None, out: tuple[int, ...] | None
+) -> tuple[float, float]:
     if into is not None and out is not None:
         return math.prod(shape[axis] for axis in into), math.prod(shape[axis] for axis in out)
     if len(shape) < 2:

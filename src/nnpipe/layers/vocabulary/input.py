@@ -30,7 +30,9 @@ class Input(Layer):
     batch: int | None = row(IntegersKind(1, single=True, optional=True), default=None)
 
     def alone(self, **changes: Any) -> Input:
-        """Return a copy of this layer with some arguments changed; it has no inputs to leave out."""
+        """Return a copy of this layer with some arguments changed; it has no inputs to leave
+        out.
+        """
         given = {"shape": self.shape, "batch": self.batch, "name": self.name, "dtype": self.dtype}
         return Input(**{**given, "trainable": self.trainable, **changes})
 
@@ -58,7 +60,9 @@ class Unknown(Layer):
         return str(self.raw.value.get("class_name"))
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
-        raise Misfit(f"({self.class_name}) is not known, so neither are the shapes that come out of it")
+        raise Misfit(
+            f"({self.class_name}) is not known, so neither are the shapes that come out of it"
+        )
 
     def limits(self, backend: str) -> Iterable[str]:
         """Return a limit for PyTorch; only Keras may have the class."""

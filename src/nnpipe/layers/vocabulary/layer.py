@@ -46,7 +46,8 @@ class LayerVariable:
     shape
         Its shape in Keras.
     initialiser, regulariser, constraint
-        Its initial values, its penalty in the loss, and the constraint applied after each training step.
+        Its initial values, its penalty in the loss, and the constraint applied after each training
+        step.
     trainable
         Whether training changes it.
     torch
@@ -56,7 +57,8 @@ class LayerVariable:
     torch_shape
         Its shape in PyTorch, if it differs from the shape with reordered axes.
     place
-        Its path below its layer in a ``.keras`` file; ``None`` for ``vars/i``, where i is its index.
+        Its path below its layer in a ``.keras`` file; ``None`` for ``vars/i``, where i is its
+        index.
     """
 
     name: str
@@ -78,7 +80,8 @@ class LayerVariable:
 
 @dataclass(frozen=True)
 class TorchParts:
-    """A layer in PyTorch: a ``torch.nn.Module`` that holds the parameters, and the function that computes with it.
+    """A layer in PyTorch: a ``torch.nn.Module`` that holds the parameters, and the function that
+    computes with it.
 
     ``call(module, *inputs)`` gets the module that holds ``core``, so that it can
     check whether that is in training mode.
@@ -92,8 +95,9 @@ class TorchParts:
 class KerasParts:
     """A layer in Keras: the function that computes with it, by Keras's operations (``keras.ops``).
 
-    ``call(layer, *inputs)`` gets the weights that the hook ``_variables`` declares as ``layer.core[name]``, and
-    whether the network is in training as ``layer.training``.  It returns a tensor, or a tuple of several.
+    ``call(layer, *inputs)`` gets the weights that the hook ``_variables`` declares as
+    ``layer.core[name]``, and whether the network is in training as ``layer.training``.  It returns
+    a tensor, or a tuple of several.
     """
 
     call: Callable[..., Any]
@@ -126,7 +130,9 @@ class LayerOutput:
 
 
 Tensor: TypeAlias = "Layer | LayerCall | LayerOutput"
-"""An input of a layer: another layer (its first output), a further call of one, or one output of several."""
+"""An input of a layer: another layer (its first output), a further call of one, or one output of
+several.
+"""
 
 Inputs: TypeAlias = "Tensor | Sequence[Tensor]"
 
@@ -137,10 +143,11 @@ Inputs: TypeAlias = "Tensor | Sequence[Tensor]"
 class Layer(Discoverable):
     """Base of all layers.
 
-    Authors declare arguments with :func:`~nnpipe.layers.vocabulary.field_table.row` and write the hooks:
-    ``_torch`` always, ``_shapes`` if the output's shape differs from the input's, ``_variables`` if the layer has
-    weights, and ``_faults`` for checks that a row cannot make.  A layer that names no ``keras`` class is built in
-    Keras by ``_keras``, and in PyTorch only if it has no such hook.
+    Authors declare arguments with :func:`~nnpipe.layers.vocabulary.field_table.row` and write the
+    hooks: ``_torch`` always, ``_shapes`` if the output's shape differs from the input's,
+    ``_variables`` if the layer has weights, and ``_faults`` for checks that a row cannot make.  A
+    layer that names no ``keras`` class is built in Keras by ``_keras``, and in PyTorch only if it
+    has no such hook.
 
     Parameters
     ----------
@@ -182,7 +189,9 @@ class Layer(Discoverable):
     resting: ClassVar[bool] = False
     """Whether Keras records ``training=False`` for calls that leave ``training`` out."""
     rests_when_frozen: ClassVar[bool] = False
-    """Whether it behaves as in inference while ``trainable`` is false, as batch normalisation does."""
+    """Whether it behaves as in inference while ``trainable`` is false, as batch normalisation
+    does.
+    """
     unwritten: ClassVar[frozenset[str]] = frozenset()
     """Keys that this layer lacks in Keras, although similar layers have them."""
     rank: ClassVar[int] = 0
@@ -210,8 +219,14 @@ class Layer(Discoverable):
     @classmethod
     def options(cls) -> tuple[Option, ...]:
         """Return the arguments of the table, with their help from the docstring."""
-        said, kinds = parameter_descriptions(cls), {f.name: annotation_text(f.type) for f in dataclasses.fields(cls)}
-        return tuple(Option(r.name, kinds[r.name], said.get(r.name, ""), r.default) for r in field_table.table(cls))
+        said, kinds = (
+            parameter_descriptions(cls),
+            {f.name: annotation_text(f.type) for f in dataclasses.fields(cls)},
+        )
+        return tuple(
+            Option(r.name, kinds[r.name], said.get(r.name, ""), r.default)
+            for r in field_table.table(cls)
+        )
 
     def on(self, inputs: Inputs, *, training: bool | None = None) -> LayerCall:
         """Apply this layer to other inputs, with the same weights.
@@ -221,8 +236,8 @@ class Layer(Discoverable):
         inputs
             A tensor, or several for a layer with several inputs.
         training
-            ``False`` makes it behave as in inference even while the rest of the network is trained, as a frozen
-            feature extractor should; ``None`` follows the network.
+            ``False`` makes it behave as in inference even while the rest of the network is trained,
+            as a frozen feature extractor should; ``None`` follows the network.
         """
         return LayerCall(self, tensors(inputs), training)
 
@@ -249,7 +264,13 @@ class Layer(Discoverable):
         """
         least, most = self.takes
         if len(shapes) < least or (most is not None and len(shapes) > most):
-            wanted = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+            wanted = (
+                f"{least}"
+                if least == most
+                else f"{least} or more"
+                if most is None
+                else f"{least} to {most}"
+            )
             raise Misfit(f"takes {wanted} inputs, not {len(shapes)}", "arity")
         return self._shapes(*shapes)
 
@@ -258,7 +279,9 @@ class Layer(Discoverable):
         return self._variables(*shapes)
 
     def limits(self, backend: str) -> Iterable[str]:
-        """Return what ``"torch"`` or ``"keras"`` cannot compute of this layer; nothing by default."""
+        """Return what ``"torch"`` or ``"keras"`` cannot compute of this layer; nothing by
+        default.
+        """
         return ()
 
     def _faults(self) -> Iterable[tuple[str, str]]:

@@ -18,7 +18,9 @@ class _Norm(Layer):
     def _axes(self, shape: Shape) -> tuple[int, ...]:
         """Return the axes as ascending non-negative numbers, without the batch axis."""
         axis: Any = getattr(self, "axis")  # noqa: B009 - each subclass declares its own type
-        axes = [a + len(shape) if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))]
+        axes = [
+            a + len(shape) if a < 0 else a for a in (axis if isinstance(axis, tuple) else (axis,))
+        ]
         if not all(0 < a < len(shape) for a in axes):
             raise Misfit(f"has the axis {axis}, which {shape} lacks")
         return tuple(sorted(axes))
@@ -58,17 +60,28 @@ class _Affine(_Norm):
     gamma_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
 
     def _affine(self, shape: Shape, gamma: str = "", beta: str = "") -> list[LayerVariable]:
-        """Return gamma and beta, as far as they exist; the arguments are their names in PyTorch, if others."""
+        """Return gamma and beta, as far as they exist; the arguments are their names in PyTorch,
+        if others.
+        """
         extents = self._extents(shape)
-        made = [LayerVariable("gamma", extents, *described(self, "gamma"), torch=gamma)] if self.scale else []
-        return made + ([LayerVariable("beta", extents, *described(self, "beta"), torch=beta)] if self.center else [])
+        made = (
+            [LayerVariable("gamma", extents, *described(self, "gamma"), torch=gamma)]
+            if self.scale
+            else []
+        )
+        return made + (
+            [LayerVariable("beta", extents, *described(self, "beta"), torch=beta)]
+            if self.center
+            else []
+        )
 
     def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return tuple(self._affine(shapes[0]))
 
 
 class BatchNorm(_Affine):
-    """Normalises each channel by its mean and variance: those of the batch in training, moving averages later.
+    """Normalises each channel by its mean and variance: those of the batch in training, moving
+    averages later.
 
     Parameters
     ----------
@@ -84,7 +97,11 @@ class BatchNorm(_Affine):
 
     keras: ClassVar[str] = "BatchNormalization"
     rests_when_frozen: ClassVar[bool] = True
-    aliases: ClassVar[tuple[str, ...]] = ("BatchNormalizationV1", "BatchNormalizationV2", "SyncBatchNormalization")
+    aliases: ClassVar[tuple[str, ...]] = (
+        "BatchNormalizationV1",
+        "BatchNormalizationV2",
+        "SyncBatchNormalization",
+    )
     ignored: ClassVar[frozenset[str]] = frozenset({"synchronized", "fused", "renorm_momentum"})
     axis: int = row(IntegersKind(single=True), default=-1)
     momentum: float = row(NumberKind(0, 1), default=0.99)
@@ -110,7 +127,9 @@ class BatchNorm(_Affine):
 
         (shape,) = shapes
         (axis,), (count,) = self._axes(shape), self._extents(shape)
-        kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}.get(len(shape))
+        kind = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}.get(
+            len(shape)
+        )
         if kind is None:
             raise Misfit(f"takes 2 to 5 axes in PyTorch, not {shape}")
         core = kind(count, self.epsilon, 1 - self.momentum)
@@ -119,7 +138,9 @@ class BatchNorm(_Affine):
             if not there:
                 value = getattr(core, name).detach()
                 delattr(core, name)
-                core.register_buffer(name, torch.nn.init.ones_(value) if name == "weight" else value)
+                core.register_buffer(
+                    name, torch.nn.init.ones_(value) if name == "weight" else value
+                )
         return TorchParts(lambda module, x: module.core(x.movedim(axis, 1)).movedim(1, axis), core)
 
 
@@ -214,11 +235,14 @@ class UnitNorm(_Norm):
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         axes = self._axes(shapes[0])
-        return TorchParts(lambda module, x: x * x.square().sum(axes, keepdim=True).clamp_min(1e-12).rsqrt())
+        return TorchParts(
+            lambda module, x: x * x.square().sum(axes, keepdim=True).clamp_min(1e-12).rsqrt()
+        )
 
 
 class RMSNorm(_Norm):
-    """Divides each sample by its root mean square along some axes, then multiplies by a trained scale.
+    """Divides each sample by its root mean square along some axes, then multiplies by a trained
+    scale.
 
     Parameters
     ----------
@@ -240,7 +264,9 @@ class RMSNorm(_Norm):
         axes, epsilon = self._axes(shape), self.epsilon
         spread = _spread(shape, axes)
         return TorchParts(
-            lambda module, x: _scaled(module.core, x * (x.square().mean(axes, keepdim=True) + epsilon).rsqrt(), spread),
+            lambda module, x: _scaled(
+                module.core, x * (x.square().mean(axes, keepdim=True) + epsilon).rsqrt(), spread
+            ),
             parameters(self.variables(shape)),
         )
 
@@ -254,7 +280,9 @@ def parameters(variables: Iterable[LayerVariable]) -> Any:
 
 
 def _spread(shape: Shape, axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(known(extent, "an axis") if axis in axes else 1 for axis, extent in enumerate(shape))
+    return tuple(
+        known(extent, "an axis") if axis in axes else 1 for axis, extent in enumerate(shape)
+    )
 
 
 def _scaled(core: Any, y: Any, spread: tuple[int, ...]) -> Any:

@@ -5,11 +5,10 @@ inputs, for classes their logits.  They declare the loss and its target::
 
     digit = OutputClassification(Dense(features, 10), "label")
 
-``to_trainer`` turns each into the output that the trainer takes, and
-``compile_arguments`` into the loss that Keras takes; both losses are equal.
-``nnpipe.layers.graph.loss_outputs`` returns the network for inference, with probabilities instead of logits.
-In Keras files they are ``Identity`` layers; their arguments are stored in an
-entry that only nnpipe reads.
+``to_trainer`` turns each into the output that the trainer takes, and ``compile_arguments`` into the
+loss that Keras takes; both losses are equal. ``nnpipe.layers.graph.loss_outputs`` returns the
+network for inference, with probabilities instead of logits. In Keras files they are ``Identity``
+layers; their arguments are stored in an entry that only nnpipe reads.
 """
 
 from __future__ import annotations
@@ -24,7 +23,13 @@ from nnpipe.layers.vocabulary.activation_layers import Activation, Softmax
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.reshaping import Identity
-from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, IntegerKind, IntegersKind, NameKind, NumberKind
+from nnpipe.layers.vocabulary.value_kinds import (
+    ChoiceKind,
+    IntegerKind,
+    IntegersKind,
+    NameKind,
+    NumberKind,
+)
 from nnpipe.layers.vocabulary.windows import channels
 
 if TYPE_CHECKING:
@@ -47,7 +52,9 @@ def classification(label_smoothing: float) -> Any:
 
     def smoothed_cross_entropy(truth: Any, logits: Any) -> Any:
         chances = keras.ops.one_hot(_numbers(keras, truth, logits.shape[:-1]), logits.shape[-1])
-        return keras.losses.categorical_crossentropy(chances, logits, from_logits=True, label_smoothing=label_smoothing)
+        return keras.losses.categorical_crossentropy(
+            chances, logits, from_logits=True, label_smoothing=label_smoothing
+        )
 
     return smoothed_cross_entropy
 
@@ -76,7 +83,8 @@ def regression(distance: str) -> Any:
 
 def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
     """Return the segmentation loss of the logits at each position; see :class:`OutputSegmentation
-    <nnpipe.training.outputs.segmentation.SegmentationOutput>`."""
+    <nnpipe.training.outputs.segmentation.SegmentationOutput>`.
+    """
     keras = _keras()
     ops = keras.ops
 
@@ -121,7 +129,9 @@ def _keras() -> Any:
     try:
         import keras
     except ImportError as error:
-        raise MissingDependency(f"Keras is needed here: pip install 'nnpipe[tensorflow]' ({error})") from None
+        raise MissingDependency(
+            f"Keras is needed here: pip install 'nnpipe[tensorflow]' ({error})"
+        ) from None
     return keras
 
 
@@ -142,7 +152,8 @@ class JudgedOutput(Layer):
     target
         Name of the batch's feature that holds the target.
     weights
-        Name of the batch's feature that holds the weight of each sample; ``None`` for equal weights.
+        Name of the batch's feature that holds the weight of each sample; ``None`` for equal
+        weights.
     scale
         Factor of this loss in the sum of all losses.
     """
@@ -154,12 +165,18 @@ class JudgedOutput(Layer):
     scale: float = row(NumberKind(0), default=1.0, kw_only=True)
 
     def judged(self, x: Any, batch: Any) -> Output:
-        """Return the trainer's output for a tensor and a batch that holds the target and the weights."""
+        """Return the trainer's output for a tensor and a batch that holds the target and the
+        weights.
+        """
         more = {} if self.weights is None else {"weights": batch[self.weights]}
-        return self._judged(x, None if self.target is None else batch[self.target], scale=self.scale, **more)
+        return self._judged(
+            x, None if self.target is None else batch[self.target], scale=self.scale, **more
+        )
 
     def keras_loss(self) -> Any:
-        """Return the unscaled loss as ``keras.Model.compile`` takes it; ``None`` for outputs that are not trained."""
+        """Return the unscaled loss as ``keras.Model.compile`` takes it; ``None`` for outputs
+        that are not trained.
+        """
         raise NotImplementedError
 
     def keras_metrics(self) -> list[Any]:
@@ -167,11 +184,17 @@ class JudgedOutput(Layer):
         return []
 
     def meaning(self) -> Layer:
-        """Return the layer of the same name that turns logits into results, such as probabilities."""
+        """Return the layer of the same name that turns logits into results, such as
+        probabilities.
+        """
         return Identity((), name=self.name)
 
-    def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray | None:
-        """Return random targets for an output of this shape, to try out training; ``None`` if it has no targets."""
+    def random_truth(
+        self, shape: tuple[int, ...], random: np.random.Generator
+    ) -> np.ndarray | None:
+        """Return random targets for an output of this shape, to try out training; ``None`` if it
+        has no targets.
+        """
         return None
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
@@ -198,7 +221,10 @@ class OutputClassification(JudgedOutput):
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         if len(shapes[0]) != 2:
-            raise Misfit(f"takes one number for each class, not {shapes[0]}; flatten it, or use OutputSegmentation")
+            raise Misfit(
+                f"takes one number for each class, not {shapes[0]}; flatten it, or use "
+                f"OutputSegmentation"
+            )
         return (shapes[0],)
 
     def meaning(self) -> Layer:
@@ -268,7 +294,8 @@ class OutputRegression(JudgedOutput):
     Parameters
     ----------
     distance
-        Distance to minimise: ``"squared"``, ``"absolute"``, or ``"huber"`` (squared below 1, absolute above).
+        Distance to minimise: ``"squared"``, ``"absolute"``, or ``"huber"`` (squared below 1,
+        absolute above).
     """
 
     keras: ClassVar[str] = "Identity"
@@ -291,11 +318,15 @@ class OutputRegression(JudgedOutput):
         """Return the mean absolute error and the root mean squared error."""
         import keras
 
-        return [keras.metrics.MeanAbsoluteError(name="mae"), keras.metrics.RootMeanSquaredError(name="rmse")]
+        return [
+            keras.metrics.MeanAbsoluteError(name="mae"),
+            keras.metrics.RootMeanSquaredError(name="rmse"),
+        ]
 
 
 class OutputSegmentation(JudgedOutput):
-    """Segmentation: logits of the classes at each position, and integer targets without the axis of classes.
+    """Segmentation: logits of the classes at each position, and integer targets without the axis of
+    classes.
 
     Parameters
     ----------
@@ -314,7 +345,9 @@ class OutputSegmentation(JudgedOutput):
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         if len(shapes[0]) < 3:
-            raise Misfit(f"takes at least one axis of places besides that of classes, not {shapes[0]}")
+            raise Misfit(
+                f"takes at least one axis of places besides that of classes, not {shapes[0]}"
+            )
         channels(shapes[0], self.data_format)
         return (shapes[0],)
 
@@ -325,7 +358,9 @@ class OutputSegmentation(JudgedOutput):
     def random_truth(self, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
         """Return a random class for each position."""
         last = self.data_format == "channels_last"
-        return random.integers(0, shape[-1 if last else 1], shape[:-1] if last else (shape[0], *shape[2:]))
+        return random.integers(
+            0, shape[-1 if last else 1], shape[:-1] if last else (shape[0], *shape[2:])
+        )
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
         from nnpipe.training.outputs.segmentation import SegmentationOutput as Judged
@@ -334,12 +369,16 @@ class OutputSegmentation(JudgedOutput):
         return Judged(logits, target, criterion=self.criterion, ignore=self.ignore, **more)  # type: ignore[arg-type]
 
     def keras_loss(self) -> Any:
-        """Return the loss of each sample: the mean over the positions that count, or their Dice loss."""
+        """Return the loss of each sample: the mean over the positions that count, or their Dice
+        loss.
+        """
         return segmentation(self.criterion, self.ignore, self.data_format == "channels_first")
 
 
 class OutputEmbedding(JudgedOutput):
-    """Embeddings that are recorded for inspection and add no loss; ``target`` may name labels for their colours."""
+    """Embeddings that are recorded for inspection and add no loss; ``target`` may name labels
+    for their colours.
+    """
 
     keras: ClassVar[str] = "Identity"
     target: str | None = row(NameKind(optional=True), default=None)
@@ -355,9 +394,11 @@ class OutputEmbedding(JudgedOutput):
 
 
 class OutputTriplets(JudgedOutput):
-    """Triplet loss of embeddings ``(n, 3, features)``: an anchor, a positive and a negative per sample.
+    """Triplet loss of embeddings ``(n, 3, features)``: an anchor, a positive and a negative per
+    sample.
 
-    Join them with ``Concatenate([RepeatVector(a, 1), RepeatVector(p, 1), RepeatVector(n, 1)], axis=1)``.
+    Join them with ``Concatenate([RepeatVector(a, 1), RepeatVector(p, 1), RepeatVector(n, 1)],
+    axis=1)``.
 
     Parameters
     ----------
@@ -378,7 +419,9 @@ class OutputTriplets(JudgedOutput):
         from nnpipe.training.outputs.embedding import TripletOutput as Judged
 
         anchor, positive, negative = x.unbind(1)
-        return Judged(anchor, target, positive=positive, negative=negative, margin=self.margin, **more)
+        return Judged(
+            anchor, target, positive=positive, negative=negative, margin=self.margin, **more
+        )
 
     def keras_loss(self) -> Any:
         """Return the triplet loss; it ignores the target that Keras asks for."""

@@ -7,7 +7,15 @@ from typing import Any, ClassVar
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind, SizesKind
-from nnpipe.layers.vocabulary.windows import channels, check_rank, joined, padder, slid, spatial, with_channels_first
+from nnpipe.layers.vocabulary.windows import (
+    channels,
+    check_rank,
+    joined,
+    padder,
+    slid,
+    spatial,
+    with_channels_first,
+)
 
 
 class _Pool(Layer):
@@ -20,8 +28,8 @@ class _Pool(Layer):
     strides
         Step of the window along each spatial axis; ``None`` for the window's size.
     padding
-        ``"valid"`` adds nothing; ``"same"`` pads so that the output has the size of the input divided by the stride,
-        rounded up.
+        ``"valid"`` adds nothing; ``"same"`` pads so that the output has the size of the input
+        divided by the stride, rounded up.
     data_format
         Place of the channels: ``"channels_last"`` or ``"channels_first"``.
     """
@@ -63,7 +71,9 @@ class _MaxPool(_Pool):
 
         core = getattr(nn, f"MaxPool{self.rank}d")(self._size, self._strides)
         pad = self._padder(float("-inf"))
-        return TorchParts(with_channels_first(lambda module, x: module.core(pad(x)), self.data_format), core)
+        return TorchParts(
+            with_channels_first(lambda module, x: module.core(pad(x)), self.data_format), core
+        )
 
 
 class MaxPool1d(_MaxPool):

@@ -61,7 +61,9 @@ class Recurrent(Kernelled):
     gates: ClassVar[int] = 1
     states: ClassVar[int] = 1
     units: int = row(IntegerKind())
-    activation: ActivationFunction | Raw | str | None = row(ACTIVATION, default=ActivationFunction("tanh"))
+    activation: ActivationFunction | Raw | str | None = row(
+        ACTIVATION, default=ActivationFunction("tanh")
+    )
     recurrent_initializer: Initialiser | Raw | str = row(INITIALISER, default=Orthogonal())
     recurrent_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None)
     recurrent_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None)
@@ -80,7 +82,9 @@ class Recurrent(Kernelled):
             raise Misfit(f"takes samples, steps and features, not {shape}")
         known(shape[2], "the number of features")
         if len(initial) not in (0, self.states) or any(s[1:] != (self.units,) for s in initial):
-            raise Misfit(f"starts from {self.states} states of {self.units}, not from {tuple(initial)}")
+            raise Misfit(
+                f"starts from {self.states} states of {self.units}, not from {tuple(initial)}"
+            )
         state = (shape[0], self.units)
         first = (shape[0], shape[1], self.units) if self.return_sequences else state
         return (first, *[state] * self.states) if self.return_state else (first,)
@@ -101,11 +105,15 @@ class Recurrent(Kernelled):
     def limits(self, backend: str) -> Iterable[str]:
         """No state is kept from one batch to the next in PyTorch."""
         return (
-            ["states kept between batches (stateful) are not offered"] if self.stateful and backend == "torch" else []
+            ["states kept between batches (stateful) are not offered"]
+            if self.stateful and backend == "torch"
+            else []
         )
 
     def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
-        """Return the next states; ``x`` is one step times the kernel, ``h`` the last output after dropout."""
+        """Return the next states; ``x`` is one step times the kernel, ``h`` the last output
+        after dropout.
+        """
         raise NotImplementedError
 
     def _torch(self, *shapes: Shape) -> TorchParts:
@@ -119,7 +127,8 @@ class Recurrent(Kernelled):
         if self.go_backwards:
             x = x.flip(1)
         training = module.training
-        # One mask for all steps, as Gal and Ghahramani 2016 have it (https://arxiv.org/abs/1512.05287).
+        # One mask for all steps, as Gal and Ghahramani 2016 have it
+        # (https://arxiv.org/abs/1512.05287).
         x = x * F.dropout(torch.ones_like(x[:, :1]), self.dropout, training)
         states = initial or tuple(x.new_zeros(x.shape[0], self.units) for _ in range(self.states))
         mask = F.dropout(torch.ones_like(states[0]), self.recurrent_dropout, training)
@@ -208,7 +217,11 @@ class GRU(_Gated):
         return dataclasses.replace(bias, shape=(2, *bias.shape)) if self.reset_after else bias
 
     def _step(self, weights: Any, x: Any, states: tuple[Any, ...], h: Any) -> tuple[Any, ...]:
-        gate, activation, u = function_of(self, "recurrent_activation"), function_of(self), self.units
+        gate, activation, u = (
+            function_of(self, "recurrent_activation"),
+            function_of(self),
+            self.units,
+        )
         kernel = weights["recurrent_kernel"]
         xz, xr, xh = x.chunk(3, -1)
         if self.reset_after:

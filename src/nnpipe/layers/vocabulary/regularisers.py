@@ -67,7 +67,12 @@ class OrthogonalRegularizer(Regulariser):
         rows = rows / rows.square().sum(1, keepdim=True).clamp_min(1e-12).sqrt()
         size = rows.shape[0]
         products = (rows @ rows.T).abs()
-        return self.factor * 0.5 * (products.sum() - products.diagonal().sum()) / max(size * (size - 1) / 2, 1)
+        return (
+            self.factor
+            * 0.5
+            * (products.sum() - products.diagonal().sum())
+            / max(size * (size - 1) / 2, 1)
+        )
 
 
 REGULARISER = NamedKind(
@@ -83,7 +88,10 @@ _EPSILON = 1e-7  # Keras's own
 
 
 class Constraint(Described):
-    """Base of all constraints.  Axes are those of the weight in Keras's layout, with outputs last."""
+    """Base of all constraints.
+
+    Axes are those of the weight in Keras's layout, with outputs last.
+    """
 
     def project(self, x: Any) -> Any:
         """Return the nearest ``torch.Tensor`` to a weight that meets the constraint."""

@@ -12,7 +12,13 @@ from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.regularisers import L1L2
-from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegerKind, IntegersKind, NumberKind, NumbersKind
+from nnpipe.layers.vocabulary.value_kinds import (
+    FlagKind,
+    IntegerKind,
+    IntegersKind,
+    NumberKind,
+    NumbersKind,
+)
 from nnpipe.layers.vocabulary.windows import channels_last
 
 
@@ -42,7 +48,9 @@ class Rescaling(Layer):
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         scale, offset = self.scale, self.offset
-        return TorchParts(lambda module, x: x.float() * x.new_tensor(scale).float() + x.new_tensor(offset).float())
+        return TorchParts(
+            lambda module, x: x.float() * x.new_tensor(scale).float() + x.new_tensor(offset).float()
+        )
 
 
 class ActivityRegularization(Layer):
@@ -104,7 +112,9 @@ class Reshape(Layer):
         size, given = math.prod(e or 0 for e in rest), math.prod(e for e in self._target if e != -1)
         if (-1 in self._target and size % given) or (-1 not in self._target and size != given):
             raise Misfit(f"cannot give {rest} the shape {self._target}")
-        return ((shape[0], *(size // given if extent == -1 else extent for extent in self._target)),)
+        return (
+            (shape[0], *(size // given if extent == -1 else extent for extent in self._target)),
+        )
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         target = self._target
@@ -117,7 +127,8 @@ class Flatten(Layer):
     Parameters
     ----------
     data_format
-        Place of the channels: ``"channels_last"``, or ``"channels_first"``, which moves them to the end first.
+        Place of the channels: ``"channels_last"``, or ``"channels_first"``, which moves them to the
+        end first.
     """
 
     keras: ClassVar[str] = "Flatten"
@@ -125,10 +136,13 @@ class Flatten(Layer):
 
     def _shapes(self, *shapes: Shape) -> tuple[Shape, ...]:
         rest = shapes[0][1:]
-        return ((shapes[0][0], None if None in rest else math.prod(extent or 0 for extent in rest)),)
+        return (
+            (shapes[0][0], None if None in rest else math.prod(extent or 0 for extent in rest)),
+        )
 
     def _torch(self, *shapes: Shape) -> TorchParts:
-        # Keras moves channels to the end before flattening, so that both formats give the same values.
+        # Keras moves channels to the end before flattening, so that both formats give the same
+        # values.
         first = self.data_format == "channels_first"
 
         def call(module: Any, x: Any) -> Any:
@@ -297,7 +311,8 @@ class Dot(_Merge):
     axes
         Axis of each tensor along which products are summed; one integer stands for both.
     normalize
-        Whether vectors along the axes are scaled to length 1 first, which gives the cosine similarity.
+        Whether vectors along the axes are scaled to length 1 first, which gives the cosine
+        similarity.
     """
 
     keras: ClassVar[str] = "Dot"
@@ -330,7 +345,10 @@ class Dot(_Merge):
 
         def call(module: Any, a: Any, b: Any) -> Any:
             if normalize:
-                a, b = (x * x.square().sum(k, keepdim=True).clamp_min(1e-12).rsqrt() for x, k in ((a, i), (b, j)))
+                a, b = (
+                    x * x.square().sum(k, keepdim=True).clamp_min(1e-12).rsqrt()
+                    for x, k in ((a, i), (b, j))
+                )
             left, right = a.movedim(i, -1), b.movedim(j, -1)
             inner = left.flatten(1, -2) if left.ndim > 2 else left.unsqueeze(1)
             outer = right.flatten(1, -2) if right.ndim > 2 else right.unsqueeze(1)
@@ -341,7 +359,9 @@ class Dot(_Merge):
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:
-    """Return the shape of two tensors merged element by element; the shorter shape gets axes after the batch axis."""
+    """Return the shape of two tensors merged element by element; the shorter shape gets axes
+    after the batch axis.
+    """
     if len(a) < len(b):
         a, b = b, a
     b = (b[0], *[1] * (len(a) - len(b)), *b[1:])
@@ -358,4 +378,7 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
 
 def _aligned(xs: tuple[Any, ...]) -> list[Any]:
     rank = max(x.ndim for x in xs)
-    return [x.reshape(x.shape[0], *[1] * (rank - x.ndim), *x.shape[1:]) if x.ndim < rank else x for x in xs]
+    return [
+        x.reshape(x.shape[0], *[1] * (rank - x.ndim), *x.shape[1:]) if x.ndim < rank else x
+        for x in xs
+    ]

@@ -9,11 +9,20 @@ from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, PadsKind, SizesKind
-from nnpipe.layers.vocabulary.windows import channels, channels_first, channels_last, check_rank, joined, spatial
+from nnpipe.layers.vocabulary.windows import (
+    channels,
+    channels_first,
+    channels_last,
+    check_rank,
+    joined,
+    spatial,
+)
 
 
 class _Edged(Layer):
-    """Base of layers that pad or crop the edges of spatial axes; subclasses declare ``data_format``."""
+    """Base of layers that pad or crop the edges of spatial axes; subclasses declare
+    ``data_format``.
+    """
 
     @property
     def _format(self) -> str:
@@ -28,7 +37,9 @@ class _Edged(Layer):
         check_rank(shape, self.rank)
         extents = [
             None if extent is None else extent + before + after
-            for extent, (before, after) in zip(spatial(shape, self._format), self._edges(), strict=True)
+            for extent, (before, after) in zip(
+                spatial(shape, self._format), self._edges(), strict=True
+            )
         ]
         if any(extent is not None and extent < 1 for extent in extents):
             raise Misfit(f"leaves nothing of {shape}")
@@ -49,7 +60,8 @@ class _ZeroPad(_Edged):
     Parameters
     ----------
     padding
-        Number of zeros: one for all edges, one for each axis, or a pair (before, after) for each axis.
+        Number of zeros: one for all edges, one for each axis, or a pair (before, after) for each
+        axis.
     data_format
         Place of the channels: ``"channels_last"`` or ``"channels_first"``.
     """
@@ -89,7 +101,8 @@ class _Crop(_Edged):
     Parameters
     ----------
     cropping
-        Number of elements to cut: one for all edges, one for each axis, or a pair (before, after) for each axis.
+        Number of elements to cut: one for all edges, one for each axis, or a pair (before, after)
+        for each axis.
     data_format
         Place of the channels: ``"channels_last"`` or ``"channels_first"``.
     """
@@ -188,7 +201,18 @@ class UpSample2d(_UpSample):
     keras: ClassVar[str] = "UpSampling2D"
     rank: ClassVar[int] = 2
     interpolation: str = row(
-        ChoiceKind(("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "area", "mitchellcubic", "gaussian")),
+        ChoiceKind(
+            (
+                "nearest",
+                "bilinear",
+                "bicubic",
+                "lanczos3",
+                "lanczos5",
+                "area",
+                "mitchellcubic",
+                "gaussian",
+            )
+        ),
         default="nearest",
     )
 

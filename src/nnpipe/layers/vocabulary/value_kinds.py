@@ -1,4 +1,6 @@
-"""The kinds of values in a layer's table: their checks, normal forms, and forms in Keras's configurations."""
+"""The kinds of values in a layer's table: their checks, normal forms, and forms in Keras's
+configurations.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,16 @@ from nnpipe.layers.problems import NetworkProblem
 
 _DIMENSIONS_LIMIT = 32
 LARGEST = 1 << 40
-"""Upper bound of extents, units and filters; no real network exceeds it, and it keeps products fast to compute."""
+"""Upper bound of extents, units and filters; no real network exceeds it, and it keeps products
+fast to compute.
+"""
 
 
 class ValueKind:
-    """A kind of values.  One object serves all layers; ``rank`` is the number of a layer's spatial axes."""
+    """A kind of values.
+
+    One object serves all layers; ``rank`` is the number of a layer's spatial axes.
+    """
 
     def normal(self, value: Any, rank: int) -> Any:
         """Return a value in its normal form, or unchanged if it is invalid."""
@@ -70,7 +77,11 @@ class IntegerKind(ValueKind):
             return ""
         if not is_integer(value):
             return f"must be an integer, not {value!r}"
-        return "" if self.least <= value <= self.most else f"must be at least {self.least}, not {value}"
+        return (
+            ""
+            if self.least <= value <= self.most
+            else f"must be at least {self.least}, not {value}"
+        )
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,11 @@ class NumberKind(ValueKind):
             return ""
         if not is_number(value):
             return f"must be a number, not {value!r}"
-        return "" if self.least <= value <= self.most else f"must be from {self.least} to {self.most}, not {value}"
+        return (
+            ""
+            if self.least <= value <= self.most
+            else f"must be from {self.least} to {self.most}, not {value}"
+        )
 
 
 class FlagKind(ValueKind):
@@ -125,7 +140,9 @@ class ChoiceKind(ValueKind):
     def fault(self, value: Any, rank: int) -> str:
         if value is None and self.optional:
             return ""
-        return "" if value in self.words else f"must be one of {', '.join(self.words)}, not {value!r}"
+        return (
+            "" if value in self.words else f"must be one of {', '.join(self.words)}, not {value!r}"
+        )
 
 
 @dataclass(frozen=True)
@@ -145,7 +162,9 @@ class SizesKind(ValueKind):
             return ""
         good = isinstance(value, tuple) and len(value) == rank and all(is_integer(v) for v in value)
         if not good or not all(self.least <= v <= self.most for v in value):
-            return f"must be {rank} integer{'s' * (rank > 1)} of at least {self.least}, not {value!r}"
+            return (
+                f"must be {rank} integer{'s' * (rank > 1)} of at least {self.least}, not {value!r}"
+            )
         return ""
 
     def emit(self, value: Any) -> Any:
@@ -153,15 +172,26 @@ class SizesKind(ValueKind):
 
 
 class PadsKind(ValueKind):
-    """A pair (before, after) for each spatial axis; one number stands for a pair, or for all axes."""
+    """A pair (before, after) for each spatial axis; one number stands for a pair, or for all
+    axes.
+    """
 
     def normal(self, value: Any, rank: int) -> Any:
         value = frozen(value)
         if is_integer(value):
             value = (value,) * rank
-        if rank == 1 and isinstance(value, tuple) and len(value) == 2 and all(is_integer(v) for v in value):
+        if (
+            rank == 1
+            and isinstance(value, tuple)
+            and len(value) == 2
+            and all(is_integer(v) for v in value)
+        ):
             value = (value,)
-        return tuple((v, v) if is_integer(v) else v for v in value) if isinstance(value, tuple) else value
+        return (
+            tuple((v, v) if is_integer(v) else v for v in value)
+            if isinstance(value, tuple)
+            else value
+        )
 
     def fault(self, value: Any, rank: int) -> str:
         good = isinstance(value, tuple) and len(value) == rank
@@ -193,7 +223,8 @@ class IntegersKind(ValueKind):
             return ""
         good = isinstance(value, tuple) and len(value) <= _DIMENSIONS_LIMIT
         if not good or not all(
-            (v is None and self.free) or (is_integer(v) and self.least <= v <= LARGEST) for v in value
+            (v is None and self.free) or (is_integer(v) and self.least <= v <= LARGEST)
+            for v in value
         ):
             return f"must be integers, not {value!r}"
         return ""

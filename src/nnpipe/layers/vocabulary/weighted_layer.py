@@ -33,7 +33,9 @@ class Biased(Layer):
     use_bias: bool = row(FlagKind(), default=True, kw_only=True)
     bias_initializer: Initialiser | Raw | str = row(INITIALISER, default=Zeros(), kw_only=True)
     bias_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
-    activity_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    activity_regularizer: Regulariser | Raw | str | None = row(
+        REGULARISER, default=None, kw_only=True
+    )
     bias_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
 
 
@@ -51,13 +53,19 @@ class Kernelled(Biased):
     """
 
     abstract: ClassVar[bool] = True
-    kernel_initializer: Initialiser | Raw | str = row(INITIALISER, default=GlorotUniform(), kw_only=True)
-    kernel_regularizer: Regulariser | Raw | str | None = row(REGULARISER, default=None, kw_only=True)
+    kernel_initializer: Initialiser | Raw | str = row(
+        INITIALISER, default=GlorotUniform(), kw_only=True
+    )
+    kernel_regularizer: Regulariser | Raw | str | None = row(
+        REGULARISER, default=None, kw_only=True
+    )
     kernel_constraint: Constraint | Raw | str | None = row(CONSTRAINT, default=None, kw_only=True)
 
 
 def described(layer: Any, name: str) -> tuple[Any, Any, Any]:
-    """Return the initialiser, regulariser and constraint of a layer's weight by the weight's name."""
+    """Return the initialiser, regulariser and constraint of a layer's weight by the weight's
+    name.
+    """
     return (
         getattr(layer, f"{name}_initializer"),
         getattr(layer, f"{name}_regularizer", None),

@@ -11,7 +11,9 @@ from nnpipe.layers.vocabulary.weighted_layer import function_of
 
 
 def check_rank(shape: Shape, rank: int) -> None:
-    """Raise ``Misfit`` unless a shape has a batch axis, ``rank`` spatial axes and an axis of channels."""
+    """Raise ``Misfit`` unless a shape has a batch axis, ``rank`` spatial axes and an axis of
+    channels.
+    """
     if len(shape) != rank + 2:
         raise Misfit(f"takes {rank + 2} axes (samples, channels, {rank} spatial), not {shape}")
 
@@ -26,13 +28,19 @@ def channels(shape: Shape, data_format: str) -> int | None:
     return shape[-1] if data_format == "channels_last" else shape[1]
 
 
-def joined(samples: int | None, extents: Sequence[int | None], count: int | None, data_format: str) -> Shape:
+def joined(
+    samples: int | None, extents: Sequence[int | None], count: int | None, data_format: str
+) -> Shape:
     """Return the shape with this batch size, these extents and channels."""
-    return (samples, *extents, count) if data_format == "channels_last" else (samples, count, *extents)
+    return (
+        (samples, *extents, count) if data_format == "channels_last" else (samples, count, *extents)
+    )
 
 
 def slid(extent: int | None, size: int, stride: int, dilation: int, padding: str) -> int | None:
-    """Return the number of positions of a window; raise ``Misfit`` if it is longer than the axis."""
+    """Return the number of positions of a window; raise ``Misfit`` if it is longer than the
+    axis.
+    """
     if extent is None:
         return None
     reach = (size - 1) * dilation + 1
@@ -44,19 +52,27 @@ def slid(extent: int | None, size: int, stride: int, dilation: int, padding: str
 
 
 def margins(extent: int, size: int, stride: int, dilation: int, padding: str) -> tuple[int, int]:
-    """Return the padding before and after an axis; of an odd number, TensorFlow puts more after it."""
+    """Return the padding before and after an axis; of an odd number, TensorFlow puts more after
+    it.
+    """
     reach = (size - 1) * dilation + 1
     if padding == "valid":
         return 0, 0
     if padding == "causal":
         return reach - 1, 0
     # With a stride of 1 the padding does not depend on the extent, which may then be free.
-    total = reach - 1 if stride == 1 else max((-(-extent // stride) - 1) * stride + reach - extent, 0)
+    total = (
+        reach - 1 if stride == 1 else max((-(-extent // stride) - 1) * stride + reach - extent, 0)
+    )
     return total // 2, total - total // 2
 
 
 def padder(
-    sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str, fill: float = 0.0
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    padding: str,
+    fill: float = 0.0,
 ) -> Callable[[Any], Any]:
     """Return the function that pads a ``torch.Tensor`` with channels first for a window."""
     if padding == "valid":
@@ -101,18 +117,28 @@ def sizes_of(layer: Any) -> tuple[int, ...]:
 
 def slid_extents(layer: Any, shape: Shape) -> list[int | None]:
     """Return the spatial extents of a layer's output."""
-    windows = zip(spatial(shape, layer.data_format), layer.kernel_size, layer.strides, layer.dilation_rate, strict=True)
+    windows = zip(
+        spatial(shape, layer.data_format),
+        layer.kernel_size,
+        layer.strides,
+        layer.dilation_rate,
+        strict=True,
+    )
     return [slid(*window, layer.padding) for window in windows]
 
 
 def channels_into(layer: Any, shape: Shape) -> int:
-    """Return the number of a layer's input channels; raise ``Misfit`` if the shape does not fit the layer."""
+    """Return the number of a layer's input channels; raise ``Misfit`` if the shape does not fit
+    the layer.
+    """
     check_rank(shape, layer.rank)
     return known(channels(shape, layer.data_format), "its input's channels")
 
 
 def sliding(layer: Any, core: Any, compute: Callable[[Any, Any], Any]) -> TorchParts:
-    """Return the parts of a layer that pads, computes with its core (channels first), and applies its activation."""
+    """Return the parts of a layer that pads, computes with its core (channels first), and
+    applies its activation.
+    """
     pad = padder(layer.kernel_size, layer.strides, layer.dilation_rate, layer.padding)
     activation = function_of(layer)
     # After the axes are moved back, so that a softmax runs along the last axis, as in Keras.
@@ -122,12 +148,17 @@ def sliding(layer: Any, core: Any, compute: Callable[[Any, Any], Any]) -> TorchP
 
 def stride_faults(layer: Any) -> Iterable[tuple[str, str]]:
     """Yield a fault if both strides and dilations are greater than 1, which Keras rejects."""
-    if any(stride > 1 for stride in layer.strides) and any(rate > 1 for rate in layer.dilation_rate):
-        yield "dilation_rate", f"{layer.dilation_rate} does not go together with strides of {layer.strides}"
+    if any(stride > 1 for stride in layer.strides) and any(
+        rate > 1 for rate in layer.dilation_rate
+    ):
+        yield (
+            "dilation_rate",
+            f"{layer.dilation_rate} does not go together with strides of {layer.strides}",
+        )
 
 
 def torch_axes(rank: int) -> tuple[int, ...]:
     """Return the order of a kernel's axes in PyTorch."""
-    # Keras stores the window first, then input and output channels; PyTorch stores output, input, window. In
-    # transposed convolutions, both swap input and output.
+    # Keras stores the window first, then input and output channels; PyTorch stores output, input,
+    # window. In transposed convolutions, both swap input and output.
     return (rank + 1, rank, *range(rank))

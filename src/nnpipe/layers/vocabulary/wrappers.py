@@ -15,7 +15,9 @@ from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, ValueKind
 
 
 class Nested(ValueKind):
-    """A layer as an argument, without inputs of its own; it is read and written with the outer layer."""
+    """A layer as an argument, without inputs of its own; it is read and written with the outer
+    layer.
+    """
 
     def __init__(self, base: type[Layer], optional: bool = False) -> None:
         self.base, self.optional = base, optional
@@ -37,14 +39,17 @@ class Bidirectional(Layer):
     layer
         The recurrent layer that runs forwards.
     merge_mode
-        How the two results are combined: ``"concat"``, ``"sum"``, ``"mul"`` or ``"ave"``; ``None`` returns both.
+        How the two results are combined: ``"concat"``, ``"sum"``, ``"mul"`` or ``"ave"``; ``None``
+        returns both.
     backward_layer
         The layer that runs backwards; ``None`` for a mirrored copy of ``layer``.
     """
 
     keras: ClassVar[str] = "Bidirectional"
     layer: Layer = row(Nested(Recurrent))
-    merge_mode: str | None = row(ChoiceKind(("concat", "sum", "mul", "ave"), optional=True), default="concat")
+    merge_mode: str | None = row(
+        ChoiceKind(("concat", "sum", "mul", "ave"), optional=True), default="concat"
+    )
     backward_layer: Layer | None = row(Nested(Recurrent, optional=True), default=None)
 
     def __post_init__(self) -> None:
@@ -53,7 +58,9 @@ class Bidirectional(Layer):
             name = self.layer.name.removeprefix("forward_")  # which Keras adds itself
             object.__setattr__(self, "layer", self.layer.alone(name=name))
         if isinstance(self.layer, Recurrent) and isinstance(self.backward_layer, Recurrent):
-            other = self.backward_layer.alone(name=self.backward_layer.name.removeprefix("backward_"))
+            other = self.backward_layer.alone(
+                name=self.backward_layer.name.removeprefix("backward_")
+            )
             object.__setattr__(self, "backward_layer", None if other == self._mirrored() else other)
 
     def _mirrored(self) -> Any:
@@ -86,7 +93,10 @@ class Bidirectional(Layer):
     def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return tuple(
             dataclasses.replace(
-                v, name=f"{side}/{v.name}", torch=f"{side}_layer.core.{v.torch_name}", place=f"{side}_layer/{v.place}"
+                v,
+                name=f"{side}/{v.name}",
+                torch=f"{side}_layer.core.{v.torch_name}",
+                place=f"{side}_layer/{v.place}",
             )
             for side, layer in zip(("forward", "backward"), self._pair, strict=True)
             for v in layer.variables(*shapes)
@@ -100,7 +110,12 @@ class Bidirectional(Layer):
         from torch import nn
 
         forward, backward = self._pair
-        core = nn.ModuleDict({"forward_layer": computed(forward, shapes), "backward_layer": computed(backward, shapes)})
+        core = nn.ModuleDict(
+            {
+                "forward_layer": computed(forward, shapes),
+                "backward_layer": computed(backward, shapes),
+            }
+        )
         mode = self.merge_mode
 
         def call(module: Any, x: Any) -> Any:
@@ -144,7 +159,9 @@ class TimeDistributed(Layer):
 
     def _variables(self, *shapes: Shape) -> tuple[LayerVariable, ...]:
         return tuple(
-            dataclasses.replace(v, torch=f"core.{v.torch_name}", place=f"layer/{v.place or f'vars/{i}'}")
+            dataclasses.replace(
+                v, torch=f"core.{v.torch_name}", place=f"layer/{v.place or f'vars/{i}'}"
+            )
             for i, v in enumerate(self.layer.variables(self._step(shapes[0])))
         )
 
@@ -154,4 +171,6 @@ class TimeDistributed(Layer):
 
     def _torch(self, *shapes: Shape) -> TorchParts:
         core = computed(self.layer, (self._step(shapes[0]),))
-        return TorchParts(lambda module, x: module.core(x.flatten(0, 1)).unflatten(0, x.shape[:2]), core)
+        return TorchParts(
+            lambda module, x: module.core(x.flatten(0, 1)).unflatten(0, x.shape[:2]), core
+        )

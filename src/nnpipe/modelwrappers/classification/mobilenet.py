@@ -1,4 +1,6 @@
-"""MobileNetV2 in PyTorch and in Keras: small and trained from scratch, or fine-tuned from ImageNet."""
+"""MobileNetV2 in PyTorch and in Keras: small and trained from scratch, or fine-tuned from
+ImageNet.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,18 @@ if TYPE_CHECKING:
 WEIGHTS_URL = "https://download.pytorch.org/models/mobilenet_v2-7ebf99e0.pth"
 
 # Table 2 of the paper: expansion, channels, repetitions, stride of the first one.
-_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+_STAGES = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 _FIRST, _LAST = 32, 1280
-# Mean and deviation of ImageNet's pixels, from 0 to 1; the published weights expect inputs normalised by them.
+# Mean and deviation of ImageNet's pixels, from 0 to 1; the published weights expect inputs
+# normalised by them.
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -54,17 +65,28 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
     dropout: ClassVar[float] = 0.2
 
     pretrained_weights: Path | None = argument(
-        None, help="file of torchvision's mobilenet_v2 weights (.pth or .safetensors) to start the training from"
+        None,
+        help=(
+            "file of torchvision's mobilenet_v2 weights (.pth or .safetensors) to start the "
+            "training from"
+        ),
     )
     from_scratch: bool = argument(False, help="start the training from random weights")
-    fine_tune: bool = argument(True, help="train all layers; --no-fine-tune trains the classifier alone")
+    fine_tune: bool = argument(
+        True, help="train all layers; --no-fine-tune trains the classifier alone"
+    )
 
     def validate(self) -> None:
         """Check that the arguments about initial weights do not contradict each other."""
         if self.from_scratch and self.pretrained_weights is not None:
-            raise ConfigError("--from-scratch and --pretrained-weights contradict each other; give one of them")
+            raise ConfigError(
+                "--from-scratch and --pretrained-weights contradict each other; give one of them"
+            )
         if self.from_scratch and not self.fine_tune:
-            raise ConfigError("--no-fine-tune would leave random weights as they are; with --from-scratch train all")
+            raise ConfigError(
+                "--no-fine-tune would leave random weights as they are; with --from-scratch train "
+                "all"
+            )
 
     @property
     def io(self) -> IOSpec:
@@ -79,15 +101,25 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         return mobilenet_v2(self.classes, self.dropout)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper, after a check that the data set's images and classes fit the model."""
+        """Return this wrapper, after a check that the data set's images and classes fit the
+        model.
+        """
         check_fits(self, spec, (self.side, self.side, 3), self.classes)
         return self
 
     @property
     def meaning(self) -> Meaning:
-        """Inputs are pixels normalised as the published weights expect, channels first; outputs are probabilities."""
+        """Inputs are pixels normalised as the published weights expect, channels first; outputs
+        are probabilities.
+        """
         pixels = InputMeaning(
-            "image", "image", sample_range=(0, 255), scale=255, mean=_MEAN, deviation=_DEVIATION, layout="nchw"
+            "image",
+            "image",
+            sample_range=(0, 255),
+            scale=255,
+            mean=_MEAN,
+            deviation=_DEVIATION,
+            layout="nchw",
         )
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
@@ -96,7 +128,8 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         return {"image": augmented(inputs["image"], rng, "nchw", mirror=True)}
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Set the initial weights of a model without weights: ImageNet's, or random ones with ``from_scratch``.
+        """Set the initial weights of a model without weights: ImageNet's, or random ones with
+        ``from_scratch``.
 
         Raises
         ------
@@ -113,12 +146,15 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         if self.pretrained_weights is None:
             if not self.from_scratch:
                 raise ConfigError(
-                    f"the training starts from weights learned on ImageNet: fetch {WEIGHTS_URL} and give "
-                    "--pretrained-weights FILE, or give --from-scratch (slow, and worse on few images)"
+                    f"the training starts from weights learned on ImageNet: fetch {WEIGHTS_URL} "
+                    f"and give "
+                    "--pretrained-weights FILE, or give --from-scratch (slow, and worse on few "
+                    "images)"
                 )
         elif not self.pretrained_weights.is_file():
             raise ArtifactError(
-                f"{self.pretrained_weights}: no such file of weights; fetch {WEIGHTS_URL} and give its path as "
+                f"{self.pretrained_weights}: no such file of weights; fetch {WEIGHTS_URL} and give "
+                f"its path as "
                 "--pretrained-weights, or give --from-scratch"
             )
 
@@ -127,8 +163,14 @@ class PyTorchPetDatasetMobileNetV2(PyTorchWrapper):
         if self.pretrained_weights is None:
             return
         published = read_state(self.pretrained_weights)
-        own = {name: value for name, value in module.state_dict().items() if name.startswith("classifier.")}
-        kept = {name: value for name, value in published.items() if not name.startswith("classifier.")}
+        own = {
+            name: value
+            for name, value in module.state_dict().items()
+            if name.startswith("classifier.")
+        }
+        kept = {
+            name: value for name, value in published.items() if not name.startswith("classifier.")
+        }
         load_state(module, kept | own, self.pretrained_weights)
 
     def training_mode(self, module: Any) -> None:
@@ -153,7 +195,9 @@ class PyTorchMobileNetV2(Enlarging, PyTorchWrapper):
 
     layout: ClassVar[Literal["nhwc", "nchw"]] = "nchw"
 
-    width: float = argument(0.35, help="number of channels relative to the published network", minimum=0.1)
+    width: float = argument(
+        0.35, help="number of channels relative to the published network", minimum=0.1
+    )
 
     @property
     def io(self) -> IOSpec:
@@ -204,7 +248,9 @@ def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
             for expansion, published, count, first_stride in _STAGES:
                 wide = _multiple_of_8(published * width)
                 for number in range(count):
-                    layers.append(InvertedResidual(channels, wide, 1 if number else first_stride, expansion))
+                    layers.append(
+                        InvertedResidual(channels, wide, 1 if number else first_stride, expansion)
+                    )
                     channels = wide
             last = _multiple_of_8(_LAST * max(1.0, width))
             layers.append(convolution(channels, last, 1))
@@ -225,7 +271,9 @@ def mobilenet_v2(classes: int, dropout: float, width: float = 1.0) -> Any:
 
 
 def _multiple_of_8(channels: float) -> int:
-    """Return the nearest multiple of 8 that is not more than 10 % lower, as in the published implementation."""
+    """Return the nearest multiple of 8 that is not more than 10 % lower, as in the published
+    implementation.
+    """
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
@@ -246,16 +294,24 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
     """
 
     pretrained_weights: Path | None = argument(
-        None, help="file with MobileNetV2's weights from ImageNet without the top, as keras.applications publishes it"
+        None,
+        help=(
+            "file with MobileNetV2's weights from ImageNet without the top, as keras.applications "
+            "publishes it"
+        ),
     )
     from_scratch: bool = argument(False, help="train all layers from random weights instead")
-    freeze_base: bool = argument(True, help="train the last layer only, and keep the pretrained ones as they are")
+    freeze_base: bool = argument(
+        True, help="train the last layer only, and keep the pretrained ones as they are"
+    )
     alpha: float = argument(
         1.0,
         help="number of channels relative to the original network",
         choices=(0.35, 0.5, 0.75, 1.0, 1.3, 1.4),  # weights are published for these
     )
-    input_size: tuple[int, int] = argument((224, 224), help="height and width of the images", minimum=32)
+    input_size: tuple[int, int] = argument(
+        (224, 224), help="height and width of the images", minimum=32
+    )
     num_classes: int | None = argument(
         None, help="number of classes; by default that of the data set, 37 without one", minimum=2
     )
@@ -263,7 +319,9 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
     def validate(self) -> None:
         """Check that not both pretrained weights and training from scratch were asked for."""
         if self.from_scratch and self.pretrained_weights is not None:
-            raise ConfigError(f"{type(self).__name__}: give --pretrained-weights or --from-scratch, not both")
+            raise ConfigError(
+                f"{type(self).__name__}: give --pretrained-weights or --from-scratch, not both"
+            )
 
     @property
     def io(self) -> IOSpec:
@@ -285,12 +343,18 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
 
         shape = (*self.input_size, 3)
         base = applications.MobileNetV2(
-            input_shape=shape, alpha=self.alpha, include_top=False, weights=None, name="mobilenet_v2"
+            input_shape=shape,
+            alpha=self.alpha,
+            include_top=False,
+            weights=None,
+            name="mobilenet_v2",
         )
         if self.pretrained_weights is not None:
             if not self.pretrained_weights.is_file():
                 raise ArtifactError(f"{self.pretrained_weights}: no such file; {self._advice()}")
-            read_weights(self.pretrained_weights, base, f"MobileNetV2 without top, alpha {self.alpha:g}")
+            read_weights(
+                self.pretrained_weights, base, f"MobileNetV2 without top, alpha {self.alpha:g}"
+            )
         base.trainable = self.from_scratch or not self.freeze_base
         image = Input(shape, name="image")
         x = layers.GlobalAveragePooling2D(name="mean")(base(image))
@@ -299,14 +363,21 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
         return Model(image, scores, name="pets")
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Set the initial weights: pretrained ones, those of a loaded model, or random ones with ``from_scratch``."""
+        """Set the initial weights: pretrained ones, those of a loaded model, or random ones with
+        ``from_scratch``.
+        """
         if self.pretrained_weights is None and not self.from_scratch and not live.is_built:
-            raise ConfigError(f"{type(self).__name__} has no weights to start from; {self._advice()}")
+            raise ConfigError(
+                f"{type(self).__name__} has no weights to start from; {self._advice()}"
+            )
         super().start(live, options)
 
     def _advice(self) -> str:
         name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{self.alpha}_224_no_top.h5"
-        return f"fetch {_PUBLISHED}{name} and pass --pretrained-weights PATH, or train anew with --from-scratch"
+        return (
+            f"fetch {_PUBLISHED}{name} and pass --pretrained-weights PATH, or train anew with "
+            f"--from-scratch"
+        )
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
         """Return this wrapper with the data set's number of classes, after a check of the rest."""
@@ -317,7 +388,9 @@ class TensorFlowPetDatasetMobileNetV2(TensorFlowWrapper):
     @property
     def meaning(self) -> Meaning:
         """Inputs are pixels from -1 to 1, as MobileNetV2 was trained; outputs are probabilities."""
-        pixels = InputMeaning("image", "image", sample_range=(0, 255), scale=127.5, mean=(1,), layout="nhwc")
+        pixels = InputMeaning(
+            "image", "image", sample_range=(0, 255), scale=127.5, mean=(1,), layout="nhwc"
+        )
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
 
@@ -328,7 +401,9 @@ class TensorFlowMobileNetV2(Enlarging, TensorFlowWrapper):
     output ``"scores"`` ``(n, classes)`` float32 probabilities.
     """
 
-    width: float = argument(0.35, help="number of channels relative to the published network", minimum=0.1)
+    width: float = argument(
+        0.35, help="number of channels relative to the published network", minimum=0.1
+    )
 
     @property
     def io(self) -> IOSpec:
@@ -343,10 +418,12 @@ class TensorFlowMobileNetV2(Enlarging, TensorFlowWrapper):
         from keras import Input, Model, applications, layers
 
         image = Input((*self.input_size, 3), name="image")
-        base = applications.MobileNetV2(input_tensor=image, alpha=self.width, include_top=False, weights=None)
+        base = applications.MobileNetV2(
+            input_tensor=image, alpha=self.width, include_top=False, weights=None
+        )
         for layer in base.layers:
-            # The published momentum of 0.999 suits many thousand steps; after fewer, the statistics are still close to
-            # their initial values.
+            # The published momentum of 0.999 suits many thousand steps; after fewer, the statistics
+            # are still close to their initial values.
             if isinstance(layer, layers.BatchNormalization):
                 layer.momentum = 0.9
         x = layers.GlobalAveragePooling2D(name="mean")(base.output)

@@ -69,7 +69,9 @@ class PyTorchCIFARResNet(PyTorchWrapper):
         return _resnet((self.depth - 2) // 6, self.class_count)
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper, after a check of the data set for colour images of 32 x 32 and the number of classes."""
+        """Return this wrapper, after a check of the data set for colour images of 32 x 32 and
+        the number of classes.
+        """
         check_fits(self, spec, (_SIDE, _SIDE, 3), self.class_count)
         return self
 
@@ -77,12 +79,20 @@ class PyTorchCIFARResNet(PyTorchWrapper):
     def meaning(self) -> Meaning:
         """Inputs are pixels from 0 to 1, normalised, channels first; outputs are probabilities."""
         pixels = InputMeaning(
-            "image", "image", sample_range=(0, 255), scale=255, mean=self.mean, deviation=self.deviation, layout="nchw"
+            "image",
+            "image",
+            sample_range=(0, 255),
+            scale=255,
+            mean=self.mean,
+            deviation=self.deviation,
+            layout="nchw",
         )
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Return the samples with half of them mirrored, each shifted by up to four pixels, as in the paper."""
+        """Return the samples with half of them mirrored, each shifted by up to four pixels, as
+        in the paper.
+        """
         return {"image": augmented(inputs["image"], rng, "nchw", shift=self.shift, mirror=True)}
 
 
@@ -104,7 +114,9 @@ def _resnet(blocks: int, classes: int) -> Any:
             y = functional.relu(self.bn1(self.conv1(x)))
             y = self.bn2(self.conv2(y))
             if self.added:
-                x = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.added // 2, self.added // 2))
+                x = functional.pad(
+                    x[:, :, ::2, ::2], (0, 0, 0, 0, self.added // 2, self.added // 2)
+                )
             return functional.relu(y + x)
 
     class ResNet(nn.Module):  # type: ignore[misc]  # as above

@@ -78,7 +78,11 @@ class SmallCNN(ModelWrapper):
     def meaning(self) -> Meaning:
         """Inputs are pixels from 0 to 1, outputs are probabilities."""
         pixels = InputMeaning(
-            "image", "image", sample_range=(0, self.brightest), scale=self.brightest, layout=self.layout
+            "image",
+            "image",
+            sample_range=(0, self.brightest),
+            scale=self.brightest,
+            layout=self.layout,
         )
         return Meaning((pixels,), (OutputMeaning("scores", "probabilities"),))
 
@@ -88,7 +92,8 @@ class SmallCNN(ModelWrapper):
         height, width, channels = self.image_shape
         shape = (height, width, channels) if self.layout == "nhwc" else (channels, height, width)
         return IOSpec(
-            (TensorSpec("image", (None, *shape), "float32"),), (TensorSpec("scores", (None, self.classes), "float32"),)
+            (TensorSpec("image", (None, *shape), "float32"),),
+            (TensorSpec("scores", (None, self.classes), "float32"),),
         )
 
     def strides_of(self, stage: int) -> list[int]:
@@ -100,11 +105,19 @@ class SmallCNN(ModelWrapper):
         return strides
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Return the samples randomly shifted, and mirrored if ``mirror``; new pixels at the edges are 0."""
-        return {"image": augmented(inputs["image"], rng, self.layout, shift=self.shift, mirror=self.mirror)}
+        """Return the samples randomly shifted, and mirrored if ``mirror``; new pixels at the
+        edges are 0.
+        """
+        return {
+            "image": augmented(
+                inputs["image"], rng, self.layout, shift=self.shift, mirror=self.mirror
+            )
+        }
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper, after a check that the data set's images and classes fit the model."""
+        """Return this wrapper, after a check that the data set's images and classes fit the
+        model.
+        """
         check_fits(self, spec, self.image_shape, self.classes)
         return self
 
@@ -117,11 +130,19 @@ def augmented(
     shift: int = 0,
     mirror: bool = False,
 ) -> np.ndarray:
-    """Return the images with a random half mirrored, and each shifted by up to ``shift`` pixels in each direction."""
+    """Return the images with a random half mirrored, and each shifted by up to ``shift`` pixels
+    in each direction.
+    """
     if mirror:
         mirrored = rng.random(len(images)) < 0.5
-        images = np.where(mirrored[:, None, None, None], np.flip(images, 2 if layout == "nhwc" else 3), images)
-    return shifted(images, rng.integers(-shift, shift + 1, (len(images), 2)), layout) if shift else images
+        images = np.where(
+            mirrored[:, None, None, None], np.flip(images, 2 if layout == "nhwc" else 3), images
+        )
+    return (
+        shifted(images, rng.integers(-shift, shift + 1, (len(images), 2)), layout)
+        if shift
+        else images
+    )
 
 
 def shifted(images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nchw"]) -> np.ndarray:
@@ -137,13 +158,17 @@ def shifted(images: np.ndarray, offsets: np.ndarray, layout: Literal["nhwc", "nc
         Whether channels are last or first.
     """
     if layout == "nchw":
-        return np.ascontiguousarray(np.moveaxis(shifted(np.moveaxis(images, 1, 3), offsets, "nhwc"), 3, 1))
+        return np.ascontiguousarray(
+            np.moveaxis(shifted(np.moveaxis(images, 1, 3), offsets, "nhwc"), 3, 1)
+        )
     count, height, width, _ = images.shape
     most = int(np.abs(offsets).max(initial=0))
     padded = np.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
     rows = np.arange(height) + most - offsets[:, :1]
     columns = np.arange(width) + most - offsets[:, 1:]
-    moved: np.ndarray = padded[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    moved: np.ndarray = padded[
+        np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]
+    ]
     return moved
 
 
@@ -169,10 +194,13 @@ class WornDigitsCNN(DigitsCNN):
     # What is the same in all networks of other data can be chosen here.
     widths: tuple[int, ...] = argument((6, 12), help="channels in each stage", minimum=1)  # type: ignore[misc]
     convolutions: tuple[int, ...] = argument(  # type: ignore[misc]
-        (2,), help="convolutions in each stage; the last number counts for all further ones", minimum=1
+        (2,),
+        help="convolutions in each stage; the last number counts for all further ones",
+        minimum=1,
     )
     strided: bool = argument(  # type: ignore[misc]
-        False, help="let the last convolution of a stage halve the image, instead of a pooling after it"
+        False,
+        help="let the last convolution of a stage halve the image, instead of a pooling after it",
     )
     shift: int = argument(  # type: ignore[misc]
         0, help="greatest random shift of training samples, in pixels, in each direction", minimum=0
@@ -238,14 +266,17 @@ class ImageFolderCNN(SmallCNN):
     input_channels: int | None = argument(
         None, help="channels of the images; by default those of the data set", minimum=1
     )
-    num_classes: int | None = argument(None, help="number of classes; by default that of the data set", minimum=2)
+    num_classes: int | None = argument(
+        None, help="number of classes; by default that of the data set", minimum=2
+    )
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """As given, or of the data set; a ``ConfigError`` if there is neither."""
         if self.input_size is None or self.input_channels is None:
             raise ConfigError(
-                f"{type(self).__name__} without a data set needs --input-size and --input-channels to be given"
+                f"{type(self).__name__} without a data set needs --input-size and --input-channels "
+                f"to be given"
             )
         return (*self.input_size, self.input_channels)
 
@@ -253,15 +284,20 @@ class ImageFolderCNN(SmallCNN):
     def classes(self) -> int:
         """As given, or of the data set; a ``ConfigError`` if there is neither."""
         if self.num_classes is None:
-            raise ConfigError(f"{type(self).__name__} without a data set needs --num-classes to be given")
+            raise ConfigError(
+                f"{type(self).__name__} without a data set needs --num-classes to be given"
+            )
         return self.num_classes
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper with missing arguments taken from the data set, after a check of the others."""
+        """Return this wrapper with missing arguments taken from the data set, after a check of
+        the others.
+        """
         shape = spec.inputs[0].shape[1:]
         if len(shape) != 3 or None in shape:
             raise ConfigError(
-                f"{type(self).__name__} takes images of one size, the data set gives {show_shape(shape)}; "
+                f"{type(self).__name__} takes images of one size, the data set gives "
+                f"{show_shape(shape)}; "
                 "set its --image-size"
             )
         height, width, channels = (int(length or 0) for length in shape)
@@ -300,7 +336,10 @@ class PyTorchCNN(SmallCNN, PyTorchWrapper):
                 layers.append(nn.MaxPool2d(2))
             stages.append(nn.Sequential(*layers))
         head = nn.Sequential(
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(self.dropout), nn.Linear(channels, self.classes)
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Dropout(self.dropout),
+            nn.Linear(channels, self.classes),
         )
         return nn.Sequential(nn.Sequential(*stages), head)
 
@@ -310,7 +349,9 @@ class PyTorchDigitsCNN(DigitsCNN, PyTorchCNN):
 
 
 class PyTorchWornDigitsCNN(WornDigitsCNN, PyTorchCNN):
-    """A CNN with few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0 to 16."""
+    """A CNN with few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0
+    to 16.
+    """
 
 
 class PyTorchMNISTCNN(MNISTCNN, PyTorchCNN):
@@ -344,14 +385,18 @@ class TensorFlowCNN(SmallCNN, TensorFlowWrapper):
         for stage, width in enumerate(self.widths, 1):
             for number, stride in enumerate(self.strides_of(stage), 1):
                 name = f"stage{stage}_{number}"
-                x = layers.Conv2D(width, 3, stride, padding="same", use_bias=False, name=f"{name}_conv")(x)
+                x = layers.Conv2D(
+                    width, 3, stride, padding="same", use_bias=False, name=f"{name}_conv"
+                )(x)
                 x = layers.BatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
                 x = layers.ReLU(name=f"{name}_relu")(x)
             if stage < len(self.widths) and not self.strided:
                 x = layers.MaxPooling2D(2, name=f"stage{stage}_pool")(x)
         x = layers.GlobalAveragePooling2D(name="mean")(x)
         x = layers.Dropout(self.dropout, name="dropout")(x)
-        return Model(image, layers.Dense(self.classes, activation="softmax", name="scores")(x), name="cnn")
+        return Model(
+            image, layers.Dense(self.classes, activation="softmax", name="scores")(x), name="cnn"
+        )
 
 
 class TensorFlowDigitsCNN(DigitsCNN, TensorFlowCNN):
@@ -359,7 +404,9 @@ class TensorFlowDigitsCNN(DigitsCNN, TensorFlowCNN):
 
 
 class TensorFlowWornDigitsCNN(WornDigitsCNN, TensorFlowCNN):
-    """A CNN with few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0 to 16."""
+    """A CNN with few channels for the worn digits that come with nnpipe, 12 x 12 pixels from 0
+    to 16.
+    """
 
 
 class TensorFlowMNISTCNN(MNISTCNN, TensorFlowCNN):

@@ -1,4 +1,6 @@
-"""The choice of the output to evaluate of a model from a file, and its conversion to class scores."""
+"""The choice of the output to evaluate of a model from a file, and its conversion to class
+scores.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,16 @@ def named(model: str, outputs: Sequence[TensorSpec], name: str) -> TensorSpec:
         if spec.name == name:
             return spec
     names = [spec.name for spec in outputs]
-    raise ConfigError(f"{model} has no output {name!r}{nearest(name, names)}; it has {', '.join(names)}")
+    raise ConfigError(
+        f"{model} has no output {name!r}{nearest(name, names)}; it has {', '.join(names)}"
+    )
 
 
-def chosen(model: str, outputs: Sequence[TensorSpec], name: str | None, meaning: Meaning | None) -> TensorSpec:
-    """Return the output to evaluate: the one with ``name``, the one that the meaning states, or the only one.
+def chosen(
+    model: str, outputs: Sequence[TensorSpec], name: str | None, meaning: Meaning | None
+) -> TensorSpec:
+    """Return the output to evaluate: the one with ``name``, the one that the meaning states, or the
+    only one.
 
     Parameters
     ----------
@@ -56,7 +63,11 @@ def chosen(model: str, outputs: Sequence[TensorSpec], name: str | None, meaning:
     """
     if name is not None:
         return named(model, outputs, name)
-    told = [spec for spec in outputs if (known := meaning and meaning.output(spec.name)) and known.kind in JUDGED]
+    told = [
+        spec
+        for spec in outputs
+        if (known := meaning and meaning.output(spec.name)) and known.kind in JUDGED
+    ]
     if len(told) == 1:
         return told[0]
     if len(outputs) == 1:
@@ -66,16 +77,21 @@ def chosen(model: str, outputs: Sequence[TensorSpec], name: str | None, meaning:
 
 
 def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes: int) -> None:
-    """Raise :class:`ConfigError` unless an output has this number of classes, apart from those that are skipped."""
+    """Raise :class:`ConfigError` unless an output has this number of classes, apart from those
+    that are skipped.
+    """
     offset = known.class_offset
     shown = f"{result.name!r} is {show_shape(result.shape)}"
     if known.kind not in JUDGED:
-        raise ConfigError(f"{model} gives {known.kind} in {result.name!r}, which tell no classes apart")
+        raise ConfigError(
+            f"{model} gives {known.kind} in {result.name!r}, which tell no classes apart"
+        )
     if is_label(result, known):
         return
     if sum(length != 1 for length in result.shape[1:]) > 1:
         raise ConfigError(
-            f"{model} gives no score for each class ({shown}); if another output does, name it with --result-output"
+            f"{model} gives no score for each class ({shown}); if another output does, name it "
+            f"with --result-output"
         )
     scores = scores_in(result.shape)
     if scores is None or (scores == 1 and classes == 2 and not offset):
@@ -86,14 +102,19 @@ def check_classes(model: str, result: TensorSpec, known: OutputMeaning, classes:
         if scores == classes + 1 > 2 and not before:
             mend = "; --class-offset 1 leaves out the first, if that is a background class"
         elif scores - offset > classes:
-            mend = "; a data set with samples of some classes only must still name all of them in the model's order"
+            mend = (
+                "; a data set with samples of some classes only must still name all of them in the "
+                "model's order"
+            )
         raise ConfigError(
-            f"{model} tells {scores - offset} classes apart{before} ({shown}), the data set has {classes}{mend}"
+            f"{model} tells {scores - offset} classes apart{before} ({shown}), the data set has "
+            f"{classes}{mend}"
         )
 
 
 def class_order(model: str, own: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return which of the model's classes each class of a data set is, by its name; nothing if numbers are to tell.
+    """Return which of the model's classes each class of a data set is, by its name; nothing if
+    numbers are to tell.
 
     Parameters
     ----------
@@ -121,8 +142,8 @@ def class_order(model: str, own: tuple[str, ...], names: tuple[str, ...]) -> tup
         raise ConfigError(
             f"{model} has the classes {list_names(own)}, the data set {list_names(names)}: "
             f"{', and '.join(said) or 'two alike'}"
-            "; name all of the model's classes in its order (--class-list), or give --class-offset 0 to take classes "
-            "by number"
+            "; name all of the model's classes in its order (--class-list), or give --class-offset "
+            "0 to take classes by number"
         )
     order = tuple(places[key] for key in wanted)
     return () if order == tuple(range(len(order))) else order
@@ -133,8 +154,12 @@ def _are_numbers(names: tuple[str, ...]) -> bool:
 
 
 def _keys(names: Sequence[str]) -> list[str]:
-    """Return names without what differs between lists of the same classes: case, joints, and what follows a comma."""
-    return [" ".join(re.split(r"[\s_-]+", name.partition(",")[0].strip().casefold())) for name in names]
+    """Return names without what differs between lists of the same classes: case, joints, and
+    what follows a comma.
+    """
+    return [
+        " ".join(re.split(r"[\s_-]+", name.partition(",")[0].strip().casefold())) for name in names
+    ]
 
 
 def scores_of(
@@ -157,13 +182,15 @@ def scores_of(
         if not told.any(axis=1).all():
             other = values.reshape(count)[~told.any(axis=1)][0]
             raise ConfigError(
-                f"{model} gives the class {other} in {result.name!r}, and the data set has {classes} classes from "
-                f"{offset}: a data set with samples of some classes only must still name all of them"
+                f"{model} gives the class {other} in {result.name!r}, and the data set has "
+                f"{classes} classes from {offset}: a data set with samples of some classes only "
+                f"must still name all of them"
             )
         return told.astype(np.float32)
     if values.size != count * (classes + offset) and values.size != count:
         raise ConfigError(
-            f"{model} gives {result.name!r} as {show_shape(values.shape)}: no score for each of {classes + offset} "
+            f"{model} gives {result.name!r} as {show_shape(values.shape)}: no score for each of "
+            f"{classes + offset} "
             "classes; if another output does, name it with --result-output"
         )
     values = values.reshape(count, -1)
@@ -172,7 +199,8 @@ def scores_of(
             return np.concatenate([-values, values], axis=1)
         if values.size and not (values.min() >= -_SLACK and values.max() <= 1 + _SLACK):
             raise ConfigError(
-                f"{model} gives {values.min():g} to {values.max():g} in {result.name!r}, which are no probabilities of "
+                f"{model} gives {values.min():g} to {values.max():g} in {result.name!r}, which are "
+                f"no probabilities of "
                 "the second class: give --result-kind logits if they are logits"
             )
         return np.concatenate([1 - values, values], axis=1)
@@ -194,7 +222,9 @@ def is_label(spec: TensorSpec, known: OutputMeaning) -> bool:
 
 
 def scores_in(shape: Shape) -> int | None:
-    """Return the number of scores per sample in an output; ``None`` if its shape does not state it."""
+    """Return the number of scores per sample in an output; ``None`` if its shape does not state
+    it.
+    """
     count = 1
     for length in shape[1:]:
         if length is None:

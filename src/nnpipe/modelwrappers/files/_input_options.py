@@ -31,15 +31,23 @@ class InputOptions(ModelWrapper):
 
     transform: str | None = argument(
         None,
-        help=f"input transform that is applied to raw samples first, such as MFCC; none for no transform{ELSE} none",
+        help=(
+            f"input transform that is applied to raw samples first, such as MFCC; none for no "
+            f"transform{ELSE} none"
+        ),
     )
     transform_options: tuple[str, ...] | None = argument(
         None, help="its arguments, each as NAME=VALUE; nnpipe info MFCC shows those of MFCC"
     )
-    scale: float | None = argument(None, help=f"divide samples by this first; 255 makes pixels 0 to 1{ELSE} 1")
+    scale: float | None = argument(
+        None, help=f"divide samples by this first; 255 makes pixels 0 to 1{ELSE} 1"
+    )
     mean: tuple[float, ...] | None = argument(
         None,
-        help=f"subtract this after --scale: one number, or one per channel in the model's order{ELSE} nothing",
+        help=(
+            f"subtract this after --scale: one number, or one per channel in the model's "
+            f"order{ELSE} nothing"
+        ),
     )
     deviation: tuple[float, ...] | None = argument(
         None, help=f"divide by this after --mean: one number, or one per channel{ELSE} 1"
@@ -49,24 +57,28 @@ class InputOptions(ModelWrapper):
     )
     colours: Literal["keep", "convert"] | None = argument(
         None,
-        help="convert adapts the number of channels to the model: grey becomes three equal channels, and red, green "
+        help="convert adapts the number of channels to the model: grey becomes three equal "
+        "channels, and red, green "
         f"and blue become luma (ITU-R BT.601){ELSE} keep",
     )
     layout: Literal["auto", "nhwc", "nchw"] | None = argument(
         None,
-        help=f"whether channels are the last axis of the model's input or before rows and columns{ELSE} auto, "
+        help=f"whether channels are the last axis of the model's input or before rows and "
+        f"columns{ELSE} auto, "
         "which derives it from the input's shape",
     )
     resize: tuple[int, int] | None = argument(
         None,
-        help="height and width to which images of another size are resized, bilinearly (for image files, prefer the "
+        help="height and width to which images of another size are resized, bilinearly (for image "
+        "files, prefer the "
         f"data set's --image-size){ELSE} they are rejected",
         minimum=1,
     )
     fit: Literal["squeeze", "letterbox", "letterbox-centre"] | None = argument(
         None,
-        help="how images of another size are brought to the model's: squeeze changes their aspect ratio; letterbox "
-        "keeps it, and places them in the top left corner, letterbox-centre in the centre"
+        help="how images of another size are brought to the model's: squeeze changes their aspect "
+        "ratio; letterbox keeps it, and places them in the top left corner, letterbox-centre in "
+        "the centre"
         f"{ELSE} squeeze, and only with --resize",
     )
     fill: float | None = argument(
@@ -74,13 +86,16 @@ class InputOptions(ModelWrapper):
     )
     quantised_input: Literal["auto", "raw", "already"] | None = argument(
         None,
-        help="how samples become the 8-bit input of a quantised model: auto quantises with the input's scale and zero "
-        "point, raw takes pixels unchanged for uint8 and pixels - 128 for int8, already takes samples that are "
+        help="how samples become the 8-bit input of a quantised model: auto quantises with the "
+        "input's scale and zero point, raw takes pixels unchanged for uint8 and pixels - 128 for "
+        "int8, already takes samples that are "
         f"quantised already{ELSE} auto",
     )
 
     def validate(self) -> None:
-        """Check that divisors are not 0, numbers are finite, and options do not contradict each other."""
+        """Check that divisors are not 0, numbers are finite, and options do not contradict each
+        other.
+        """
         _ = self._transform
         if self.scale is not None and not (np.isfinite(self.scale) and self.scale != 0):
             raise ConfigError(f"--scale divides: it cannot be {self.scale:g}")
@@ -88,7 +103,9 @@ class InputOptions(ModelWrapper):
             raise ConfigError("--deviation divides: none of its numbers can be 0 or infinite")
         if not all(map(np.isfinite, self.mean or ())):
             raise ConfigError("--mean takes finite numbers")
-        if self.quantised_input in ("raw", "already") and (self.scale not in (None, 1) or self.mean or self.deviation):
+        if self.quantised_input in ("raw", "already") and (
+            self.scale not in (None, 1) or self.mean or self.deviation
+        ):
             what = "pixels" if self.quantised_input == "raw" else "samples"
             raise ConfigError(
                 f"--quantised-input {self.quantised_input} takes {what} as they are: "
@@ -114,14 +131,22 @@ class InputOptions(ModelWrapper):
             said |= {"resize": "bilinear", "shortest_edge": None}
         if self.resize is not None:
             said |= {"resize": "bilinear", "size": self.resize, "shortest_edge": None}
-        found = {name: value for name, value in said.items() if value is not None or name == "shortest_edge"}
+        found = {
+            name: value
+            for name, value in said.items()
+            if value is not None or name == "shortest_edge"
+        }
         if self.transform is not None:
-            found["transform"] = None if self._transform is None else self._transform.packed().describe()
+            found["transform"] = (
+                None if self._transform is None else self._transform.packed().describe()
+            )
             found |= {"kind": "features"} if self._transform else {}
         return found
 
 
-def chosen_decoder(known: OutputDecoder | None, name: str | None, options: Sequence[str]) -> OutputDecoder | None:
+def chosen_decoder(
+    known: OutputDecoder | None, name: str | None, options: Sequence[str]
+) -> OutputDecoder | None:
     """Return the decoder with this name, or the known one, with the arguments that options state.
 
     Parameters
@@ -140,7 +165,13 @@ def chosen_decoder(known: OutputDecoder | None, name: str | None, options: Seque
     ConfigError
         If an option is unknown or malformed, or there are options and no decoder.
     """
-    cls = find(name, OutputDecoder) if name not in (None, "none") else None if known is None else type(known)
+    cls = (
+        find(name, OutputDecoder)
+        if name not in (None, "none")
+        else None
+        if known is None
+        else type(known)
+    )
     if name == "none" or cls is None:
         if options:
             raise ConfigError("--decoder-options are for a decoder: name one with --decoder")
@@ -150,11 +181,13 @@ def chosen_decoder(known: OutputDecoder | None, name: str | None, options: Seque
 
 
 def check_task(model: str, decoder: OutputDecoder, spec: DatasetSpec) -> None:
-    """Raise :class:`ConfigError` if a decoder's predictions are for other tasks than that of a data set."""
+    """Raise :class:`ConfigError` if a decoder's predictions are for other tasks than that of a
+    data set.
+    """
     if decoder.tasks and spec.task not in decoder.tasks:
         raise ConfigError(
-            f"{model} is decoded by {type(decoder).__name__} for {' or '.join(decoder.tasks)}, and the data set is "
-            f"for {spec.task}"
+            f"{model} is decoded by {type(decoder).__name__} for {' or '.join(decoder.tasks)}, and "
+            f"the data set is for {spec.task}"
         )
 
 
@@ -167,7 +200,8 @@ class Known:
     meaning
         The meaning of inputs and outputs, if it is known as data.
     maker
-        The wrapper whose code prepares samples and reads outputs, if the meaning is not known as data.
+        The wrapper whose code prepares samples and reads outputs, if the meaning is not known as
+        data.
     by
         The source of these facts, or the reason why they are not known.
     """
@@ -194,10 +228,18 @@ def known_of(artifact: Artifact | None) -> Known:
     maker = _made(code or {})
     if maker is None:
         name = str((code or {}).get("class", ""))[:200]
-        return Known(by=f"it was made by {name}, which is not installed here" if name and said is not None else "")
+        return Known(
+            by=f"it was made by {name}, which is not installed here"
+            if name and said is not None
+            else ""
+        )
     if maker.meaning is not None:
         return Known(maker.meaning, by=by)
-    return Known(said and Meaning(outputs=said.outputs, code=said.code), maker, f"{by}: {maker.dotted_path()}")
+    return Known(
+        said and Meaning(outputs=said.outputs, code=said.code),
+        maker,
+        f"{by}: {maker.dotted_path()}",
+    )
 
 
 def _made(code: Any) -> ModelWrapper | None:
@@ -205,7 +247,8 @@ def _made(code: Any) -> ModelWrapper | None:
         cls = registered(str(code.get("class", "")), ModelWrapper)
         # A wrapper around a file would read whatever file the description names.
         if any(
-            declared.name in ("model_path", "network", "model_folder", "architecture") for declared in arguments_of(cls)
+            declared.name in ("model_path", "network", "model_folder", "architecture")
+            for declared in arguments_of(cls)
         ):
             return None
         return cls.from_json(code.get("arguments", {}))

@@ -38,17 +38,18 @@ from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
 
 _PLAIN: Mapping[PlainKind, str] = {
     "elementwise": (
-        "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu "
-        "Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN "
-        "LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu "
-        "Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor "
-        "Dropout CumSum RotaryEmbedding com.microsoft.QLinearAdd com.microsoft.QLinearMul "
-        "com.microsoft.QLinearLeakyRelu com.microsoft.QLinearSigmoid com.microsoft.QuickGelu com.microsoft.FastGelu "
-        "com.microsoft.BiasGelu com.microsoft.Gelu ai.onnx.ml.Scaler"
+        "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr "
+        "BitwiseXor Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater "
+        "GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean "
+        "Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin "
+        "Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor Dropout "
+        "CumSum RotaryEmbedding com.microsoft.QLinearAdd com.microsoft.QLinearMul "
+        "com.microsoft.QLinearLeakyRelu com.microsoft.QLinearSigmoid com.microsoft.QuickGelu "
+        "com.microsoft.FastGelu com.microsoft.BiasGelu com.microsoft.Gelu ai.onnx.ml.Scaler"
     ),
     "reduction": (
-        "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
-        "ReduceSum ReduceSumSquare TopK com.microsoft.QLinearReduceMean"
+        "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean "
+        "ReduceMin ReduceProd ReduceSum ReduceSumSquare TopK com.microsoft.QLinearReduceMean"
     ),
     "softmax": "Softmax LogSoftmax Hardmax com.microsoft.QLinearSoftmax",
     "quantisation": (
@@ -57,35 +58,61 @@ _PLAIN: Mapping[PlainKind, str] = {
     ),
     "gather": "Gather GatherElements GatherND",
     "movement": (
-        "Cast CastLike Compress Concat ConstantOfShape DepthToSpace Expand EyeLike OneHot Pad Range ReverseSequence "
-        "ScatterElements ScatterND Scatter Slice SpaceToDepth Split Tile Transpose Trilu TensorScatter Upsample "
-        "com.microsoft.QLinearConcat Unique NonZero"
+        "Cast CastLike Compress Concat ConstantOfShape DepthToSpace Expand EyeLike OneHot Pad "
+        "Range ReverseSequence ScatterElements ScatterND Scatter Slice SpaceToDepth Split Tile "
+        "Transpose Trilu TensorScatter Upsample com.microsoft.QLinearConcat Unique NonZero"
     ),
     "view": "Flatten Identity Reshape Shape Size Squeeze Unsqueeze",
 }
-_PLAINS: dict[str, PlainKind] = {name: kind for kind, names in _PLAIN.items() for name in names.split()}
-_RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+_PLAINS: dict[str, PlainKind] = {
+    name: kind for kind, names in _PLAIN.items() for name in names.split()
+}
+_RANDOM = set(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial".split()
+)
 _NORMALISATIONS = {
-    "BatchNormalization": "batch", "InstanceNormalization": "instance", "LayerNormalization": "layer",
-    "GroupNormalization": "group", "RMSNormalization": "rms", "LpNormalization": "l2", "LRN": "local response",
-    "SimplifiedLayerNormalization": "rms", "MeanVarianceNormalization": "layer",
-    "com.microsoft.SkipLayerNormalization": "layer", "com.microsoft.SkipSimplifiedLayerNormalization": "rms",
-}  # fmt: skip
+    "BatchNormalization": "batch",
+    "InstanceNormalization": "instance",
+    "LayerNormalization": "layer",
+    "GroupNormalization": "group",
+    "RMSNormalization": "rms",
+    "LpNormalization": "l2",
+    "LRN": "local response",
+    "SimplifiedLayerNormalization": "rms",
+    "MeanVarianceNormalization": "layer",
+    "com.microsoft.SkipLayerNormalization": "layer",
+    "com.microsoft.SkipSimplifiedLayerNormalization": "rms",
+}
 _EPSILON = 1e-5  # of normalisations that do not state another
-_WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "com.microsoft.FusedConv": 1, "QLinearConv": 3}
+_WEIGHTS = {
+    "Conv": 1,
+    "ConvTranspose": 1,
+    "ConvInteger": 1,
+    "com.microsoft.FusedConv": 1,
+    "QLinearConv": 3,
+}
 _PRODUCTS = {"MatMul": 1, "MatMulInteger": 1, "QLinearMatMul": 3, "com.microsoft.QLinearMatMul": 3}
 _GEMMS = {"Gemm": 1, "com.microsoft.QGemm": 3, "com.microsoft.FusedGemm": 1}
-_POOLS = {"MaxPool": "max", "AveragePool": "mean", "LpPool": "norm", "com.microsoft.QLinearAveragePool": "mean"}
+_POOLS = {
+    "MaxPool": "max",
+    "AveragePool": "mean",
+    "LpPool": "norm",
+    "com.microsoft.QLinearAveragePool": "mean",
+}
 _WHOLE_POOLS = {
-    "GlobalMaxPool": "max", "GlobalAveragePool": "mean", "GlobalLpPool": "norm",
+    "GlobalMaxPool": "max",
+    "GlobalAveragePool": "mean",
+    "GlobalLpPool": "norm",
     "com.microsoft.QLinearGlobalAveragePool": "mean",
-}  # fmt: skip
+}
 _CELLS: Mapping[str, Literal["lstm", "gru", "rnn"]] = {"LSTM": "lstm", "GRU": "gru", "RNN": "rnn"}
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A node: its kind, attributes, and the shapes of its inputs and outputs, ``None`` for those that are left out."""
+    """A node: its kind, attributes, and the shapes of its inputs and outputs, ``None`` for those
+    that are left out.
+    """
 
     kind: str
     attributes: Mapping[str, Any]
@@ -108,9 +135,13 @@ class _Call:
 
 
 def primitives_of(
-    kind: str, attributes: Mapping[str, Any], inputs: Sequence[Shape | None], outputs: Sequence[Shape | None]
+    kind: str,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[Shape | None],
+    outputs: Sequence[Shape | None],
 ) -> tuple[Primitive, ...]:
-    """Return the primitives of a node; none if its operator is not known here, or its attributes contradict its shapes.
+    """Return the primitives of a node; none if its operator is not known here, or its attributes
+    contradict its shapes.
 
     Parameters
     ----------
@@ -119,7 +150,8 @@ def primitives_of(
     attributes
         Values by name.
     inputs, outputs
-        Shapes in the order of the operator's definition; ``None`` for tensors that are left out or have no known rank.
+        Shapes in the order of the operator's definition; ``None`` for tensors that are left out or
+        have no known rank.
     """
     try:
         found = _primitive(_Call(kind, attributes, inputs, outputs))
@@ -139,7 +171,10 @@ def _primitive(call: _Call) -> Primitive | None:
         return PlainPrimitive("normalisation", _NORMALISATIONS[kind], epsilon=float(epsilon))
     if kind in _POOLS:
         return PoolingPrimitive(
-            _POOLS[kind], call.lengths("kernel_shape"), call.lengths("strides"), call.lengths("dilations")
+            _POOLS[kind],
+            call.lengths("kernel_shape"),
+            call.lengths("strides"),
+            call.lengths("dilations"),
         )
     if kind in _WHOLE_POOLS:
         return PoolingPrimitive(_WHOLE_POOLS[kind])
@@ -157,17 +192,28 @@ def _convolution(call: _Call, weights: Shape) -> Primitive:
     groups, transposed = int(call.attributes.get("group", 1)), call.kind == "ConvTranspose"
     first, second = weights[:2]
     # (out, in / groups, kernel ...), or (in, out / groups, kernel ...) if it is transposed
-    channels = (first, product((second, groups))) if transposed else (product((second, groups)), first)
+    channels = (
+        (first, product((second, groups))) if transposed else (product((second, groups)), first)
+    )
     return convolution(
-        call.shape(0), weights[2:], channels, call.result(), channel_axis=1, groups=groups,
-        strides=call.lengths("strides"), dilations=call.lengths("dilations"), transposed=transposed,
-    )  # fmt: skip
+        call.shape(0),
+        weights[2:],
+        channels,
+        call.result(),
+        channel_axis=1,
+        groups=groups,
+        strides=call.lengths("strides"),
+        dilations=call.lengths("dilations"),
+        transposed=transposed,
+    )
 
 
 def _recurrent(call: _Call) -> Primitive:
     data, weights, state = call.shape(0), call.shape(1), call.shape(2)
     steps, batch = (data[1], data[0]) if call.attributes.get("layout", 0) else data[:2]
-    return RecurrentPrimitive(_CELLS[call.kind], batch, steps, weights[2], state[2], int(weights[0] or 1))
+    return RecurrentPrimitive(
+        _CELLS[call.kind], batch, steps, weights[2], state[2], int(weights[0] or 1)
+    )
 
 
 def _attention(call: _Call) -> Primitive:
@@ -188,7 +234,11 @@ def _share(whole: Length, parts: Length) -> Length:
 def _resize(call: _Call) -> Primitive:
     mode = call.attributes.get("mode", "nearest")
     rank = len(call.shape(0))
-    changed = [axis for axis, pair in enumerate(zip(call.shape(0), call.result(), strict=True)) if pair[0] != pair[1]]
+    changed = [
+        axis
+        for axis, pair in enumerate(zip(call.shape(0), call.result(), strict=True))
+        if pair[0] != pair[1]
+    ]
     return PlainPrimitive("resize", str(mode), tuple(changed[:rank]))
 
 
@@ -239,13 +289,20 @@ class ONNXSource:
         self.file.check_external()
         try:
             model = _unzipped(self.file) if self.file.zipped else ir.load(self.file.path)
-            small = [value for value in _external_weights(model) if value.const_value.nbytes <= _SMALL]
+            small = [
+                value for value in _external_weights(model) if value.const_value.nbytes <= _SMALL
+            ]
             _load(small)  # shapes may follow from them
         except Exception as error:  # protobuf, onnx_ir and file errors share no base
-            raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
-        # Shapes are optional; without them the model is run to find them.  onnx_ir logs its failures with tracebacks.
+            raise ArtifactError(
+                f"{self.file.path}: not a usable ONNX model: {one_line(error)}"
+            ) from None
+        # Shapes are optional; without them the model is run to find them.  onnx_ir logs its
+        # failures with tracebacks.
         with suppress(Exception), quiet_loggers("onnx_ir"):
-            model = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model).model
+            model = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(
+                model
+            ).model
         _name_nodes(model.graph)
         return model
 
@@ -254,7 +311,9 @@ class ONNXSource:
         try:
             _load(_external_weights(self.model))
         except Exception as error:  # file errors and those of onnx_ir share no base
-            raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
+            raise ArtifactError(
+                f"{self.file.path}: not a usable ONNX model: {one_line(error)}"
+            ) from None
         return self.model
 
     def serialised(self) -> bytes:
@@ -263,7 +322,9 @@ class ONNXSource:
         try:
             return bytes(_imported("onnx_ir").to_proto(model).SerializeToString())
         except Exception as error:  # larger than 2 GB, or text that is not valid UTF-8
-            raise ArtifactError(f"{self.file.path}: cannot be held in one piece: {one_line(error)}") from None
+            raise ArtifactError(
+                f"{self.file.path}: cannot be held in one piece: {one_line(error)}"
+            ) from None
 
     # -- weights ----------------------------------------------------------------------------------
 
@@ -284,7 +345,8 @@ class ONNXSource:
             shape, dtype = tuple(present.shape.numpy()), present.numpy().dtype
             if given.shape != shape or (given.dtype != dtype and given.dtype.kind != dtype.kind):
                 raise SpecMismatch(
-                    f"weight {name!r} is {dtype} {show_shape(shape)}, given: {given.dtype} {show_shape(given.shape)}"
+                    f"weight {name!r} is {dtype} {show_shape(shape)}, given: {given.dtype} "
+                    f"{show_shape(given.shape)}"
                 )
             fresh[name] = np.array(given, dtype)
         ir = _imported("onnx_ir")
@@ -294,24 +356,35 @@ class ONNXSource:
 
     def _weights(self) -> dict[str, Any]:
         found = self._complete().graph.initializers
-        return {name: value for name, value in found.items() if value.const_value.dtype.name != "STRING"}
+        return {
+            name: value for name, value in found.items() if value.const_value.dtype.name != "STRING"
+        }
 
     # -- graph ------------------------------------------------------------------------------------
 
     def graph(self, io: IOSpec, sized: bool = False) -> Graph:
         """Return the main graph; values other than tensors (sequences, maps) are left out.
 
-        If it is ``sized``, all shapes follow from those of the inputs in ``io``, and none is left free.
+        If it is ``sized``, all shapes follow from those of the inputs in ``io``, and none is left
+        free.
         """
         graph = (self._sized(io) if sized else self.model).graph
-        values = {value.name: value for value in (*graph.inputs, *graph.initializers.values()) if value.name}
+        values = {
+            value.name: value
+            for value in (*graph.inputs, *graph.initializers.values())
+            if value.name
+        }
         nodes = []
         for node in graph:
             values |= {value.name: value for value in node.outputs if value.name}
             if node.op_type != "Constant":
                 nodes.append(node)
-        tensors = {name: spec for name, value in values.items() if (spec := _spec(value)) is not None}
-        unknown = [name for name, value in values.items() if name not in tensors and _may_be_tensor(value)]
+        tensors = {
+            name: spec for name, value in values.items() if (spec := _spec(value)) is not None
+        }
+        unknown = [
+            name for name, value in values.items() if name not in tensors and _may_be_tensor(value)
+        ]
         if sized:
             unknown += [name for name, spec in tensors.items() if None in spec.shape]
         if unknown:
@@ -327,26 +400,37 @@ class ONNXSource:
         )
 
     def _sized(self, io: IOSpec) -> Any:
-        """Return the model with the shapes that follow from the inputs in ``io`` if the file leaves some free."""
+        """Return the model with the shapes that follow from the inputs in ``io`` if the file
+        leaves some free.
+        """
         lengths = {spec.name: spec.shape for spec in io.inputs}
         stated = {value.name: _spec(value) for value in self.model.graph.inputs}
-        if all(spec is not None and spec.shape == lengths[name] for name, spec in stated.items() if name in lengths):
+        if all(
+            spec is not None and spec.shape == lengths[name]
+            for name, spec in stated.items()
+            if name in lengths
+        ):
             return self.model
         ir, passes = _imported("onnx_ir"), _imported("onnx_ir.passes.common")
         model = self.model.clone()
         for node in model.graph:
             for value in node.outputs:
-                if value.shape is not None and not all(isinstance(length, int) for length in value.shape):
+                if value.shape is not None and not all(
+                    isinstance(length, int) for length in value.shape
+                ):
                     value.shape = None
         for value in model.graph.inputs:
             if value.name in lengths:
                 value.shape = ir.Shape(lengths[value.name])
         with suppress(Exception):  # what cannot be inferred is found by a run
-            return passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model).model
+            return passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(
+                model
+            ).model
         return model
 
     def _seen(self, names: Sequence[str], io: IOSpec, sized: bool) -> dict[str, TensorSpec]:
-        """Return the types and ranks, found by one run, of tensors for which the file does not state them.
+        """Return the types and ranks, found by one run, of tensors for which the file does not
+        state them.
 
         If the shapes of the inputs are given (``sized``), those of the tensors are known, too.
         """
@@ -358,28 +442,42 @@ class ONNXSource:
         for name, array in arrays.items():
             dtype = "string" if array.dtype.kind in "OUS" else array.dtype.name
             if dtype in DTYPES:
-                found[name] = TensorSpec(name, array.shape if sized else (None,) * array.ndim, dtype)
+                found[name] = TensorSpec(
+                    name, array.shape if sized else (None,) * array.ndim, dtype
+                )
         return found
 
     # -- running ----------------------------------------------------------------------------------
 
-    def intermediates(self, selector: Selector, graph: Graph, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
+    def intermediates(
+        self, selector: Selector, graph: Graph, batch: Batch, given: Batch
+    ) -> dict[str, np.ndarray]:
         """Return the selected values; operations use given values in place of computed ones."""
         return self._run_for(selected(self.file.path, selector, graph.operations), batch, given)
 
-    def _run_for(self, names: Sequence[str], batch: Batch, given: Batch = _NOTHING) -> dict[str, np.ndarray]:
+    def _run_for(
+        self, names: Sequence[str], batch: Batch, given: Batch = _NOTHING
+    ) -> dict[str, np.ndarray]:
         onnx = _imported("onnx")
         proto = onnx.load_from_string(self.serialised())
         present = {value.name for value in proto.graph.output}
-        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in present)
+        proto.graph.output.extend(
+            onnx.ValueInfoProto(name=name) for name in names if name not in present
+        )
         taken = {name: _cut(onnx, proto.graph, name, array) for name, array in given.items()}
         native = open_model(self.file, 0, optimisation="none", content=proto.SerializeToString())
         try:
-            arrays = native.run(list(names), {**batch, **{taken[name]: array for name, array in given.items()}})
+            arrays = native.run(
+                list(names), {**batch, **{taken[name]: array for name, array in given.items()}}
+            )
         except Exception as error:  # its errors share no base but Exception
-            raise ArtifactError(f"{self.file.path}: ONNX Runtime cannot run it: {one_line(error)}") from None
+            raise ArtifactError(
+                f"{self.file.path}: ONNX Runtime cannot run it: {one_line(error)}"
+            ) from None
         return {
-            name: np.array(array) for name, array in zip(names, arrays, strict=True) if isinstance(array, np.ndarray)
+            name: np.array(array)
+            for name, array in zip(names, arrays, strict=True)
+            if isinstance(array, np.ndarray)
         }
 
 
@@ -391,13 +489,17 @@ def _cut(onnx: Any, graph: Any, name: str, array: np.ndarray) -> str:
             if taken == name:
                 node.input[place] = fresh
     graph.input.append(
-        onnx.helper.make_tensor_value_info(fresh, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), None)
+        onnx.helper.make_tensor_value_info(
+            fresh, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), None
+        )
     )
     return fresh
 
 
 def _unzipped(file: ONNXFile) -> Any:
-    """Load a model with each ``ZipMap``, whose dictionaries of scores onnx_ir rejects, replaced by its tensor."""
+    """Load a model with each ``ZipMap``, whose dictionaries of scores onnx_ir rejects, replaced
+    by its tensor.
+    """
     ir, onnx = _imported("onnx_ir"), _imported("onnx")
     proto = onnx.load(file.path, load_external_data=False)
     for index, output in enumerate(proto.graph.output):
@@ -415,7 +517,9 @@ def _unzipped(file: ONNXFile) -> Any:
 
 
 def _external_weights(model: Any) -> list[Any]:
-    """Return the weights of a model, and of graphs within its nodes, that are still in files beside it."""
+    """Return the weights of a model, and of graphs within its nodes, that are still in files
+    beside it.
+    """
     ir = _imported("onnx_ir")
     weights = [value for graph in model.graphs() for value in graph.initializers.values()]
     return [value for value in weights if isinstance(value.const_value, ir.ExternalTensor)]
@@ -424,7 +528,9 @@ def _external_weights(model: Any) -> list[Any]:
 def _load(weights: Sequence[Any]) -> None:
     """Read weights from their files into memory."""
     ir = _imported("onnx_ir")
-    loaded = ir.external_data.convert_tensors_from_external([value.const_value for value in weights])
+    loaded = ir.external_data.convert_tensors_from_external(
+        [value.const_value for value in weights]
+    )
     for value, tensor in zip(weights, loaded, strict=True):
         value.const_value = tensor
 
@@ -444,10 +550,15 @@ def _operation(node: Any, tensors: Mapping[str, TensorSpec]) -> Operation:
     """Return a node with those of its tensors whose types numpy has."""
     kind = _kind(node)
     # A tensor that is left out has no name.
-    sides = [["" if value is None else str(value.name or "") for value in side] for side in (node.inputs, node.outputs)]
+    sides = [
+        ["" if value is None else str(value.name or "") for value in side]
+        for side in (node.inputs, node.outputs)
+    ]
     shapes = [[tensors[name].shape if name in tensors else None for name in side] for side in sides]
     attributes = {
-        name: attribute.value for name, attribute in node.attributes.items() if attribute.type.name not in _UNREAD
+        name: attribute.value
+        for name, attribute in node.attributes.items()
+        if attribute.type.name not in _UNREAD
     }
     return Operation(
         node.name,
@@ -465,7 +576,9 @@ def _kind(node: Any) -> str:
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
-_UNREAD = {"TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS"}
+_UNREAD = set(
+    "TENSOR TENSORS GRAPH GRAPHS SPARSE_TENSOR SPARSE_TENSORS TYPE_PROTO TYPE_PROTOS".split()
+)
 _DTYPES = {"FLOAT": "float32", "DOUBLE": "float64"}
 
 
@@ -483,9 +596,13 @@ def _spec(value: Any) -> TensorSpec | None:
 
 
 def _may_be_tensor(value: Any) -> bool:
-    """Return whether a value may be a tensor: not known as a sequence, a map, or of a type that numpy lacks."""
+    """Return whether a value may be a tensor: not known as a sequence, a map, or of a type that
+    numpy lacks.
+    """
     kind = type(value.type).__name__
-    return value.type is None or (kind == "TensorType" and (value.dtype is None or value.shape is None))
+    return value.type is None or (
+        kind == "TensorType" and (value.dtype is None or value.shape is None)
+    )
 
 
 def _imported(name: str) -> ModuleType:
@@ -494,5 +611,6 @@ def _imported(name: str) -> ModuleType:
     except ImportError as error:
         package = "onnx-ir" if name.startswith("onnx_ir") else "onnx"
         raise MissingDependency(
-            f"looking into an ONNX model needs {package}, which cannot be imported ({error}): pip install {package}"
+            f"looking into an ONNX model needs {package}, which cannot be imported ({error}): pip "
+            f"install {package}"
         ) from None

@@ -31,7 +31,13 @@ from nnpipe.modelwrappers.files._class_scores import (
     scores_in,
     scores_of,
 )
-from nnpipe.modelwrappers.files._input_options import ELSE, InputOptions, Known, check_task, chosen_decoder
+from nnpipe.modelwrappers.files._input_options import (
+    ELSE,
+    InputOptions,
+    Known,
+    check_task,
+    chosen_decoder,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,14 +52,21 @@ class Preprocessing(InputOptions):
     """
 
     result_output: str | None = argument(
-        None, help="name of the output to evaluate, if there are several and the model's description does not state it"
+        None,
+        help=(
+            "name of the output to evaluate, if there are several and the model's description does "
+            "not state it"
+        ),
     )
     result_kind: Literal["probabilities", "logits", "scores", "label"] | None = argument(
         None, help=f"content of that output{ELSE} scores, where greater means more likely"
     )
     class_offset: int | None = argument(
         None,
-        help=f"number of the model's classes before the data set's first, 1 for a background class{ELSE} 0",
+        help=(
+            f"number of the model's classes before the data set's first, 1 for a background "
+            f"class{ELSE} 0"
+        ),
         minimum=0,
     )
     class_count: int | None = argument(
@@ -62,18 +75,24 @@ class Preprocessing(InputOptions):
 
     decoder: str | None = argument(
         None,
-        help="class that turns the outputs into predictions, such as the boxes of a detector; nnpipe list decoders "
+        help="class that turns the outputs into predictions, such as the boxes of a detector; "
+        "nnpipe list decoders "
         f"shows them; none for no decoder{ELSE} none",
         metavar="CLASS",
     )
     decoder_options: tuple[str, ...] | None = argument(
         None,
-        help="arguments of the decoder, such as score_threshold=0.25; several values of one are separated by commas",
+        help=(
+            "arguments of the decoder, such as score_threshold=0.25; several values of one are "
+            "separated by commas"
+        ),
         metavar="NAME=VALUE",
     )
 
     def validate(self) -> None:
-        """Check the options of the inputs, and that there is such a decoder with these arguments."""
+        """Check the options of the inputs, and that there is such a decoder with these
+        arguments.
+        """
         super().validate()
         if self.decoder not in (None, "none"):
             chosen_decoder(None, self.decoder, self.decoder_options or ())
@@ -82,12 +101,16 @@ class Preprocessing(InputOptions):
         """Return this wrapper with a known ``io``, so that no file has to be opened for it."""
         return self._with(io=io)
 
-    def _with(self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any) -> Self:
+    def _with(
+        self, *, io: IOSpec | None = None, known: Known | None = None, **changes: Any
+    ) -> Self:
         """Return a changed copy of this wrapper that keeps the known facts about its file."""
         copied = replace(self, **changes)
         kept = ("io", "_known", "_looked_at", "_order", "_class_names")
         own: dict[str, Any] = {name: vars(self)[name] for name in kept if name in vars(self)}
-        vars(copied).update(own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known}))
+        vars(copied).update(
+            own | ({} if io is None else {"io": io}) | ({} if known is None else {"_known": known})
+        )
         return copied
 
     # -- what is known ----------------------------------------------------------------------------
@@ -108,11 +131,16 @@ class Preprocessing(InputOptions):
     def _expected(self) -> Mapping[str, InputMeaning]:
         """The preprocessing that is carried out, by the names of the inputs."""
         said = self._known.meaning or Meaning()
-        return {spec.name: replace(said.input(spec.name) or _of_shape(spec), **self._given) for spec in self.io.inputs}
+        return {
+            spec.name: replace(said.input(spec.name) or _of_shape(spec), **self._given)
+            for spec in self.io.inputs
+        }
 
     @property
     def _maker(self) -> ModelWrapper | None:
-        """The wrapper whose code prepares samples; ``None`` if options or the description define it."""
+        """The wrapper whose code prepares samples; ``None`` if options or the description define
+        it.
+        """
         return None if self._given else self._known.maker
 
     @property
@@ -133,38 +161,55 @@ class Preprocessing(InputOptions):
         if self._maker is not None:
             return Meaning(outputs=outputs, code=self._maker.describe())
         decoder = self.output_decoder
-        return Meaning(tuple(self._expected.values()), outputs, decoder=None if decoder is None else decoder.describe())
+        return Meaning(
+            tuple(self._expected.values()),
+            outputs,
+            decoder=None if decoder is None else decoder.describe(),
+        )
 
     @cached_property
     def output_decoder(self) -> OutputDecoder | None:
-        """The decoder that the options or the description state; ``None`` without one, or if code reads outputs."""
+        """The decoder that the options or the description state; ``None`` without one, or if
+        code reads outputs.
+        """
         if self.decoder is None and self._maker is not None:
             return None
         return chosen_decoder(self._stated_decoder, self.decoder, self.decoder_options or ())
 
     @cached_property
     def _stated_decoder(self) -> OutputDecoder | None:
-        """The decoder that the description states; ``None`` too if it is unknown, and the options name another."""
+        """The decoder that the description states; ``None`` too if it is unknown, and the
+        options name another.
+        """
         try:
             return decoder_of(self._known.meaning)
         except NNPipeError as error:
             if self.decoder is not None:
                 return None
-            raise ConfigError(f"{self._known.by}: {error}; name another decoder with --decoder, or none") from None
+            raise ConfigError(
+                f"{self._known.by}: {error}; name another decoder with --decoder, or none"
+            ) from None
 
     def meaning_of_files(self) -> Meaning | None:
         """The known meaning; wrappers of files add nothing of their own."""
         return self.meaning
 
     def preparation(self) -> Preparation:
-        """Return how samples are prepared, and the source of this: the model's description, or the options."""
+        """Return how samples are prepared, and the source of this: the model's description, or
+        the options.
+        """
         known, given = self._known, self._given
         inputs = None if self._maker is not None else Meaning(tuple(self._expected.values()))
         if known.maker is not None:
             overridden = {"preprocess": (known.maker.dotted_path(), "options")} if given else {}
             return Preparation("description", known.by, inputs, overridden)
         if known.meaning is not None and (known.meaning.inputs or known.meaning.decoder):
-            return Preparation("description", known.by, inputs, self._overridden(known.meaning, inputs or Meaning()))
+            return Preparation(
+                "description",
+                known.by,
+                inputs,
+                self._overridden(known.meaning, inputs or Meaning()),
+            )
         if given.keys() & {"scale", "mean", "deviation", "quantised", "transform"}:
             return Preparation("options", self._name, inputs)
         return Preparation("unknown", known.by or self._name, inputs)
@@ -177,19 +222,24 @@ class Preprocessing(InputOptions):
         for each in said.outputs:
             if self.class_offset is not None and self.class_offset != each.class_offset:
                 found["class_offset"] = (each.class_offset, self.class_offset)
-            if self.result_kind not in (None, each.kind) and self.result_output in (None, each.name):
+            if self.result_kind not in (None, each.kind) and self.result_output in (
+                None,
+                each.name,
+            ):
                 found["result_kind"] = (each.kind, self.result_kind)
         return found
 
     # -- fitting a data set -----------------------------------------------------------------------
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper for a data set, after a check that samples and classes fit, or can be made to fit.
+        """Return this wrapper for a data set, after a check that samples and classes fit, or can be
+        made to fit.
 
         Raises
         ------
         ConfigError
-            If they do not fit; the message names the shapes, the classes, or the outputs to choose from.
+            If they do not fit; the message names the shapes, the classes, or the outputs to choose
+            from.
         """
         if self._maker is not None and self._reads_by_itself:
             made = self._with(known=replace(self._known, maker=self._maker.for_dataset(spec)))
@@ -205,7 +255,9 @@ class Preprocessing(InputOptions):
             return fitted
         classes = self.class_count or len(spec.class_names)
         if len(spec.class_names) != classes:
-            raise ConfigError(f"--class-count is {classes}, the data set has {len(spec.class_names)}")
+            raise ConfigError(
+                f"--class-count is {classes}, the data set has {len(spec.class_names)}"
+            )
         result = self._result()
         known = self._of_result(result)
         ordered = fitted._with(class_count=classes)._ordered(spec)
@@ -214,14 +266,21 @@ class Preprocessing(InputOptions):
 
     @cached_property
     def _order(self) -> tuple[int, ...]:
-        """Which of the model's classes each class of the data set is; empty if these are the same numbers."""
+        """Which of the model's classes each class of the data set is; empty if these are the
+        same numbers.
+        """
         return ()
 
     def _ordered(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper with its classes brought to the order of a data set's, if both have names."""
+        """Return this wrapper with its classes brought to the order of a data set's, if both
+        have names.
+        """
         if self.class_offset is None:  # otherwise the user says which number is which class
             outputs = self._known.meaning.outputs if self._known.meaning else ()
-            own = next((each.class_names for each in outputs if each.kind in JUDGED and each.class_names), ())
+            own = next(
+                (each.class_names for each in outputs if each.kind in JUDGED and each.class_names),
+                (),
+            )
             if self._maker is None:
                 own = self._of_result(self._result()).class_names
             vars(self)["_order"] = class_order(self._name, own, spec.class_names)
@@ -230,35 +289,56 @@ class Preprocessing(InputOptions):
     def fitting_notes(self, spec: DatasetSpec) -> tuple[str, ...]:
         """How samples with their channels first and classes with other numbers are taken."""
         notes = []
-        for given, taken in bound(self._name, self.io.inputs, tuple(t.name for t in spec.inputs)).items():
+        for given, taken in bound(
+            self._name, self.io.inputs, tuple(t.name for t in spec.inputs)
+        ).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
             if self._maker is None and channels_first(sample.shape[1:]):
                 way = input_layout(self._name, sample.shape[1:], taken, self._expected[taken.name])
-                what = "channels, rows, columns" if way.channels_first else "rows, columns, channels"
+                what = (
+                    "channels, rows, columns" if way.channels_first else "rows, columns, channels"
+                )
                 notes.append(f"samples of {show_shape(sample.shape[1:])} are taken for {what}")
         if self._order:
-            pairs = (f"{name} is {number}" for name, number in zip(spec.class_names, self._order, strict=True))
+            pairs = (
+                f"{name} is {number}"
+                for name, number in zip(spec.class_names, self._order, strict=True)
+            )
             notes.append(f"classes are matched by name; in the model, {list_names(list(pairs))}")
         return tuple(notes)
 
     def for_samples(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper for a data set, after a check that samples fit, or can be made to fit."""
+        """Return this wrapper for a data set, after a check that samples fit, or can be made to
+        fit.
+        """
         if self._maker is not None:
             return self._with(known=replace(self._known, maker=self._maker.for_samples(spec)))
-        for given, taken in bound(self._name, self.io.inputs, tuple(t.name for t in spec.inputs)).items():
+        for given, taken in bound(
+            self._name, self.io.inputs, tuple(t.name for t in spec.inputs)
+        ).items():
             sample = next(tensor for tensor in spec.inputs if tensor.name == given)
             self._check_whether_quantised(sample, taken)
-            check_samples(self._name, sample, taken, self._expected[taken.name], spec.sample_rates.get(given))
+            check_samples(
+                self._name, sample, taken, self._expected[taken.name], spec.sample_rates.get(given)
+            )
         return self
 
     def _check_whether_quantised(self, sample: TensorSpec, taken: TensorSpec) -> None:
-        """Raise ``ConfigError`` if samples have the type of a quantised input, but may be quantised already or not."""
+        """Raise ``ConfigError`` if samples have the type of a quantised input, but may be
+        quantised already or not.
+        """
         pixels = sample.dtype == "uint8" and len(sample.shape) == 4
-        if taken.scale is not None and sample.dtype == taken.dtype and not pixels and not self.preparation().known:
+        if (
+            taken.scale is not None
+            and sample.dtype == taken.dtype
+            and not pixels
+            and not self.preparation().known
+        ):
             raise ConfigError(
-                f"{self._name} takes quantised {taken.dtype}, and the data set gives {sample.dtype}: say with "
-                "--quantised-input already that its samples are quantised, or with --quantised-input auto that they "
-                "are not"
+                f"{self._name} takes quantised {taken.dtype}, and the data set gives "
+                f"{sample.dtype}: say with "
+                "--quantised-input already that its samples are quantised, or with "
+                "--quantised-input auto that they are not"
             )
 
     @property
@@ -266,7 +346,8 @@ class Preprocessing(InputOptions):
         """Name of the model in messages; subclasses add the file."""
         return type(self).__name__
 
-    # -- before the model ---------------------------------------------------------------------------
+    # -- before the model
+    # ---------------------------------------------------------------------------
 
     def preprocess(self, inputs: Batch) -> Batch:
         """Return samples as the model's input stores them, quantised if it is quantised."""
@@ -283,7 +364,8 @@ class Preprocessing(InputOptions):
             return self._maker.preprocess_real(inputs)
         return prepared_real(self._name, inputs, self.io.inputs, self._expected)
 
-    # -- after the model ----------------------------------------------------------------------------
+    # -- after the model
+    # ----------------------------------------------------------------------------
 
     @property
     def _reads_by_itself(self) -> bool:
@@ -291,7 +373,9 @@ class Preprocessing(InputOptions):
         return self.result_output is None and self.result_kind is None and self.class_offset is None
 
     def postprocess(self, outputs: Batch) -> Batch:
-        """Return the decoder's predictions, or else real numbers, and for a classification ``"scores"``."""
+        """Return the decoder's predictions, or else real numbers, and for a classification
+        ``"scores"``.
+        """
         if (decoder := self.output_decoder) is not None:
             decoded = {spec.name: real(outputs[spec.name], spec) for spec in self.io.outputs}
             if decoder.takes_inputs:
@@ -299,14 +383,18 @@ class Preprocessing(InputOptions):
                 decoded |= {name: real(outputs[name], spec) for name, spec in given.items()}
             return decoder.decode(decoded, self.io, tuple(self._expected.values()))
         if self._maker is not None and self._reads_by_itself:
-            return self._in_order(self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs)))
+            return self._in_order(
+                self._maker.postprocess(adapt(outputs, self.io.outputs, self._maker.io.outputs))
+            )
         if self.class_count is None:
             specs = {spec.name: spec for spec in self.io.outputs}
             wanted = [self.result_output] if self.result_output else list(outputs)
             return {name: real(outputs[name], specs[name]) for name in wanted}
         result = self._result()
         known = self._of_result(result)
-        return self._in_order({"scores": scores_of(self._name, outputs[result.name], result, known, self.class_count)})
+        return self._in_order(
+            {"scores": scores_of(self._name, outputs[result.name], result, known, self.class_count)}
+        )
 
     def _in_order(self, found: Batch) -> Batch:
         """Return predictions with the scores of classes in the order of the data set's."""
@@ -327,7 +415,9 @@ class Preprocessing(InputOptions):
         return replace(known, kind=kind, class_offset=offset, class_names=names)
 
     def _names_in_file(self, result: TensorSpec, known: OutputMeaning) -> tuple[str, ...]:
-        """Return the names of an output's classes in the file, if these are as many as its scores."""
+        """Return the names of an output's classes in the file, if these are as many as its
+        scores.
+        """
         try:
             names = self.class_names_in_file(result)
         except ArtifactError:  # reported when the file is loaded

@@ -38,7 +38,8 @@ _IDENTIFIER = b"TFL3"
 
 
 def cut(content: bytes, numbers: Iterable[int]) -> tuple[bytes, dict[int, int]]:
-    """Return the model with an input in place of each chosen tensor that operators take, and the inputs' numbers.
+    """Return the model with an input in place of each chosen tensor that operators take, and the
+    inputs' numbers.
 
     The tensors are still computed, and all others keep their numbers.
 
@@ -74,31 +75,34 @@ def _schema() -> tuple[Any, Any]:
         except ImportError:
             continue
     raise MissingDependency(
-        "giving values to the operators of a TensorFlow Lite model needs ai-edge-litert or tensorflow with "
-        "flatbuffers: pip install 'nnpipe[litert]'"
+        "giving values to the operators of a TensorFlow Lite model needs ai-edge-litert or "
+        "tensorflow with flatbuffers: pip install 'nnpipe[litert]'"
     )
 
 
 _PLAIN: Mapping[PlainKind, str] = {
     "elementwise": (
-        "ADD SUB MUL DIV MAXIMUM MINIMUM RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 LEAKY_RELU ELU LOGISTIC TANH "
-        "HARD_SWISH GELU PRELU EXP LOG SQRT RSQRT SQUARE SQUARED_DIFFERENCE ABS NEG SIN COS FLOOR CEIL ROUND POW "
-        "FLOOR_DIV FLOOR_MOD EQUAL NOT_EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL LOGICAL_AND LOGICAL_OR "
-        "LOGICAL_NOT SELECT SELECT_V2 ADD_N CUMSUM SIGN ATAN2 BITWISE_XOR RIGHT_SHIFT"
+        "ADD SUB MUL DIV MAXIMUM MINIMUM RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 LEAKY_RELU ELU "
+        "LOGISTIC TANH HARD_SWISH GELU PRELU EXP LOG SQRT RSQRT SQUARE SQUARED_DIFFERENCE ABS NEG "
+        "SIN COS FLOOR CEIL ROUND POW FLOOR_DIV FLOOR_MOD EQUAL NOT_EQUAL GREATER GREATER_EQUAL "
+        "LESS LESS_EQUAL LOGICAL_AND LOGICAL_OR LOGICAL_NOT SELECT SELECT_V2 ADD_N CUMSUM SIGN "
+        "ATAN2 BITWISE_XOR RIGHT_SHIFT"
     ),
     "reduction": "MEAN SUM REDUCE_MAX REDUCE_MIN REDUCE_PROD REDUCE_ANY REDUCE_ALL ARG_MAX ARG_MIN TOPK_V2",
     "softmax": "SOFTMAX LOG_SOFTMAX",
     "quantisation": "QUANTIZE DEQUANTIZE FAKE_QUANT",
     "gather": "GATHER GATHER_ND EMBEDDING_LOOKUP",
     "movement": (
-        "CONCATENATION PACK UNPACK SPLIT SPLIT_V SLICE STRIDED_SLICE PAD PADV2 MIRROR_PAD TILE TRANSPOSE CAST FILL "
-        "RANGE ONE_HOT SPACE_TO_DEPTH DEPTH_TO_SPACE SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND REVERSE_V2 "
-        "REVERSE_SEQUENCE SCATTER_ND BROADCAST_TO BROADCAST_ARGS DYNAMIC_UPDATE_SLICE ZEROS_LIKE MATRIX_DIAG "
-        "MATRIX_SET_DIAG WHERE SPARSE_TO_DENSE UNIQUE"
+        "CONCATENATION PACK UNPACK SPLIT SPLIT_V SLICE STRIDED_SLICE PAD PADV2 MIRROR_PAD TILE "
+        "TRANSPOSE CAST FILL RANGE ONE_HOT SPACE_TO_DEPTH DEPTH_TO_SPACE SPACE_TO_BATCH_ND "
+        "BATCH_TO_SPACE_ND REVERSE_V2 REVERSE_SEQUENCE SCATTER_ND BROADCAST_TO BROADCAST_ARGS "
+        "DYNAMIC_UPDATE_SLICE ZEROS_LIKE MATRIX_DIAG MATRIX_SET_DIAG WHERE SPARSE_TO_DENSE UNIQUE"
     ),
     "view": "RESHAPE SQUEEZE EXPAND_DIMS SHAPE RANK BITCAST",
 }
-_PLAINS: dict[str, PlainKind] = {name: kind for kind, names in _PLAIN.items() for name in names.split()}
+_PLAINS: dict[str, PlainKind] = {
+    name: kind for kind, names in _PLAIN.items() for name in names.split()
+}
 _RANDOM = {"RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL"}
 _NORMALISATIONS = {"L2_NORMALIZATION": "l2", "LOCAL_RESPONSE_NORMALIZATION": "local response"}
 _RESIZES = {"RESIZE_BILINEAR": "linear", "RESIZE_NEAREST_NEIGHBOR": "nearest"}
@@ -107,8 +111,11 @@ _ACTIVATIONS = {1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "sign_bi
 _Shapes = Sequence[Shape | None]
 
 
-def primitives_of(kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes) -> tuple[Primitive, ...]:
-    """Return the primitives of an operator: its own and a fused activation; none if it is not known here.
+def primitives_of(
+    kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes
+) -> tuple[Primitive, ...]:
+    """Return the primitives of an operator: its own and a fused activation; none if it is not known
+    here.
 
     Parameters
     ----------
@@ -129,7 +136,9 @@ def primitives_of(kind: str, options: Mapping[str, int], inputs: _Shapes, output
     return (found,) if activation is None else (found, PlainPrimitive("elementwise", activation))
 
 
-def _primitive(kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes) -> Primitive | None:
+def _primitive(
+    kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes
+) -> Primitive | None:
     if kind in _PLAINS:
         return PlainPrimitive(_PLAINS[kind], kind.lower())
     if kind in _RANDOM:
@@ -151,15 +160,22 @@ def _primitive(kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: 
     return _convolution(kind, options, inputs, outputs)
 
 
-def _convolution(kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes) -> Primitive | None:
+def _convolution(
+    kind: str, options: Mapping[str, int], inputs: _Shapes, outputs: _Shapes
+) -> Primitive | None:
     transposed = kind in ("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
     if not transposed and kind not in ("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D"):
         return None
     # The first input of a transposed convolution is the shape of its output.
-    data, weights, output = _shape(inputs, 2 if transposed else 0), _shape(inputs, 1), _shape(outputs, 0)
+    data, weights, output = (
+        _shape(inputs, 2 if transposed else 0),
+        _shape(inputs, 1),
+        _shape(outputs, 0),
+    )
     taken, given = data[-1], output[-1]
     groups: Length = 1
-    if kind.startswith("CONV_3D"):  # (depth, height, width, in, out), or (.., out, in) if it is transposed
+    # (depth, height, width, in, out), or (.., out, in) if it is transposed
+    if kind.startswith("CONV_3D"):
         kernel = weights[:3]
     else:  # (out, height, width, in); depthwise (1, height, width, out)
         kernel = weights[1:3]
@@ -168,16 +184,28 @@ def _convolution(kind: str, options: Mapping[str, int], inputs: _Shapes, outputs
         elif taken and weights[3]:
             groups = taken // weights[3]
     return convolution(
-        data, kernel, (taken, given), output, channel_axis=-1, groups=groups or 0,
-        strides=_along("stride", options), dilations=_along("dilation", options), transposed=transposed,
-    )  # fmt: skip
+        data,
+        kernel,
+        (taken, given),
+        output,
+        channel_axis=-1,
+        groups=groups or 0,
+        strides=_along("stride", options),
+        dilations=_along("dilation", options),
+        transposed=transposed,
+    )
 
 
 def _lstm(inputs: _Shapes, outputs: _Shapes) -> Primitive | None:
     data, weights, output = _shape(inputs, 0), _shape(inputs, 1), _shape(outputs, 0)
     units = weights[0]
-    # The state is projected to fewer numbers, for which there is no rule; or steps come first, which changes nothing.
-    return RecurrentPrimitive("lstm", data[0], data[1], data[2], units) if output[-1] == units else None
+    # The state is projected to fewer numbers, for which there is no rule; or steps come first,
+    # which changes nothing.
+    return (
+        RecurrentPrimitive("lstm", data[0], data[1], data[2], units)
+        if output[-1] == units
+        else None
+    )
 
 
 def _along(name: str, options: Mapping[str, int]) -> tuple[int, ...]:
@@ -252,7 +280,9 @@ class TFLiteSource:
         spec = self.file_graph.tensors[number]
         shape = tuple(int(n or 0) for n in spec.shape)
         dtype = np.dtype(spec.dtype)
-        array = np.frombuffer(data, dtype.newbyteorder("<"), math.prod(shape), self.file_graph.constants[number])
+        array = np.frombuffer(
+            data, dtype.newbyteorder("<"), math.prod(shape), self.file_graph.constants[number]
+        )
         return array.reshape(shape).astype(dtype)
 
     # -- graph ------------------------------------------------------------------------------------
@@ -260,7 +290,8 @@ class TFLiteSource:
     def graph(self, io: IOSpec, sized: bool = False) -> Graph:
         """Return the operators; tensors of types that numpy lacks are left out.
 
-        If it is ``sized``, all shapes follow from those of the inputs in ``io``, and none is left free.
+        If it is ``sized``, all shapes follow from those of the inputs in ``io``, and none is left
+        free.
         """
         file = self.file_graph
         kinds = _kinds()
@@ -272,7 +303,9 @@ class TFLiteSource:
         }
         if sized and any(None in spec.shape for spec in tensors.values()):
             lengths = self._lengths(io)
-            tensors = {n: replace(spec, shape=lengths.get(n, spec.shape)) for n, spec in tensors.items()}
+            tensors = {
+                n: replace(spec, shape=lengths.get(n, spec.shape)) for n, spec in tensors.items()
+            }
 
         def named(numbers: Iterable[int]) -> tuple[str, ...]:
             return tuple(file.names[number] for number in numbers if number in tensors)
@@ -288,7 +321,9 @@ class TFLiteSource:
                 named(node.outputs),
                 file.names[node.outputs[0]].rpartition("/")[0] if node.outputs else "",
                 number,
-                primitives_of(_kind(node, kinds), node.options, shapes(node.inputs), shapes(node.outputs)),
+                primitives_of(
+                    _kind(node, kinds), node.options, shapes(node.inputs), shapes(node.outputs)
+                ),
                 sum(used not in tensors for used in (*node.inputs, *node.outputs)),
             )
             for number, node in enumerate(file.nodes)
@@ -302,28 +337,44 @@ class TFLiteSource:
         )
 
     def _lengths(self, io: IOSpec) -> dict[int, tuple[int, ...]]:
-        """Return the shape of each tensor after a run on random inputs with the shapes in ``io``."""
+        """Return the shape of each tensor after a run on random inputs with the shapes in
+        ``io``.
+        """
         content = None if self.content is None else bytes(self.content)
         interpreter = open_interpreter(
-            self.path, 0, resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES", content=content, keep_all=True
+            self.path,
+            0,
+            resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES",
+            content=content,
+            keep_all=True,
         )
         with LiteRTSession(interpreter, io, read_tflite(self.path), self.path) as session:
             session.put(random_batch(io, 1))
             session.run()
             found = interpreter.get_tensor_details()
-        return {int(each["index"]): tuple(int(length) for length in each["shape"]) for each in found}
+        return {
+            int(each["index"]): tuple(int(length) for length in each["shape"]) for each in found
+        }
 
-    def intermediates(self, selector: Selector, io: IOSpec, batch: Batch, given: Batch) -> dict[str, np.ndarray]:
+    def intermediates(
+        self, selector: Selector, io: IOSpec, batch: Batch, given: Batch
+    ) -> dict[str, np.ndarray]:
         """Return the selected values; operators use given values in place of computed ones."""
         wanted = selected(self.path, selector, self.graph(io).operations)
         numbers = {name: number for number, name in enumerate(self.file_graph.names)}
         content = None if self.content is None else bytes(self.content)
         inputs: dict[int, int] = {}
         if given:
-            content, inputs = cut(content or self.path.read_bytes(), [numbers[name] for name in given])
+            content, inputs = cut(
+                content or self.path.read_bytes(), [numbers[name] for name in given]
+            )
         # XNNPACK fuses operators, and does not expose the values between them.
         interpreter = open_interpreter(
-            self.path, 0, resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES", content=content, keep_all=True
+            self.path,
+            0,
+            resolver="BUILTIN_WITHOUT_DEFAULT_DELEGATES",
+            content=content,
+            keep_all=True,
         )
         with LiteRTSession(interpreter, io, read_tflite(self.path), self.path) as session:
             for name, array in given.items():
@@ -336,11 +387,15 @@ class TFLiteSource:
                 return {name: np.array(interpreter.get_tensor(numbers[name])) for name in wanted}
             except ValueError as error:
                 text = " ".join(str(error).split())
-                raise ArtifactError(f"{self.path}: LiteRT shows no value of a chosen tensor: {text}") from None
+                raise ArtifactError(
+                    f"{self.path}: LiteRT shows no value of a chosen tensor: {text}"
+                ) from None
 
 
 def _freed(spec: TensorSpec) -> TensorSpec:
-    """Return the spec with a first axis of length 1 as a free batch axis, for files that do not state it."""
+    """Return the spec with a first axis of length 1 as a free batch axis, for files that do not
+    state it.
+    """
     return replace(spec, shape=tuple(None if length == 1 else length for length in spec.shape))
 
 
@@ -351,7 +406,11 @@ def _kinds() -> dict[int, str]:
             module = importlib.import_module(name)
         except ImportError:
             continue
-        return {number: kind for kind, number in vars(module.BuiltinOperator).items() if isinstance(number, int)}
+        return {
+            number: kind
+            for kind, number in vars(module.BuiltinOperator).items()
+            if isinstance(number, int)
+        }
     return {}
 
 

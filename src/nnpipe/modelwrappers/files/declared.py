@@ -94,7 +94,9 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         return IOSpec(tuple(inputs), tuple(outputs))
 
     def known(self) -> Known:
-        """Return the meaning of the outputs from their losses, and other facts from the file's description."""
+        """Return the meaning of the outputs from their losses, and other facts from the file's
+        description.
+        """
         found = Known()
         if sidecar_of(self.network).is_file():
             found = known_of(Artifact.read(self.network, check=False))
@@ -131,10 +133,13 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
     def _built(self, weights: Weights | None, seed: int = 0) -> Any:
         module = to_torch(self.graph, weights, seed=seed)
         if judged_outputs(self.graph) and self._judge.constrained:
-            module.register_forward_pre_hook(lambda module, _: module.constrain() if module.training else None)
+            module.register_forward_pre_hook(
+                lambda module, _: module.constrain() if module.training else None
+            )
         return module
 
-    # -- losses -------------------------------------------------------------------------------------
+    # -- losses
+    # -------------------------------------------------------------------------------------
 
     @cached_property
     def _judge(self) -> Judge:
@@ -145,11 +150,16 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         outputs = list(judged_outputs(self.graph).values())
         return len(outputs) == 1 and isinstance(outputs[0], OutputClassification)
 
-    def judge(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> dict[str, Output]:
+    def judge(
+        self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]
+    ) -> dict[str, Output]:
         """Return each output with the loss that it declares."""
         found = self._judge(module, outputs, truth)
         alone = len(self._judge.outputs) == 1
-        return {OUTPUT if alone and name in self._judge.outputs else name: output for name, output in found.items()}
+        return {
+            OUTPUT if alone and name in self._judge.outputs else name: output
+            for name, output in found.items()
+        }
 
     def loss_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the sum of all losses and penalties."""
@@ -162,7 +172,11 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         for output in self.judge(module, outputs, truth).values():
             for metric in output.metrics().values():
                 above = metric.numerator.double().cpu().numpy()
-                below = np.ones(len(above)) if metric.denominator is None else metric.denominator.double().cpu().numpy()
+                below = (
+                    np.ones(len(above))
+                    if metric.denominator is None
+                    else metric.denominator.double().cpu().numpy()
+                )
                 return figure(above.sum(0), below.sum(0), metric.finish)
         return self.loss_of(module, outputs, truth)
 
@@ -176,7 +190,9 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         shapes = {spec.name: spec.shape for spec in self.io.outputs}
         found: dict[str, np.ndarray] = {}
         for name, output in self._judge.outputs.items():
-            truth = output.random_truth((size, *(extent or 1 for extent in shapes[name][1:])), random)
+            truth = output.random_truth(
+                (size, *(extent or 1 for extent in shapes[name][1:])), random
+            )
             if output.target is not None and output.target not in found:
                 found[output.target] = np.zeros(size, np.int64) if truth is None else truth
             if output.weights is not None:
@@ -190,7 +206,11 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         super().inference_mode(module)
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
         """Fit the weights by the losses that the outputs declare.
 
@@ -200,7 +220,9 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
             If no output declares a loss, the data set lacks a target, or the file has settings
             for training that are not known here.
         """
-        raise_if(training_only(self.declared.problems), f"{self.network} can be run and not be trained")
+        raise_if(
+            training_only(self.declared.problems), f"{self.network} can be run and not be trained"
+        )
         dataset.prepare()
         # An autoencoder's output names the network's own input.
         there = [spec.name for spec in (*dataset.spec.targets, *self.io.inputs)]
@@ -208,15 +230,18 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
             for asked in (output.target, output.weights):
                 if asked is not None and asked not in there:
                     raise ConfigError(
-                        f"{self._name}: the output {name!r} is judged by {asked!r}, which {type(dataset).__name__} "
-                        f"lacks; it has {', '.join(there)}{nearest(asked, there)}"
+                        f"{self._name}: the output {name!r} is judged by {asked!r}, which "
+                        f"{type(dataset).__name__} lacks; it has "
+                        f"{', '.join(there)}{nearest(asked, there)}"
                     )
         return super().train(live, dataset, options, progress)
 
-    # -- files ----------------------------------------------------------------------------------------
+    # -- files
+    # ----------------------------------------------------------------------------------------
 
     def load(self, live: LiveModel, path: str | Path) -> None:
-        """Read weights that :meth:`save` wrote, or those of the same network in a Keras or ONNX file.
+        """Read weights that :meth:`save` wrote, or those of the same network in a Keras or ONNX
+        file.
 
         Raises
         ------
@@ -233,7 +258,9 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
         damage = [problem for problem in reading.problems if problem.code in ("damaged", "size")]
         if damage or problems:
             told = "; ".join(str(problem) for problem in (damage or problems)[:3])
-            raise ArtifactError(f"{path}: has not the weights of the network in {self.network}: {told}")
+            raise ArtifactError(
+                f"{path}: has not the weights of the network in {self.network}: {told}"
+            )
         check_device(self.device)
         live.native = self._built(reading.weights).to(self.device).eval()
 

@@ -13,9 +13,14 @@ from nnpipe.core.registry import components
 from nnpipe.formats.file_types import check_there, file_type_hint
 
 FORMATS = {
-    ".onnx": "onnx", ".tflite": "tflite", ".keras": "keras", ".h5": "keras", ".hdf5": "keras", ".pt2": "torch-export",
+    ".onnx": "onnx",
+    ".tflite": "tflite",
+    ".keras": "keras",
+    ".h5": "keras",
+    ".hdf5": "keras",
+    ".pt2": "torch-export",
     ".skops": "skops",
-}  # fmt: skip
+}
 """The formats of files that other software wrote, by the endings of their names."""
 
 
@@ -41,13 +46,16 @@ def told_format(path: Path) -> str:
         if path.exists():
             check_there(path)
         raise ArtifactError(
-            f"{path}: nothing tells what it is; its name should end in {', '.join(sorted(known))}{file_type_hint(path)}"
+            f"{path}: nothing tells what it is; its name should end in "
+            f"{', '.join(sorted(known))}{file_type_hint(path)}"
         )
     return found
 
 
 def wrapper_of(format: str) -> type[ModelWrapper] | None:
-    """Return the wrapper class for files of a format that other software wrote; ``None`` if there is none."""
+    """Return the wrapper class for files of a format that other software wrote; ``None`` if
+    there is none.
+    """
     for cls in components(ModelWrapper):
         takes_file = any(declared.name == "model_path" for declared in arguments_of(cls))
         if cls.weights_format == format and takes_file and cls.__module__.startswith("nnpipe."):

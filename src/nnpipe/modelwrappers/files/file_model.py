@@ -28,8 +28,8 @@ from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 class SelfContainedModel(Preprocessing):
     """A model that is saved as a file with its structure.
 
-    A subclass writes :meth:`read_io`, which reads inputs and outputs from a file, and :meth:`read_model`, which loads
-    the framework's model.
+    A subclass writes :meth:`read_io`, which reads inputs and outputs from a file, and
+    :meth:`read_model`, which loads the framework's model.
     """
 
     @abstractmethod
@@ -55,7 +55,9 @@ class SelfContainedModel(Preprocessing):
         """Return the packages that made or read the model, with their versions."""
 
     def content(self, live: LiveModel) -> bytes | Path:
-        """Return the present model: the path of its file if it is unchanged, otherwise the content to write."""
+        """Return the present model: the path of its file if it is unchanged, otherwise the
+        content to write.
+        """
         return self._content_of(live.native)
 
     def _io_in(self, path: Path) -> IOSpec:
@@ -72,7 +74,8 @@ class SelfContainedModel(Preprocessing):
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged, differs from its description, or has other inputs or outputs.
+            If the file is missing, damaged, differs from its description, or has other inputs or
+            outputs.
         """
         self.check_installed()
         path = Path(path)
@@ -80,12 +83,17 @@ class SelfContainedModel(Preprocessing):
             Artifact.read(path)
         network = self.read_model(path)
         found = self._io_in(path)
-        for mine, its in zip((self.io.inputs, self.io.outputs), (found.inputs, found.outputs), strict=True):
+        for mine, its in zip(
+            (self.io.inputs, self.io.outputs), (found.inputs, found.outputs), strict=True
+        ):
             if mine != its:
                 here, there = (
-                    ", ".join(f"{s.name} {s.dtype} {show_shape(s.shape)}" for s in side) for side in (mine, its)
+                    ", ".join(f"{s.name} {s.dtype} {show_shape(s.shape)}" for s in side)
+                    for side in (mine, its)
                 )
-                raise ArtifactError(f"{path}: another model than {self._name}: {there} instead of {here}")
+                raise ArtifactError(
+                    f"{path}: another model than {self._name}: {there} instead of {here}"
+                )
         live.native = network
 
     def save(self, live: LiveModel, path: str | Path) -> Artifact:
@@ -96,7 +104,8 @@ class SelfContainedModel(Preprocessing):
         """Write the model in the format of its file, unchanged unless weights have been set."""
         if format != self.weights_format:
             raise NotSupported(
-                f"{type(self).__name__} cannot be exported as {format}; it can as {' or '.join(self.exports)}"
+                f"{type(self).__name__} cannot be exported as {format}; it can as "
+                f"{' or '.join(self.exports)}"
             )
         content = self.content(live)
         if isinstance(content, bytes):
@@ -121,7 +130,10 @@ class SelfContainedModel(Preprocessing):
     def _some_batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
         batches = self._batches(n_steps, samples)
         if not batches:
-            raise ConfigError(f"{type(self).__name__}: there is no step to profile; give samples and at least one step")
+            raise ConfigError(
+                f"{type(self).__name__}: there is no step to profile; give samples and at least "
+                f"one step"
+            )
         for batch in batches:
             self.io.check_inputs(batch)
         return batches
@@ -136,7 +148,9 @@ class FileModel(SelfContainedModel):
     model_path: Path = argument(help="the model file", metavar="PATH")
 
     def content(self, live: LiveModel) -> bytes | Path:
-        """Return the present model: the path of its file if it is unchanged, otherwise the content to write."""
+        """Return the present model: the path of its file if it is unchanged, otherwise the
+        content to write.
+        """
         return self._content_of(live.native) if live.is_built else self.model_path
 
     @cached_property
@@ -150,11 +164,15 @@ class FileModel(SelfContainedModel):
         return self.model_path.stat().st_size
 
     def known(self) -> Known:
-        """Return the facts in the description beside the file; loading checks that it belongs to the file."""
+        """Return the facts in the description beside the file; loading checks that it belongs to
+        the file.
+        """
         described = sidecar_of(self.model_path).is_file()
         return known_of(Artifact.read(self.model_path, check=False) if described else None)
 
-    def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
+    def check_takers(
+        self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False
+    ) -> None:
         """Raise :class:`ConfigError`, before anything slow, if the file cannot be given to these.
 
         Parameters
@@ -166,19 +184,23 @@ class FileModel(SelfContainedModel):
         """
         return
 
-    def _check_bfloat16(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], inside: bool, remedy: str) -> None:
-        """Raise :class:`ConfigError` if these cannot work with the model's bfloat16; ``inside`` says if it has any."""
+    def _check_bfloat16(
+        self, takers: Sequence[type[ModelCompiler] | type[Runtime]], inside: bool, remedy: str
+    ) -> None:
+        """Raise :class:`ConfigError` if these cannot work with the model's bfloat16; ``inside``
+        says if it has any.
+        """
         at_ends = [spec.name for spec in self.io if spec.dtype == _BFLOAT16]
         for taker in takers:
             if (inside or at_ends) and _BFLOAT16 in taker.unsupported_types:
                 raise ConfigError(
-                    f"{self.model_path}: has bfloat16 weights or values, with which {taker.__name__} does not work; "
-                    f"{remedy}"
+                    f"{self.model_path}: has bfloat16 weights or values, with which "
+                    f"{taker.__name__} does not work; {remedy}"
                 )
             if at_ends and issubclass(taker, Runtime) and _BFLOAT16 in taker.unsupported_io:
                 raise ConfigError(
-                    f"{self.model_path}: tensor {at_ends[0]!r} is bfloat16, which {taker.__name__} can neither take "
-                    f"nor give; {remedy}"
+                    f"{self.model_path}: tensor {at_ends[0]!r} is bfloat16, which {taker.__name__} "
+                    f"can neither take nor give; {remedy}"
                 )
 
     @property

@@ -25,7 +25,9 @@ from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalys
 
 @dataclass(frozen=True)
 class _Facts:
-    """Inputs and outputs of a file's model, and the reason why nnpipe and not Keras read it; empty if Keras did."""
+    """Inputs and outputs of a file's model, and the reason why nnpipe and not Keras read it;
+    empty if Keras did.
+    """
 
     io: IOSpec
     reason: str
@@ -118,7 +120,9 @@ def _opened(path: Path, own_layers: tuple[str, ...]) -> OpenedModel:
     opened = opened_keras(path, own_layers)
     if graph_of(opened.model) is None:
         kind = type(opened.model).__name__
-        raise ArtifactError(f"{path}: a {kind}, which only its own class can run; export it as ONNX")
+        raise ArtifactError(
+            f"{path}: a {kind}, which only its own class can run; export it as ONNX"
+        )
     return opened
 
 

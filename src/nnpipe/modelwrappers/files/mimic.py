@@ -29,7 +29,8 @@ from nnpipe.modelwrappers.files.onnx import ONNXWrapper
 
 
 def graph_of_file(path: Path, shapes: Mapping[str, Sequence[int]]) -> Graph:
-    """Return the graph of a model file, or of a network that is declared layer by layer and not built yet.
+    """Return the graph of a model file, or of a network that is declared layer by layer and not
+    built yet.
 
     Parameters
     ----------
@@ -52,7 +53,9 @@ def graph_of_file(path: Path, shapes: Mapping[str, Sequence[int]]) -> Graph:
         return operations_of(read_description(path), wanted)
     cls = wrapper_of(format_of(path))
     if cls is None or not cls.offers("get_sized_graph"):
-        raise NotSupported(f"{path}: it does not show its graph; give the file that it was made from")
+        raise NotSupported(
+            f"{path}: it does not show its graph; give the file that it was made from"
+        )
     with cls.from_json({"model_path": str(path)}).open(path) as live:
         return live.get_sized_graph(wanted)
 
@@ -61,7 +64,8 @@ _FILE = "network.onnx"
 
 
 class Mimic(ONNXWrapper):
-    """A network with random weights that costs as much as another, of which it shows neither names nor weights.
+    """A network with random weights that costs as much as another, of which it shows neither names
+    nor weights.
 
     It has the operations of the original with their sizes, so it takes about as
     long and as much memory wherever it runs: a stand-in for a network that is
@@ -76,7 +80,10 @@ class Mimic(ONNXWrapper):
     original: Path = argument(help="file of the network whose cost is wanted", metavar="PATH")
     original_shapes: tuple[str, ...] = argument(
         (),
-        help="shapes of its inputs, such as image=1,3,224,224 (default: its own, with the length 1 for each free axis)",
+        help=(
+            "shapes of its inputs, such as image=1,3,224,224 (default: its own, with the length 1 "
+            "for each free axis)"
+        ),
         metavar="INPUT=N,N,...",
     )
     seed: int = argument(0, help="determines the weights", minimum=0)
@@ -94,7 +101,9 @@ class Mimic(ONNXWrapper):
     @cached_property
     def _graph(self) -> Graph:
         """The graph of the original, without the objects of its framework."""
-        graph = graph_of_file(self.original, dict(stated_shape(each) for each in self.original_shapes))
+        graph = graph_of_file(
+            self.original, dict(stated_shape(each) for each in self.original_shapes)
+        )
         operations = tuple(replace(each, native=None) for each in graph.operations)
         return replace(graph, operations=operations, native=None)
 
@@ -114,9 +123,13 @@ class Mimic(ONNXWrapper):
 
     @contextmanager
     def _written(self, keep: bool = False) -> Iterator[Path]:
-        """Yield a file of the network; remove it afterwards unless ``keep``, and always if an error occurs."""
+        """Yield a file of the network; remove it afterwards unless ``keep``, and always if an
+        error occurs.
+        """
         try:
-            content = onnx_of_graph(self._graph, np.random.default_rng(self.seed), constants_of(self._graph).folded)
+            content = onnx_of_graph(
+                self._graph, np.random.default_rng(self.seed), constants_of(self._graph).folded
+            )
         except (NotSupported, ConversionError) as error:
             raise type(error)(f"{self.original}: {error}") from None
         folder = Path(tempfile.mkdtemp(prefix="nnpipe-"))

@@ -44,7 +44,9 @@ class ONNXWrapper(SelfContainedModel):
     requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
     install: ClassVar[str] = "nnpipe[onnx]"
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
 
     def read_io(self, path: Path) -> IOSpec:
         """Return the inputs and outputs of the model in a file."""
@@ -59,7 +61,10 @@ class ONNXWrapper(SelfContainedModel):
             return native.file.path
         data = native.serialised()
         if len(data) > LARGEST:
-            raise ConversionError(f"{native.file.path}: with its weights larger than 2 GB, more than one file can hold")
+            raise ConversionError(
+                f"{native.file.path}: with its weights larger than 2 GB, more than one file can "
+                f"hold"
+            )
         return data
 
     def versions(self) -> tuple[tuple[str, str], ...]:
@@ -83,7 +88,9 @@ class ONNXWrapper(SelfContainedModel):
     # -- analysis ---------------------------------------------------------------------------------
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
-        """Return the nodes of the main graph with unique names; constants are tensors, not operations."""
+        """Return the nodes of the main graph with unique names; constants are tensors, not
+        operations.
+        """
         source: ONNXSource = live.native
         return source.graph(self.io)
 
@@ -92,7 +99,9 @@ class ONNXWrapper(SelfContainedModel):
         source: ONNXSource = live.native
         return source.graph(with_shapes(self.io, shapes), sized=True)
 
-    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(
+        self, live: LiveModel, keys: Iterable[str] | None = None
+    ) -> dict[str, np.ndarray]:
         """Return copies of initialisers by name."""
         source: ONNXSource = live.native
         return source.get_weights(keys)
@@ -102,8 +111,12 @@ class ONNXWrapper(SelfContainedModel):
         source: ONNXSource = live.native
         source.set_weights(weights)
 
-    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Return the time of each node of the fused graph that sessions run, from ONNX Runtime's profiler."""
+    def profile_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
+        """Return the time of each node of the fused graph that sessions run, from ONNX Runtime's
+        profiler.
+        """
         source: ONNXSource = live.native
         content = source.serialised() if source.changed else None
 
@@ -111,13 +124,21 @@ class ONNXWrapper(SelfContainedModel):
             return open_model(source.file, self.num_threads, content=content, recording=folder)
 
         batches = self._some_batches(n_steps, samples)
-        times = record(opened, lambda native: session_of(native, self.io, source.file.path, opened), batches)
+        times = record(
+            opened, lambda native: session_of(native, self.io, source.file.path, opened), batches
+        )
         return times.as_profile()
 
     def get_intermediates(
-        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Batch | None = None,
     ) -> dict[str, np.ndarray]:
-        """Run one batch through the unoptimised graph and return the selected values by tensor name."""
+        """Run one batch through the unoptimised graph and return the selected values by tensor
+        name.
+        """
         batch = random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
         source: ONNXSource = live.native
@@ -136,11 +157,15 @@ def write_beside(file: ONNXFile, path: Path) -> None:
     """
     import onnx
 
-    names = {location: f"{path.name}.{number}.weights" for number, location in enumerate(file.external)}
+    names = {
+        location: f"{path.name}.{number}.weights" for number, location in enumerate(file.external)
+    }
     try:
         model = onnx.load_model(str(file.path), load_external_data=False)
     except Exception as error:  # protobuf's errors share no base
-        raise ArtifactError(f"{file.path}: not a usable ONNX model: {one_line(error, 200)}") from None
+        raise ArtifactError(
+            f"{file.path}: not a usable ONNX model: {one_line(error, 200)}"
+        ) from None
     for tensor in _tensors(model.graph):
         for entry in tensor.external_data:
             if entry.key == "location":
@@ -155,7 +180,9 @@ def write_beside(file: ONNXFile, path: Path) -> None:
 def _tensors(graph: Any) -> list[Any]:
     """Return all tensors of a graph and its subgraphs that may be stored in another file."""
     found = list(graph.initializer)
-    found += [part for sparse in graph.sparse_initializer for part in (sparse.values, sparse.indices)]
+    found += [
+        part for sparse in graph.sparse_initializer for part in (sparse.values, sparse.indices)
+    ]
     for node in graph.node:
         for attribute in node.attribute:
             found += [attribute.t, *attribute.tensors]
@@ -193,13 +220,13 @@ def refuse_one_file(
     first = takers[0]
     if issubclass(first, ModelCompiler) and first.one_file:
         raise ConfigError(
-            f"{path}: with its weights it has {size:,} bytes, and {first.__name__} works on one file of at most "
-            f"{largest:,}; the runtimes {runtimes} run it as it is"
+            f"{path}: with its weights it has {size:,} bytes, and {first.__name__} works on one "
+            f"file of at most {largest:,}; the runtimes {runtimes} run it as it is"
         )
     if remote and len(takers) == 1:
         raise ConfigError(
-            f"{path}: with its weights it has {size:,} bytes, more than the one file of {largest:,} that is sent to a "
-            f"target; {instead}"
+            f"{path}: with its weights it has {size:,} bytes, more than the one file of "
+            f"{largest:,} that is sent to a target; {instead}"
         )
 
 
@@ -236,19 +263,30 @@ class ONNXModel(FileModel, ONNXWrapper):
                 _ = live.native
         return super().export(live, path, format)
 
-    def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
-        """Raise :class:`ConfigError` for bfloat16 that these do not work with, and a model too large for one file."""
+    def check_takers(
+        self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False
+    ) -> None:
+        """Raise :class:`ConfigError` for bfloat16 that these do not work with, and a model too
+        large for one file.
+        """
         if not self.model_path.is_file():  # opening it reports this
             return
         inside = "bfloat16" in self.contents().numbers
         self._check_bfloat16(takers, inside, "export it in float32 where it was made")
         refuse_one_file(
-            self.model_path, self.bytes_in_all, LARGEST, takers, remote,
-            runtimes="ONNXRuntime and OpenVINORuntime", instead="compile it for OpenVINO, or measure it here",
-        )  # fmt: skip
+            self.model_path,
+            self.bytes_in_all,
+            LARGEST,
+            takers,
+            remote,
+            runtimes="ONNXRuntime and OpenVINORuntime",
+            instead="compile it for OpenVINO, or measure it here",
+        )
 
     def class_names_in_file(self, output: TensorSpec) -> tuple[str, ...]:
-        """Return the names of classes in the file's properties, or in its classifiers of scikit-learn."""
+        """Return the names of classes in the file's properties, or in its classifiers of
+        scikit-learn.
+        """
         return self._class_names
 
     @cached_property

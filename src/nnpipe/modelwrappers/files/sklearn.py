@@ -13,7 +13,12 @@ from nnpipe.core.files import write_bytes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.sklearn_estimators import EstimatorSession, estimator_as_onnx, io_of_estimator, read_estimator
+from nnpipe.frameworks.sklearn_estimators import (
+    EstimatorSession,
+    estimator_as_onnx,
+    io_of_estimator,
+    read_estimator,
+)
 from nnpipe.modelwrappers.files.file_model import FileModel
 
 
@@ -40,7 +45,10 @@ class SklearnModel(FileModel):
 
     trusted_types: tuple[str, ...] = argument(
         (),
-        help="types that the file may hold beside those that skops trusts by default, such as sklearn.tree._tree.Tree",
+        help=(
+            "types that the file may hold beside those that skops trusts by default, such as "
+            "sklearn.tree._tree.Tree"
+        ),
     )
 
     def import_framework(self) -> None:
@@ -60,7 +68,8 @@ class SklearnModel(FileModel):
     def read_model(self, path: Path) -> Any:
         """Return the estimator."""
         estimator = read_estimator(path, self.trusted_types)
-        if path == self.model_path and "io" not in vars(self):  # avoids loading it again for its inputs and outputs
+        # avoids loading it again for its inputs and outputs
+        if path == self.model_path and "io" not in vars(self):
             vars(self)["io"] = io_of_estimator(estimator, path)
         return estimator
 

@@ -15,7 +15,15 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NotSupported
 from nnpipe.core.files import replacing
-from nnpipe.core.generation import NONE, PROMPT, REFERENCE, TOKENS, GenerationSession, Ids, generation_io
+from nnpipe.core.generation import (
+    NONE,
+    PROMPT,
+    REFERENCE,
+    TOKENS,
+    GenerationSession,
+    Ids,
+    generation_io,
+)
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.session import InferenceSession
@@ -45,8 +53,8 @@ if TYPE_CHECKING:
 class TextGenerator(ModelWrapper):
     """A model that answers prompts with text, from a folder with its tokenizer.
 
-    Texts are tokenised before the measured time begins.  The most likely token is taken each time, so that answers can
-    be repeated and compared.
+    Texts are tokenised before the measured time begins.  The most likely token is taken each time,
+    so that answers can be repeated and compared.
     """
 
     abstract: ClassVar[bool] = True
@@ -55,12 +63,19 @@ class TextGenerator(ModelWrapper):
     packages: ClassVar[tuple[str, ...]] = ()
     """Packages whose versions are recorded with the model."""
 
-    model_folder: Path = argument(help="the folder with the model and its tokenizer.json", metavar="FOLDER")
-    max_new_tokens: int = argument(64, help="greatest number of tokens of an answer", minimum=1, maximum=1 << 20)
-    ignore_end: bool = argument(
-        False, help="go on after the token that ends an answer, so that all answers are equally long"
+    model_folder: Path = argument(
+        help="the folder with the model and its tokenizer.json", metavar="FOLDER"
     )
-    num_threads: int = argument(1, help="threads that generating may use; 0 leaves it to the runtime", minimum=0)
+    max_new_tokens: int = argument(
+        64, help="greatest number of tokens of an answer", minimum=1, maximum=1 << 20
+    )
+    ignore_end: bool = argument(
+        False,
+        help="go on after the token that ends an answer, so that all answers are equally long",
+    )
+    num_threads: int = argument(
+        1, help="threads that generating may use; 0 leaves it to the runtime", minimum=0
+    )
 
     # -- for authors ----------------------------------------------------------------------------
 
@@ -76,7 +91,9 @@ class TextGenerator(ModelWrapper):
 
     @abstractmethod
     def model_files(self) -> Sequence[Path]:
-        """Return the files of the network and its weights, which are checked before anything is loaded."""
+        """Return the files of the network and its weights, which are checked before anything is
+        loaded.
+        """
 
     def _write_export(self, path: Path) -> None:
         """Write the model in the format of ``exports``; by default there is none."""
@@ -102,7 +119,8 @@ class TextGenerator(ModelWrapper):
         found = TextTokenizer.read(path)
         if found.size > self.vocabulary_size:
             raise ArtifactError(
-                f"{path}: has {found.size:,} tokens, and the model beside it takes {self.vocabulary_size:,}"
+                f"{path}: has {found.size:,} tokens, and the model beside it takes "
+                f"{self.vocabulary_size:,}"
             )
         return found
 
@@ -110,13 +128,20 @@ class TextGenerator(ModelWrapper):
         """Return this wrapper after a check that the data set gives prompts."""
         if not any(each.name == "prompt" and each.dtype == "string" for each in spec.inputs):
             given = ", ".join(each.name for each in spec.inputs)
-            raise ConfigError(f"{type(self).__name__} answers prompts, the data set gives {given}; use PromptsDataset")
+            raise ConfigError(
+                f"{type(self).__name__} answers prompts, the data set gives {given}; use "
+                f"PromptsDataset"
+            )
         return self
 
     def preprocess(self, inputs: Batch) -> Batch:
-        """Tokenise a prompt and its reference; answers and prompts must fit into the model's context together."""
+        """Tokenise a prompt and its reference; answers and prompts must fit into the model's
+        context together.
+        """
         if len(inputs["prompt"]) != 1:
-            raise ConfigError(f"{type(self).__name__} answers one prompt at a time: give --inference-batch-size 1")
+            raise ConfigError(
+                f"{type(self).__name__} answers one prompt at a time: give --inference-batch-size 1"
+            )
         prompt = self.tokenizer.encode(str(inputs["prompt"][0]))
         reference = self.tokenizer.encode(str(inputs["reference"][0]), special=False)
         if not len(prompt):
@@ -124,8 +149,9 @@ class TextGenerator(ModelWrapper):
         longest = max(self.max_new_tokens, len(reference))
         if len(prompt) + longest > self.context_length:
             raise ConfigError(
-                f"the prompt {str(inputs['prompt'][0])[:40]!r} has {len(prompt):,} tokens; with {longest:,} of its "
-                f"answer that is more than the {self.context_length:,} of {self.model_folder}: shorten it, or give "
+                f"the prompt {str(inputs['prompt'][0])[:40]!r} has {len(prompt):,} tokens; with "
+                f"{longest:,} of its answer that is more than the {self.context_length:,} of "
+                f"{self.model_folder}: shorten it, or give "
                 "--max-new-tokens"
             )
         return {PROMPT: prompt[None], REFERENCE: reference[None]}
@@ -136,7 +162,8 @@ class TextGenerator(ModelWrapper):
         return {**outputs, "text": np.array(texts, object)}
 
     def load(self, live: LiveModel, path: str | Path) -> None:
-        """Load the folder's network again, after a check that its files are those of the list at ``path``.
+        """Load the folder's network again, after a check that its files are those of the list at
+        ``path``.
 
         Raises
         ------
@@ -147,7 +174,9 @@ class TextGenerator(ModelWrapper):
         live.native = self.fresh()
 
     def save(self, live: LiveModel, path: str | Path) -> Artifact:
-        """Write a list of the folder's files with their checksums; the network stays where it is."""
+        """Write a list of the folder's files with their checksums; the network stays where it
+        is.
+        """
         write_listing(self.model_files(), Path(path))
         return self._described(path, LISTING)
 
@@ -159,14 +188,17 @@ class TextGenerator(ModelWrapper):
         return self._described(path, format)
 
     def _described(self, path: str | Path, format: str) -> Artifact:
-        return self.artifact_of(path, format, tuple((name, version(name)) for name in self.packages))
+        return self.artifact_of(
+            path, format, tuple((name, version(name)) for name in self.packages)
+        )
 
 
 class ONNXRuntimeGenAIModel(TextGenerator):
     """A language model from a folder that the model builder of onnxruntime-genai wrote.
 
-    ``python -m onnxruntime_genai.models.builder -i FOLDER -o OUT -p int4 -e cpu -c CACHE`` writes one from a folder of
-    transformers, with weights of 4 bits; ``-p fp32`` leaves them.  Only models for the CPU are loaded.
+    ``python -m onnxruntime_genai.models.builder -i FOLDER -o OUT -p int4 -e cpu -c CACHE`` writes
+    one from a folder of transformers, with weights of 4 bits; ``-p fp32`` leaves them.  Only models
+    for the CPU are loaded.
     """
 
     framework: ClassVar[str] = "ONNX Runtime GenAI"
@@ -213,10 +245,12 @@ _DEFAULT_CONTEXT = 2048
 
 
 class TransformersGenerator(TextGenerator):
-    """A language model from a folder that ``save_pretrained`` of transformers wrote, run by PyTorch.
+    """A language model from a folder that ``save_pretrained`` of transformers wrote, run by
+    PyTorch.
 
-    The folder holds ``config.json``, ``*.safetensors`` and ``tokenizer.json``.  Nothing is downloaded, and no pickle
-    and no code of the folder's is read.  Weights can be stored with 8 or 4 bits by torchao; sums stay in float32.
+    The folder holds ``config.json``, ``*.safetensors`` and ``tokenizer.json``.  Nothing is
+    downloaded, and no pickle and no code of the folder's is read.  Weights can be stored with 8 or
+    4 bits by torchao; sums stay in float32.
     """
 
     framework: ClassVar[str] = "PyTorch"
@@ -227,25 +261,40 @@ class TransformersGenerator(TextGenerator):
 
     weight_bits: Literal["8", "4"] | None = argument(
         None,
-        help="bits of each weight of the matrix products, quantised when the model is loaded; by default unchanged",
+        help=(
+            "bits of each weight of the matrix products, quantised when the model is loaded; by "
+            "default unchanged"
+        ),
     )
     group_size: int = argument(
-        32, help="weights that share a scale with 4 bits; layers whose rows it does not divide stay as they are",
-        minimum=16, maximum=1024,
-    )  # fmt: skip
+        32,
+        help=(
+            "weights that share a scale with 4 bits; layers whose rows it does not divide stay as "
+            "they are"
+        ),
+        minimum=16,
+        maximum=1024,
+    )
 
     @cached_property
     def _folder(self) -> TransformersFolder:
         found = read_folder(self.model_folder)
-        if found.config.get("is_encoder_decoder") or not isinstance(found.config.get("vocab_size"), int):
-            raise ArtifactError(f"{self.model_folder}: config.json describes no language model that continues a text")
+        if found.config.get("is_encoder_decoder") or not isinstance(
+            found.config.get("vocab_size"), int
+        ):
+            raise ArtifactError(
+                f"{self.model_folder}: config.json describes no language model that continues a "
+                f"text"
+            )
         return found
 
     @property
     def context_length(self) -> int:
         """The greatest number of tokens that the configuration names."""
         known = (self._folder.config.get(name) for name in _CONTEXTS)
-        return next((each for each in known if isinstance(each, int) and each > 0), _DEFAULT_CONTEXT)
+        return next(
+            (each for each in known if isinstance(each, int) and each > 0), _DEFAULT_CONTEXT
+        )
 
     @property
     def vocabulary_size(self) -> int:
@@ -256,7 +305,11 @@ class TransformersGenerator(TextGenerator):
     def end_tokens(self) -> tuple[int, ...]:
         """The tokens that end an answer."""
         found = self._folder.config.get("eos_token_id")
-        return tuple(each for each in (found if isinstance(found, list) else [found]) if isinstance(each, int))
+        return tuple(
+            each
+            for each in (found if isinstance(found, list) else [found])
+            if isinstance(each, int)
+        )
 
     def model_files(self) -> Sequence[Path]:
         """Return the files of weights and the configuration."""
@@ -268,7 +321,8 @@ class TransformersGenerator(TextGenerator):
         network = network_of(self._folder, (TensorSpec("input_ids", shape, "int64"),))
         if not hasattr(network, "lm_head") and network.get_output_embeddings() is None:
             raise ArtifactError(
-                f"{self.model_folder}: {type(network).__name__} continues no text; it has no scores of tokens"
+                f"{self.model_folder}: {type(network).__name__} continues no text; it has no "
+                f"scores of tokens"
             )
         network.eval()
         if self.weight_bits is not None:
@@ -282,7 +336,8 @@ class TransformersGenerator(TextGenerator):
             import torchao  # noqa: F401
         except ImportError:
             raise MissingDependency(
-                "--weight-bits needs torchao, which is not installed: pip install 'nnpipe[torch-int8]'"
+                "--weight-bits needs torchao, which is not installed: pip install "
+                "'nnpipe[torch-int8]'"
             ) from None
         with hushed():
             from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, quantize_
@@ -293,24 +348,36 @@ class TransformersGenerator(TextGenerator):
                 return
 
             def divisible(module: Any, name: str) -> bool:
-                return isinstance(module, torch.nn.Linear) and module.in_features % self.group_size == 0
+                return (
+                    isinstance(module, torch.nn.Linear)
+                    and module.in_features % self.group_size == 0
+                )
 
-            four = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(self.group_size))
+            four = IntxWeightOnlyConfig(
+                weight_dtype=torch.int4, granularity=PerGroup(self.group_size)
+            )
             quantize_(network, four, filter_fn=divisible)
 
     def _write_export(self, path: Path) -> None:
         if self.weight_bits is not None:
-            raise ConfigError("--weight-bits is for PyTorch; leave it out, the compiler has its own option for that")
+            raise ConfigError(
+                "--weight-bits is for PyTorch; leave it out, the compiler has its own option for "
+                "that"
+            )
         write_listing((*self.model_files(), self.model_folder / "tokenizer.json"), path)
 
     def session(self, live: LiveModel) -> InferenceSession:
-        """Return a session that generates in PyTorch, with the keys and values of earlier tokens kept."""
+        """Return a session that generates in PyTorch, with the keys and values of earlier tokens
+        kept.
+        """
         ends = frozenset() if self.ignore_end else frozenset(self.end_tokens)
         return _Session(live.native, self.max_new_tokens, ends, self.num_threads)
 
 
 class _Session(GenerationSession):
-    def __init__(self, network: Any, max_new_tokens: int, ends: frozenset[int], num_threads: int) -> None:
+    def __init__(
+        self, network: Any, max_new_tokens: int, ends: frozenset[int], num_threads: int
+    ) -> None:
         import torch
 
         super().__init__(max_new_tokens)
@@ -331,14 +398,18 @@ class _Session(GenerationSession):
     def _next(self, ids: Any, kept: Any) -> tuple[int, Any]:
         # Not around the loop: what waits in an iterator must not change the mode of the thread.
         with self._torch.inference_mode():
-            found = self._network(input_ids=ids, past_key_values=kept, use_cache=True, return_dict=True)
+            found = self._network(
+                input_ids=ids, past_key_values=kept, use_cache=True, return_dict=True
+            )
             return int(found.logits[0, -1].argmax()), found.past_key_values
 
     def _log_likelihood(self, prompt: Ids, reference: Ids) -> float:
         torch, start = self._torch, len(prompt)
         with torch.inference_mode():
             ids = torch.from_numpy(prompt).tolist() + torch.from_numpy(reference).tolist()
-            logits = self._network(input_ids=torch.tensor([ids]), use_cache=False, return_dict=True).logits[0]
+            logits = self._network(
+                input_ids=torch.tensor([ids]), use_cache=False, return_dict=True
+            ).logits[0]
             scores = torch.log_softmax(logits[start - 1 : -1].double(), dim=-1)
             return float(scores.gather(1, torch.tensor(ids[start:])[:, None]).sum())
 

@@ -17,7 +17,12 @@ from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.formats.class_names import tflite_class_names
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.litert import LiteRTSession, check_tensors, interpreter_module, open_interpreter
+from nnpipe.frameworks.litert import (
+    LiteRTSession,
+    check_tensors,
+    interpreter_module,
+    open_interpreter,
+)
 from nnpipe.frameworks.litert_profile import record
 from nnpipe.modelwrappers.files._tflite_graph import TFLiteSource
 from nnpipe.modelwrappers.files.file_model import FileModel
@@ -33,7 +38,9 @@ class TFLiteModel(FileModel):
     requires: ClassVar[tuple[str, ...]] = ("ai_edge_litert|tflite_runtime|tensorflow",)
     install: ClassVar[str] = "nnpipe[litert]"
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
 
     def import_framework(self) -> None:
         """Import the interpreter."""
@@ -80,7 +87,9 @@ class TFLiteModel(FileModel):
         def recorded(arrays: Mapping[int, np.ndarray], runs: int) -> OperationTimes:
             return record(source.path, content, arrays, self.num_threads, runs)
 
-        return LiteRTSession(opened(), self.io, read_tflite(source.path), source.path, recorded, opened)
+        return LiteRTSession(
+            opened(), self.io, read_tflite(source.path), source.path, recorded, opened
+        )
 
     # -- analysis ---------------------------------------------------------------------------------
 
@@ -94,7 +103,9 @@ class TFLiteModel(FileModel):
         source: TFLiteSource = live.native
         return source.graph(with_shapes(self.io, shapes), sized=True)
 
-    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(
+        self, live: LiveModel, keys: Iterable[str] | None = None
+    ) -> dict[str, np.ndarray]:
         """Return copies of the constant tensors of the first graph by name, as they are stored."""
         source: TFLiteSource = live.native
         return source.get_weights(keys)
@@ -105,9 +116,15 @@ class TFLiteModel(FileModel):
         source.set_weights(weights)
 
     def get_intermediates(
-        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Batch | None = None,
     ) -> dict[str, np.ndarray]:
-        """Run one batch without XNNPACK and return the selected values by tensor name, as they are stored."""
+        """Run one batch without XNNPACK and return the selected values by tensor name, as they
+        are stored.
+        """
         batch = random_batch(self.io, 1) if inputs is None else inputs
         self.io.check_inputs(batch)
         source: TFLiteSource = live.native

@@ -30,7 +30,12 @@ from nnpipe.frameworks.torch_state import program_call
 from nnpipe.modelwrappers.files.file_model import FileModel
 from nnpipe.modelwrappers.files.onnx import refuse_one_file
 from nnpipe.modelwrappers.frameworks.pytorch_export import fixed_length
-from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_of, lengths_for, read_graph
+from nnpipe.modelwrappers.frameworks.pytorch_graph import (
+    intermediates,
+    layer_of,
+    lengths_for,
+    read_graph,
+)
 from nnpipe.modelwrappers.frameworks.pytorch_weights import get_arrays, set_arrays
 
 _OPSET = 18
@@ -60,10 +65,16 @@ class TorchExportModel(FileModel):
     install: ClassVar[str] = "nnpipe[torch]"
 
     dtype: Literal["auto", "float32"] = argument(
-        "auto", help="element type of weights and values: auto is that of the file, float32 converts bfloat16"
+        "auto",
+        help=(
+            "element type of weights and values: auto is that of the file, float32 converts "
+            "bfloat16"
+        ),
     )
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
 
     def import_framework(self) -> None:
         """Import the modules that load exported programs."""
@@ -86,7 +97,9 @@ class TorchExportModel(FileModel):
             raise ArtifactError(f"{path}: PyTorch cannot load it: {one_line(error)}") from None
 
     def content(self, live: LiveModel) -> bytes | Path:
-        """Return the present program: the path of its file, or its content if weights or numbers have changed."""
+        """Return the present program: the path of its file, or its content if weights or numbers
+        have changed.
+        """
         converted = self.dtype == "float32" and self._has_bfloat16
         return self._content_of(live.native) if converted else super().content(live)
 
@@ -118,8 +131,12 @@ class TorchExportModel(FileModel):
         self._write_onnx(live.native, Path(path))
         return self.artifact_of(path, format, self.versions())
 
-    def check_takers(self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False) -> None:
-        """Raise :class:`ConfigError` for bfloat16 that these do not work with, and a program too large for ONNX."""
+    def check_takers(
+        self, takers: Sequence[type[ModelCompiler] | type[Runtime]], remote: bool = False
+    ) -> None:
+        """Raise :class:`ConfigError` for bfloat16 that these do not work with, and a program too
+        large for ONNX.
+        """
         if not self.model_path.is_file():  # opening it reports this
             return
         if self.dtype == "auto":
@@ -127,27 +144,40 @@ class TorchExportModel(FileModel):
         if "torch-export" in takers[0].accepts:
             return
         refuse_one_file(
-            self.model_path, self.bytes_in_all, LARGEST, takers, remote,
-            runtimes="ONNXRuntime and PyTorchRuntime", instead="measure it here",
-        )  # fmt: skip
+            self.model_path,
+            self.bytes_in_all,
+            LARGEST,
+            takers,
+            remote,
+            runtimes="ONNXRuntime and PyTorchRuntime",
+            instead="measure it here",
+        )
 
     def _write_onnx(self, source: TorchSource, path: Path) -> None:
         import torch
 
         try:
-            # With gradients, attention takes another way, whose results lie in memory in another order.
+            # With gradients, attention takes another way, whose results lie in memory in another
+            # order.
             with hushed(), torch.no_grad(), whole_pools(source.program):
                 found = torch.onnx.export(
-                    source.program, (), dynamo=True, opset_version=_OPSET, verbose=False,
+                    source.program,
+                    (),
+                    dynamo=True,
+                    opset_version=_OPSET,
+                    verbose=False,
                     input_names=[spec.name for spec in self.io.inputs],
                     output_names=[spec.name for spec in self.io.outputs],
-                )  # fmt: skip
+                )
         except ImportError as error:
             raise MissingDependency(
-                f"exporting to ONNX needs {error.name}, which is not installed: pip install 'nnpipe[torch]'"
+                f"exporting to ONNX needs {error.name}, which is not installed: pip install "
+                f"'nnpipe[torch]'"
             ) from None
         except Exception as error:  # its errors share no base but Exception
-            raise ConversionError(f"{source.path}: PyTorch cannot export it to ONNX: {cause_of(error)}") from None
+            raise ConversionError(
+                f"{source.path}: PyTorch cannot export it to ONNX: {cause_of(error)}"
+            ) from None
         write_exported(found, path, LARGEST)
 
     @cached_property
@@ -161,13 +191,19 @@ class TorchExportModel(FileModel):
         return (f"has bfloat16 weights or values; {_REMEDY}",) if left else ()
 
     def contents(self) -> Contents:
-        """Return the counts of the program's parts as they are in the file, without reading any weight."""
+        """Return the counts of the program's parts as they are in the file, without reading any
+        weight.
+        """
         return read_program(self.model_path).contents()
 
     # -- analysis ---------------------------------------------------------------------------------
 
-    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Return copies of parameters and buffers by their names in the program; bfloat16 ones become float32."""
+    def get_weights(
+        self, live: LiveModel, keys: Iterable[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Return copies of parameters and buffers by their names in the program; bfloat16 ones
+        become float32.
+        """
         return get_arrays(live.native.path, live.native.program.state_dict, keys)
 
     def set_weights(self, live: LiveModel, weights: Mapping[str, np.ndarray]) -> None:
@@ -191,16 +227,26 @@ class TorchExportModel(FileModel):
             **signature.inputs_to_buffers,
             **signature.inputs_to_lifted_tensor_constants,
         }
-        inputs = dict(zip(signature.user_inputs, (spec.name for spec in self.io.inputs), strict=True))
+        inputs = dict(
+            zip(signature.user_inputs, (spec.name for spec in self.io.inputs), strict=True)
+        )
         length = fixed_length if shapes is None else lengths_for(program.graph, inputs, shapes)
         graph = read_graph(program.graph, names | inputs, set(inputs), program, layer_of, length)
         # Buffers that change come before the program's results.
         return replace(graph, outputs=graph.outputs[len(graph.outputs) - len(self.io.outputs) :])
 
     def get_intermediates(
-        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Batch | None = None,
     ) -> dict[str, np.ndarray]:
-        """Run one batch through the graph, node by node, and return the selected values by tensor name."""
+        """Run one batch through the graph, node by node, and return the selected values by
+        tensor name.
+        """
         batch = random_batch(self.io, 1) if inputs is None else inputs
         graph = live.get_inference_graph()
-        return intermediates(cast(Any, self), live.native.program, graph, selector, batch, given or {})
+        return intermediates(
+            cast(Any, self), live.native.program, graph, selector, batch, given or {}
+        )

@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NNPipeError, NotSupported
+from nnpipe.core.errors import (
+    ArtifactError,
+    ConfigError,
+    MissingDependency,
+    NNPipeError,
+    NotSupported,
+)
 from nnpipe.core.image_conversion import Interpolation
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
@@ -57,7 +63,8 @@ class HubModel:
     interpolation
         How images are resized.
     shortest_edge
-        The length of the shorter side before the centre is cut out, in pixels; ``None`` if nothing is cut off.
+        The length of the shorter side before the centre is cut out, in pixels; ``None`` if nothing
+        is cut off.
     class_names
         Their names in order; empty if they are unknown.
     """
@@ -75,10 +82,14 @@ class HubModel:
 
 
 def split(architecture: str) -> tuple[Package, str]:
-    """Return the package and the name in ``"timm:resnet50"``; raise :class:`ConfigError` if it has another form."""
+    """Return the package and the name in ``"timm:resnet50"``; raise :class:`ConfigError` if it
+    has another form.
+    """
     found = _NAME.fullmatch(architecture)
     if found is None:
-        raise ConfigError(f"--architecture takes torchvision:NAME or timm:NAME, not {architecture[:80]!r}")
+        raise ConfigError(
+            f"--architecture takes torchvision:NAME or timm:NAME, not {architecture[:80]!r}"
+        )
     return ("timm" if found[1] == "timm" else "torchvision"), found[2]
 
 
@@ -88,7 +99,11 @@ def index_url() -> str:
         local = version("torch").partition("+")[2]
     except PackageNotFoundError:
         local = ""
-    return f" --index-url https://download.pytorch.org/whl/{local}" if re.fullmatch(r"[a-z0-9.]+", local) else ""
+    return (
+        f" --index-url https://download.pytorch.org/whl/{local}"
+        if re.fullmatch(r"[a-z0-9.]+", local)
+        else ""
+    )
 
 
 def look_up(architecture: str) -> HubModel:
@@ -119,7 +134,10 @@ def network(model: HubModel, classes: int, size: tuple[int, int], pretrained: bo
     if pretrained and not model.tag:
         raise ConfigError(f"{named}: there are no published weights; leave out --pretrained")
     if pretrained and classes != model.classes:
-        raise ConfigError(f"{named}: published weights classify {model.classes}, not {classes}; leave out --pretrained")
+        raise ConfigError(
+            f"{named}: published weights classify {model.classes}, not {classes}; leave out "
+            f"--pretrained"
+        )
     changed: dict[str, Any] = {} if classes == model.classes else {"num_classes": classes}
     other_size = size != model.image[1:]
     try:
@@ -169,32 +187,53 @@ def output_length(model: HubModel, classes: int, size: tuple[int, int]) -> int:
         except Exception as error:  # networks fail in every way there is
             failure = one_line(error)
     else:
-        raise ArtifactError(f"{model.package}:{model.name} cannot take images of {size[0]} x {size[1]}: {failure}")
+        raise ArtifactError(
+            f"{model.package}:{model.name} cannot take images of {size[0]} x {size[1]}: {failure}"
+        )
     if not isinstance(found, torch.Tensor) or found.ndim != 2:
-        raise ArtifactError(f"{model.package}:{model.name} does not give one vector for an image, but {_kind(found)}")
+        raise ArtifactError(
+            f"{model.package}:{model.name} does not give one vector for an image, but "
+            f"{_kind(found)}"
+        )
     return int(found.shape[1])
 
 
 def _kind(found: Any) -> str:
-    return f"a tensor of {found.ndim} axes" if hasattr(found, "ndim") else f"a {type(found).__name__}"
+    return (
+        f"a tensor of {found.ndim} axes" if hasattr(found, "ndim") else f"a {type(found).__name__}"
+    )
 
 
 def _of_torchvision(name: str) -> HubModel:
     models = _torchvision().models
-    fitting = [known for known in models.list_models() if not _other_task(models.get_model_builder(known).__module__)]
+    fitting = [
+        known
+        for known in models.list_models()
+        if not _other_task(models.get_model_builder(known).__module__)
+    ]
     if name not in fitting:
         raise _unknown("torchvision", name, fitting)
     published = models.get_model_weights(name)
     weights = getattr(published, "DEFAULT", None)
     if weights is None:
-        return HubModel("torchvision", name, "", (3, _SIDE, _SIDE), 1000, *_IMAGENET, "bilinear", None)
+        return HubModel(
+            "torchvision", name, "", (3, _SIDE, _SIDE), 1000, *_IMAGENET, "bilinear", None
+        )
     said, names = weights.transforms(), tuple(map(str, weights.meta.get("categories", ())))
     (side,), (edge,) = said.crop_size, said.resize_size
     how: Interpolation = "bicubic" if said.interpolation.value == "bicubic" else "bilinear"
     return HubModel(
-        "torchvision", name, weights.name, (3, side, side), len(names) or 1000, tuple(said.mean), tuple(said.std), how,
-        edge if edge > side else None, names,
-    )  # fmt: skip
+        "torchvision",
+        name,
+        weights.name,
+        (3, side, side),
+        len(names) or 1000,
+        tuple(said.mean),
+        tuple(said.std),
+        how,
+        edge if edge > side else None,
+        names,
+    )
 
 
 def _other_task(module: str) -> bool:
@@ -218,16 +257,24 @@ def _of_timm(name: str) -> HubModel:
     cuts = config.crop_mode in (None, "center") and height == width and edge > height
     published = bool(config.url or config.hf_hub_id or config.file)
     return HubModel(
-        "timm", name, (config.tag or "default") if published else "", (channels, height, width), config.num_classes,
-        tuple(config.mean), tuple(config.std), "bilinear" if config.interpolation == "bilinear" else "bicubic",
+        "timm",
+        name,
+        (config.tag or "default") if published else "",
+        (channels, height, width),
+        config.num_classes,
+        tuple(config.mean),
+        tuple(config.std),
+        "bilinear" if config.interpolation == "bilinear" else "bicubic",
         edge if cuts else None,
-    )  # fmt: skip
+    )
 
 
 def _unknown(package: Package, name: str, known: Iterable[str]) -> ConfigError:
     names = sorted(set(known))
     there = f"{package} {_version(package)}"
-    return ConfigError(f"{there} has no image classifier {name!r}{nearest(name, names)} ({len(names):,} are known)")
+    return ConfigError(
+        f"{there} has no image classifier {name!r}{nearest(name, names)} ({len(names):,} are known)"
+    )
 
 
 def _version(package: str) -> str:
@@ -257,8 +304,9 @@ def _imported(package: Package) -> Any:
         ) from None
     except Exception as error:  # what fails depends on the versions that do not fit
         raise MissingDependency(
-            f"torchvision {_version('torchvision')} does not fit PyTorch {_version('torch')} ({one_line(error, 100)}): "
-            f"pip install --force-reinstall --no-deps torchvision{index_url()}"
+            f"torchvision {_version('torchvision')} does not fit PyTorch {_version('torch')} "
+            f"({one_line(error, 100)}): pip install --force-reinstall --no-deps "
+            f"torchvision{index_url()}"
         ) from None
 
 
@@ -286,7 +334,9 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
     )
     pretrained: bool = argument(False, help="download the weights that the package publishes")
     input_size: tuple[int, int] | None = argument(
-        None, help="height and width of the images (default: those of the published weights)", minimum=1
+        None,
+        help="height and width of the images (default: those of the published weights)",
+        minimum=1,
     )
     num_classes: int | None = argument(
         None, help="number of classes (default: that of the published weights)", minimum=1
@@ -294,11 +344,13 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
 
     @classmethod
     def check_installed(cls) -> None:
-        """Raise :class:`MissingDependency` if a package is not installed; the message says what to install."""
+        """Raise :class:`MissingDependency` if a package is not installed; the message says what
+        to install.
+        """
         if "torchvision" in cls.missing():
             raise MissingDependency(
-                f"{cls.__name__} needs torchvision, which is not installed, from the same index as PyTorch: "
-                f"pip install torchvision{index_url()}"
+                f"{cls.__name__} needs torchvision, which is not installed, from the same index as "
+                f"PyTorch: pip install torchvision{index_url()}"
             )
         super().check_installed()
 
@@ -307,7 +359,9 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
         super().validate()
         split(self.architecture)
         if self.pretrained and self.pretrained_weights is not None:
-            raise ConfigError("--pretrained-weights and --pretrained contradict each other; give one of them")
+            raise ConfigError(
+                "--pretrained-weights and --pretrained contradict each other; give one of them"
+            )
 
     @property
     def _name(self) -> str:
@@ -337,29 +391,47 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
         )
 
     def known(self) -> Known:
-        """Return the preprocessing and the names of classes that the package states for its published weights."""
+        """Return the preprocessing and the names of classes that the package states for its
+        published weights.
+        """
         found, output = self._found, self.io.outputs[0]
         edge = found.shortest_edge
         if edge is not None and self.input_size is not None:  # the same share of the image
-            edge = round(edge * self.input_size[0] / found.image[1]) if len(set(self.input_size)) == 1 else None
+            edge = (
+                round(edge * self.input_size[0] / found.image[1])
+                if len(set(self.input_size)) == 1
+                else None
+            )
         pixels = InputMeaning(
-            "image", "image", (0, 255), scale=255, mean=found.mean, deviation=found.deviation, layout="nchw",
-            resize=found.interpolation, shortest_edge=edge,
-        )  # fmt: skip
+            "image",
+            "image",
+            (0, 255),
+            scale=255,
+            mean=found.mean,
+            deviation=found.deviation,
+            layout="nchw",
+            resize=found.interpolation,
+            shortest_edge=edge,
+        )
         names = found.class_names if len(found.class_names) == output.shape[-1] else ()
         judged = (OutputMeaning("logits", "logits", names),) if output.name == "logits" else ()
-        return Known(Meaning((pixels,), judged), by=f"{found.package} {found.name} {found.tag}".strip())
+        return Known(
+            Meaning((pixels,), judged), by=f"{found.package} {found.name} {found.tag}".strip()
+        )
 
     def build(self) -> Any:
-        """Return the network with the weights that the arguments name, or random ones, which a warning says."""
+        """Return the network with the weights that the arguments name, or random ones, which a
+        warning says.
+        """
         module = self._module(self.pretrained)
         if self.pretrained_weights is not None:
             load_state(module, read_state(self.pretrained_weights), self.pretrained_weights)
         elif not self.pretrained:
             log.warning(
                 "%s: random weights, untrained; its speed means something, its accuracy does not "
-                "(--pretrained-weights FILE or --pretrained gives trained ones)", self.architecture,
-            )  # fmt: skip
+                "(--pretrained-weights FILE or --pretrained gives trained ones)",
+                self.architecture,
+            )
         return module
 
     def _module(self, pretrained: bool) -> Any:
@@ -385,7 +457,9 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
             super().load(live, path)
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Start a training from the weights of the arguments, or from random ones that ``options.seed`` determines."""
+        """Start a training from the weights of the arguments, or from random ones that
+        ``options.seed`` determines.
+        """
         if not live.is_built and self.pretrained_weights is None and not self.pretrained:
             with seeded(options.seed, self.device):
                 live.native = self._module(pretrained=False).to(self.device).eval()
@@ -397,7 +471,9 @@ class TorchHubModel(Preprocessing, PyTorchWrapper):
         return self.io.outputs[0].name == "logits"
 
     def loss(self, outputs: tuple[Any, ...], truth: Any) -> Any:
-        """Return the mean cross entropy of a classifier; raise :class:`NotSupported` for networks of features."""
+        """Return the mean cross entropy of a classifier; raise :class:`NotSupported` for
+        networks of features.
+        """
         if not self.classifies():
             raise NotSupported(f"{self._name} gives features, and only classifiers are trained")
         return super().loss(outputs, truth)

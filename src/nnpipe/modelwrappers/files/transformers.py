@@ -26,19 +26,29 @@ _SLACK = 64 << 20  # bytes of tied weights and buffers that are in no file
 
 
 def class_of(folder: TransformersFolder) -> tuple[Any, Any]:
-    """Return the class of the network and its configuration; raise :class:`ArtifactError` if it is unknown."""
+    """Return the class of the network and its configuration; raise :class:`ArtifactError` if it
+    is unknown.
+    """
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
     where, kind = folder.path / "config.json", folder.config.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING_NAMES:
-        raise ArtifactError(f"{where}: transformers {transformers.__version__} knows no model_type {str(kind)[:60]!r}")
+        raise ArtifactError(
+            f"{where}: transformers {transformers.__version__} knows no model_type "
+            f"{str(kind)[:60]!r}"
+        )
     names = folder.config.get("architectures") or []
     try:
-        kept = {name: value for name, value in folder.config.items() if "attn_implementation" not in name}
+        kept = {
+            name: value
+            for name, value in folder.config.items()
+            if "attn_implementation" not in name
+        }
         with hushed():
             config = CONFIG_MAPPING[kind].from_dict(kept)
-            config._attn_implementation = "eager"  # others may read the mask's values, which no export follows
+            # others may read the mask's values, which no export follows
+            config._attn_implementation = "eager"
             cls = (
                 getattr(transformers, str(names[0]), None)
                 if names
@@ -68,7 +78,11 @@ def wrapped(network: Any, inputs: Sequence[TensorSpec], padding: int | None = No
     import torch
 
     names = [spec.name for spec in inputs]
-    cache = {"use_cache": False} if hasattr(network.config, "use_cache") and "input_ids" in names else {}
+    cache = (
+        {"use_cache": False}
+        if hasattr(network.config, "use_cache") and "input_ids" in names
+        else {}
+    )
 
     class MainOutput(torch.nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
         def __init__(self) -> None:
@@ -99,7 +113,9 @@ def output_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Tenso
         raise _cannot_run(folder, cls, error) from None
     needed = sum(weight.numel() for weight in network.parameters())
     if needed > folder.size + _SLACK:  # even with one byte for each
-        raise ArtifactError(f"{folder.path}: config.json asks for {needed:,} weights, more than the files can hold")
+        raise ArtifactError(
+            f"{folder.path}: config.json asks for {needed:,} weights, more than the files can hold"
+        )
     try:
         shape = _shape_on("meta", wrapped(network, known), known)
     except Exception:  # some networks read values on the way
@@ -116,7 +132,9 @@ def _shape_on(device: str, module: Any, inputs: Sequence[TensorSpec]) -> tuple[i
     import torch
 
     with hushed(), torch.device(device), torch.no_grad():
-        given = [torch.zeros([2, *spec.shape[1:]], dtype=getattr(torch, spec.dtype)) for spec in inputs]
+        given = [
+            torch.zeros([2, *spec.shape[1:]], dtype=getattr(torch, spec.dtype)) for spec in inputs
+        ]
         return tuple(module(*given).shape)
 
 
@@ -124,13 +142,19 @@ def _cannot_run(folder: TransformersFolder, cls: type, error: Exception) -> Arti
     return ArtifactError(f"{folder.path}: {cls.__name__} cannot be run: {one_line(error)}")
 
 
-def loaded(folder: TransformersFolder, inputs: Sequence[TensorSpec], padding: int | None = None) -> Any:
-    """Return the module with the weights in the folder; raise :class:`ArtifactError` if any are missing."""
+def loaded(
+    folder: TransformersFolder, inputs: Sequence[TensorSpec], padding: int | None = None
+) -> Any:
+    """Return the module with the weights in the folder; raise :class:`ArtifactError` if any are
+    missing.
+    """
     return wrapped(network_of(folder, inputs), inputs, padding)
 
 
 def network_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
-    """Return the network with the weights in the folder; raise :class:`ArtifactError` if any are missing."""
+    """Return the network with the weights in the folder; raise :class:`ArtifactError` if any are
+    missing.
+    """
     import torch
     from safetensors.torch import load_file
 
@@ -145,15 +169,24 @@ def network_of(folder: TransformersFolder, inputs: Sequence[TensorSpec]) -> Any:
     try:
         with hushed():
             network, said = cls.from_pretrained(
-                None, config=config, state_dict=state, output_loading_info=True, dtype=torch.float32,
-                local_files_only=True, use_safetensors=True, attn_implementation="eager",
-            )  # fmt: skip
+                None,
+                config=config,
+                state_dict=state,
+                output_loading_info=True,
+                dtype=torch.float32,
+                local_files_only=True,
+                use_safetensors=True,
+                attn_implementation="eager",
+            )
     except Exception as error:
-        raise ArtifactError(f"{folder.path}: transformers cannot load the weights: {one_line(error)}") from None
+        raise ArtifactError(
+            f"{folder.path}: transformers cannot load the weights: {one_line(error)}"
+        ) from None
     wrong = sorted(map(str, [*said["missing_keys"], *said["mismatched_keys"]]))
     if wrong:
         raise ArtifactError(
-            f"{folder.path}: the files lack {len(wrong)} weights of the model, {wrong[0][:100]} for one"
+            f"{folder.path}: the files lack {len(wrong)} weights of the model, {wrong[0][:100]} "
+            f"for one"
         )
     return network
 
@@ -169,17 +202,24 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
     requires: ClassVar[tuple[str, ...]] = ("transformers", "torch", "safetensors")
     install: ClassVar[str] = "nnpipe[transformers]"
 
-    model_folder: Path = argument(help="the folder with config.json and *.safetensors", metavar="FOLDER")
+    model_folder: Path = argument(
+        help="the folder with config.json and *.safetensors", metavar="FOLDER"
+    )
     tokenise: bool = argument(
         False,
-        help="take texts, which the tokenizer.json in the folder turns into --sequence-length tokens, instead of "
-        "tokens with their mask; the tokenizer travels with every file made of the model",
+        help="take texts, which the tokenizer.json in the folder turns into --sequence-length "
+        "tokens, instead of tokens with their mask; the tokenizer travels with every file made of "
+        "the model",
     )
     input_size: tuple[int, int] | None = argument(
         None, help="height and width of images (default: those that the folder states)", minimum=1
     )
-    sequence_length: int = argument(128, help="tokens of each text that a language model takes", minimum=1)
-    audio_samples: int = argument(16000, help="samples of each recording that a model of raw sound takes", minimum=400)
+    sequence_length: int = argument(
+        128, help="tokens of each text that a language model takes", minimum=1
+    )
+    audio_samples: int = argument(
+        16000, help="samples of each recording that a model of raw sound takes", minimum=400
+    )
 
     @property
     def _name(self) -> str:
@@ -202,59 +242,109 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         if "conv_stride" in config and "feat_extract_norm" in config:
             return (TensorSpec("input_values", (None, self.audio_samples), "float32"),)
         if config.get("is_encoder_decoder"):
-            raise ArtifactError(f"{self.model_folder}: an encoder with a decoder, which is not read; export its parts")
-        pictures = "num_channels" in config or "image_size" in config or folder.preprocessor.get("image_mean")
+            raise ArtifactError(
+                f"{self.model_folder}: an encoder with a decoder, which is not read; export its "
+                f"parts"
+            )
+        pictures = (
+            "num_channels" in config
+            or "image_size" in config
+            or folder.preprocessor.get("image_mean")
+        )
         if pictures and "vocab_size" not in config:
             if size is None and "image_size" not in config:
-                raise ConfigError(f"{self._name} takes images, of which the folder does not say the size: --input-size")
+                raise ConfigError(
+                    f"{self._name} takes images, of which the folder does not say the size: "
+                    f"--input-size"
+                )
             if size is not None and isinstance(channels, int) and 0 < channels < 1 << 14:
                 return (TensorSpec("pixel_values", (None, channels, *size), "float32"),)
         elif "vocab_size" in config:
             most = config.get("max_position_embeddings") or config.get("n_positions")
             if isinstance(most, int) and self.sequence_length > most:
-                raise ConfigError(f"{self._name} takes at most {most} tokens; give --sequence-length {most}")
+                raise ConfigError(
+                    f"{self._name} takes at most {most} tokens; give --sequence-length {most}"
+                )
             shape = (None, self.sequence_length)
             if self.tokenise:
                 return (TensorSpec("input_ids", shape, "int64"),)
-            return (TensorSpec("input_ids", shape, "int64"), TensorSpec("attention_mask", shape, "int64"))
+            return (
+                TensorSpec("input_ids", shape, "int64"),
+                TensorSpec("attention_mask", shape, "int64"),
+            )
         kind = str(config.get("model_type"))[:60]
-        raise ArtifactError(f"{self.model_folder}: config.json does not tell which inputs a {kind!r} model takes")
+        raise ArtifactError(
+            f"{self.model_folder}: config.json does not tell which inputs a {kind!r} model takes"
+        )
 
     def known(self) -> Known:
         """Return the preprocessing of images and the names of classes that the folder states."""
         folder, output = self._read(), self.io.outputs[0]
         labels = folder.config.get("id2label") or {}
-        names = tuple(str(labels.get(str(number))) for number in range(len(labels))) if isinstance(labels, dict) else ()
+        names = (
+            tuple(str(labels.get(str(number))) for number in range(len(labels)))
+            if isinstance(labels, dict)
+            else ()
+        )
         complete = len(output.shape) == 2 and output.shape[-1] == len(names)
-        judged = (OutputMeaning("logits", "logits", names if complete else ()),) if output.name == "logits" else ()
+        judged = (
+            (OutputMeaning("logits", "logits", names if complete else ()),)
+            if output.name == "logits"
+            else ()
+        )
         said, first = folder.preprocessor, self.io.inputs[0]
         if self.tokenise:
             if first.name != "input_ids":
-                raise ConfigError(f"{self._name} takes {first.name}: --tokenise is for models of texts")
+                raise ConfigError(
+                    f"{self._name} takes {first.name}: --tokenise is for models of texts"
+                )
             path = self.model_folder / "tokenizer.json"
-            chosen = {"tokenizer": str(path), "length": self.sequence_length, "padding": padding_of(folder)}
+            chosen = {
+                "tokenizer": str(path),
+                "length": self.sequence_length,
+                "padding": padding_of(folder),
+            }
             tokens = find("TextTokens", InputTransform).from_json(chosen).packed().describe()
-            return Known(Meaning((InputMeaning("input_ids", "other", transform=tokens),), judged), by=str(path))
+            return Known(
+                Meaning((InputMeaning("input_ids", "other", transform=tokens),), judged),
+                by=str(path),
+            )
         if first.name != "pixel_values" or "image_mean" not in said:
             kept = () if first.name == "pixel_values" else self.io.inputs
             inputs = tuple(InputMeaning(spec.name, "other") for spec in kept)
             return Known(Meaning(inputs, judged)) if judged else Known()
         factor = said.get("rescale_factor", 1 / 255) if said.get("do_rescale", True) else 1
         mean, deviation = (
-            [*each] if isinstance(each, list) else [] for each in map(said.get, ("image_mean", "image_std"))
+            [*each] if isinstance(each, list) else []
+            for each in map(said.get, ("image_mean", "image_std"))
         )
         numbers = [factor, *mean, *deviation]
-        if not mean or not deviation or not all(type(each) in (int, float) for each in numbers) or factor <= 0:
+        if (
+            not mean
+            or not deviation
+            or not all(type(each) in (int, float) for each in numbers)
+            or factor <= 0
+        ):
             where = folder.path / "preprocessor_config.json"
-            raise ArtifactError(f"{where}: rescale_factor, image_mean and image_std are no numbers to normalise with")
+            raise ArtifactError(
+                f"{where}: rescale_factor, image_mean and image_std are no numbers to normalise "
+                f"with"
+            )
         normal = said.get("do_normalize", True)
         pixels = InputMeaning(
-            "pixel_values", "image", (0, 255), scale=1 / factor, layout="nchw",
-            mean=tuple(mean) if normal else (), deviation=tuple(deviation) if normal else (),
+            "pixel_values",
+            "image",
+            (0, 255),
+            scale=1 / factor,
+            layout="nchw",
+            mean=tuple(mean) if normal else (),
+            deviation=tuple(deviation) if normal else (),
             resize="bilinear" if said.get("do_resize", True) else "none",
             shortest_edge=None if self.input_size else folder.shortest_edge,
-        )  # fmt: skip
-        return Known(Meaning((pixels,), judged), by=str(self.model_folder / "preprocessor_config.json"))
+        )
+        return Known(
+            Meaning((pixels,), judged), by=str(self.model_folder / "preprocessor_config.json")
+        )
 
     def build(self) -> Any:
         """Return the network with the weights in the folder."""
@@ -280,7 +370,9 @@ class TransformersModel(Preprocessing, PyTorchWrapper):
         return self.io.outputs[0].name == "logits" and len(self.io.outputs[0].shape) == 2
 
     def loss(self, outputs: tuple[Any, ...], truth: Any) -> Any:
-        """Return the mean cross entropy of a classifier; raise :class:`NotSupported` for other models."""
+        """Return the mean cross entropy of a classifier; raise :class:`NotSupported` for other
+        models.
+        """
         if not self.classifies():
             raise NotSupported(f"{self._name} is no classifier, and only classifiers are trained")
         return super().loss(outputs, truth)

@@ -40,7 +40,9 @@ _SLOPE = 0.1  # of "leaky" below zero
 
 
 def module_of(network: DarknetNetwork) -> Any:
-    """Return the module of a network with random weights; it returns the numbers of all heads, channels first."""
+    """Return the module of a network with random weights; it returns the numbers of all heads,
+    channels first.
+    """
     return _darknet_class()(network)
 
 
@@ -54,7 +56,9 @@ def module_with(network: DarknetNetwork, path: Path) -> Any:
     """
     import torch
 
-    found: Mapping[int, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = read_weights(path, network)
+    found: Mapping[int, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = read_weights(
+        path, network
+    )
     module = module_of(network)
     with torch.no_grad():
         for number, (kernel, bias) in found.items():
@@ -86,14 +90,26 @@ def _darknet_class() -> Any:
             super().__init__()
             self.network = network
             self.convolutions = nn.ModuleDict()
-            self.last_use = {taken: number for number, layer in enumerate(network.layers) for taken in layer.inputs}
-            shapes = {-1: network.picture, **{n: layer.shape for n, layer in enumerate(network.layers)}}
+            self.last_use = {
+                taken: number
+                for number, layer in enumerate(network.layers)
+                for taken in layer.inputs
+            }
+            shapes = {
+                -1: network.picture,
+                **{n: layer.shape for n, layer in enumerate(network.layers)},
+            }
             for number, layer in enumerate(network.layers):
                 if isinstance(kind := layer.kind, Convolution):
                     self.convolutions[str(number)] = nn.Conv2d(
-                        shapes[layer.inputs[0]][0], kind.filters, kind.size, kind.stride, kind.padding,
-                        kind.dilation, kind.groups,
-                    )  # fmt: skip
+                        shapes[layer.inputs[0]][0],
+                        kind.filters,
+                        kind.size,
+                        kind.stride,
+                        kind.padding,
+                        kind.dilation,
+                        kind.groups,
+                    )
 
         def forward(self, picture: Any) -> tuple[Any, ...]:
             """Return the numbers of each head, ``(n, channels, rows, columns)``."""
@@ -119,7 +135,9 @@ def _darknet_class() -> Any:
                 case Shortcut():
                     return functions[kind.activation](sum(given[1:], given[0]))
                 case Route():
-                    parts = [x if kind.parts == 1 else x.chunk(kind.parts, 1)[kind.part] for x in given]
+                    parts = [
+                        x if kind.parts == 1 else x.chunk(kind.parts, 1)[kind.part] for x in given
+                    ]
                     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
                 case Upsample():
                     return F.interpolate(given[0], scale_factor=float(kind.stride), mode="nearest")
@@ -127,8 +145,8 @@ def _darknet_class() -> Any:
     def pooled(kind: MaxPool, x: Any) -> Any:
         if (kind.before, kind.before) == kind.after and kind.before <= kind.size // 2:
             return F.max_pool2d(x, kind.size, kind.stride, kind.before)
-        # Repeating the edge does not change a maximum of which it is part; numbers without end, with which PyTorch
-        # pads, would spoil the ranges that quantisers observe.
+        # Repeating the edge does not change a maximum of which it is part; numbers without end,
+        # with which PyTorch pads, would spoil the ranges that quantisers observe.
         for axis, after in zip((2, 3), kind.after, strict=True):
             first, last = x.narrow(axis, 0, 1), x.narrow(axis, x.shape[axis] - 1, 1)
             x = torch.cat([*[first] * kind.before, x, *[last] * after], axis)
@@ -146,14 +164,17 @@ _GREY = 127.5  # Darknet fills with 0.5 of 1
 class YOLOv3(Preprocessing, PyTorchWrapper):
     """YOLOv3, tiny YOLOv3 and their relatives, trained elsewhere: from Darknet, ONNX or Keras.
 
-    With ``--network yolov3.cfg``, Darknet's weights are given as ``--model-path yolov3.weights``.  An ONNX or Keras
-    file as ``--network`` has its own weights; its outputs are the raw heads, whose anchors ``--decoder-options``
-    states if they are not those of yolov3.cfg.  Pictures are letterboxed, as Darknet does it.
+    With ``--network yolov3.cfg``, Darknet's weights are given as ``--model-path yolov3.weights``.
+    An ONNX or Keras file as ``--network`` has its own weights; its outputs are the raw heads, whose
+    anchors ``--decoder-options`` states if they are not those of yolov3.cfg.  Pictures are
+    letterboxed, as Darknet does it.
     """
 
     makes_weights: ClassVar[bool] = True
 
-    network: Path = argument(help="Darknet's .cfg; or an .onnx, .keras or .h5 file with weights", metavar="PATH")
+    network: Path = argument(
+        help="Darknet's .cfg; or an .onnx, .keras or .h5 file with weights", metavar="PATH"
+    )
 
     @property
     def _name(self) -> str:
@@ -170,27 +191,43 @@ class YOLOv3(Preprocessing, PyTorchWrapper):
 
     @cached_property
     def io(self) -> IOSpec:
-        """The picture, and the numbers of each head; those of Darknet have the numbers of their layers as names."""
+        """The picture, and the numbers of each head; those of Darknet have the numbers of their
+        layers as names.
+        """
         if self._darknet is None:
             return self._layers.io
         heads = {number: self._darknet.layers[number].shape for number in self._darknet.heads}
         return IOSpec(
             (TensorSpec("image", (None, *self._darknet.picture), "float32"),),
-            tuple(TensorSpec(f"yolo_{number}", (None, *shape), "float32") for number, shape in heads.items()),
+            tuple(
+                TensorSpec(f"yolo_{number}", (None, *shape), "float32")
+                for number, shape in heads.items()
+            ),
         )
 
     def known(self) -> Known:
-        """Return how Darknet prepares pictures, and the decoder of the heads with the anchors of the file."""
+        """Return how Darknet prepares pictures, and the decoder of the heads with the anchors of
+        the file.
+        """
         if self._darknet is None and sidecar_of(self.network).is_file():
             return known_of(Artifact.read(self.network, check=False))
         picture = InputMeaning(
-            self.io.inputs[0].name, "image", (0, 255), scale=255, resize="bilinear", fit="letterbox-centre", fill=_GREY
+            self.io.inputs[0].name,
+            "image",
+            (0, 255),
+            scale=255,
+            resize="bilinear",
+            fit="letterbox-centre",
+            fill=_GREY,
         )
         decoder: dict[str, Any] = {"version": "v3"}
         if self._darknet is not None:
             picture = replace(picture, layout="nchw")
             decoder["anchors"] = self._anchors(self._darknet)
-        return Known(Meaning((picture,), decoder={"class": _DECODER, "arguments": decoder}), by=str(self.network))
+        return Known(
+            Meaning((picture,), decoder={"class": _DECODER, "arguments": decoder}),
+            by=str(self.network),
+        )
 
     def _anchors(self, network: DarknetNetwork) -> list[float]:
         """Return width and height of all anchors, finest grid first, as the decoder takes them."""
@@ -198,25 +235,32 @@ class YOLOv3(Preprocessing, PyTorchWrapper):
         kinds = {(len(head.anchors), head.classes) for _, head in heads}
         if len(kinds) > 1 or len({grid for grid, _ in heads}) < len(heads):
             raise ConfigError(
-                f"{self.network}: its heads should have grids of different sizes, and as many anchors and classes each"
+                f"{self.network}: its heads should have grids of different sizes, and as many "
+                f"anchors and classes each"
             )
         ordered = sorted(heads, key=lambda each: -each[0][0])
         return [number for _, head in ordered for anchor in head.anchors for number in anchor]
 
     def build(self) -> Any:
-        """Return the network: of Darknet with random weights, which a warning says, else with those of its file."""
+        """Return the network: of Darknet with random weights, which a warning says, else with
+        those of its file.
+        """
         if self._darknet is None:
             return self._layers.build()
-        log.warning("%s: random weights, untrained; --model-path names Darknet's .weights", self.network)
+        log.warning(
+            "%s: random weights, untrained; --model-path names Darknet's .weights", self.network
+        )
         return module_of(self._darknet)
 
     def load(self, live: LiveModel, path: str | Path) -> None:
-        """Read weights: Darknet's, those of the same network in an ONNX or Keras file, or what :meth:`save` wrote.
+        """Read weights: Darknet's, those of the same network in an ONNX or Keras file, or what
+        :meth:`save` wrote.
 
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged or belongs to another network; the model stays unchanged.
+            If the file is missing, damaged or belongs to another network; the model stays
+            unchanged.
         """
         path = Path(path)
         if self._darknet is not None and path.suffix.lower() == ".weights":

@@ -14,7 +14,9 @@ from nnpipe.training.final_weights import FinalWeights
 
 
 def check_weights(owner: object, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise :class:`ConfigError` unless all these weights are known, with the name that was probably meant."""
+    """Raise :class:`ConfigError` unless all these weights are known, with the name that was
+    probably meant.
+    """
     known = set(known)
     for name in names:
         if name not in known:
@@ -39,11 +41,19 @@ def selected(owner: object, selector: Selector, operations: Iterable[Operation])
     elif selector.layer is not None:
         what, wanted, known = "layer", selector.layer, {operation.layer for operation in operations}
     else:
-        what, wanted, known = "operation", selector.operation or "", {operation.kind for operation in operations}
+        what, wanted, known = (
+            "operation",
+            selector.operation or "",
+            {operation.kind for operation in operations},
+        )
     raise ConfigError(f"{owner}: nothing is chosen by {what}={wanted!r}{nearest(wanted, known)}")
 
 
 def history_of(history: History, final: FinalWeights | None) -> TrainingHistory:
     """Return the figures under the names of wrappers, and which weights the model has now."""
     epochs = tuple(figures_of(row) for row in history.rows())
-    return TrainingHistory(epochs) if final is None else TrainingHistory(epochs, final.which, final.epoch or None)
+    return (
+        TrainingHistory(epochs)
+        if final is None
+        else TrainingHistory(epochs, final.which, final.epoch or None)
+    )

@@ -59,17 +59,25 @@ class PyTorchWrapper(ModelWrapper):
     """Name of :meth:`score` in histories and curves."""
 
     device: Literal["cpu", "cuda"] = argument("cpu", help="where to compute")
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
-    onnx_opset: int = argument(18, help="version of the ONNX operators to export", minimum=13, maximum=23)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
+    onnx_opset: int = argument(
+        18, help="version of the ONNX operators to export", minimum=13, maximum=23
+    )
 
     # -- for authors ----------------------------------------------------------------------------
 
     @abstractmethod
     def build(self) -> Any:
-        """Return a ``torch.nn.Module`` on the CPU, with initial weights drawn from PyTorch's generator."""
+        """Return a ``torch.nn.Module`` on the CPU, with initial weights drawn from PyTorch's
+        generator.
+        """
 
     def loss(self, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Return the mean loss of a batch, a scalar tensor; by default the cross entropy of logits."""
+        """Return the mean loss of a batch, a scalar tensor; by default the cross entropy of
+        logits.
+        """
         import torch
 
         return torch.nn.functional.cross_entropy(outputs[0], truth["label"])
@@ -79,7 +87,9 @@ class PyTorchWrapper(ModelWrapper):
         return (outputs[0].argmax(-1) == truth["label"]).double().mean()
 
     def finish(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the model's outputs for the module's results; by default probabilities for logits."""
+        """Return the model's outputs for the module's results; by default probabilities for
+        logits.
+        """
         return (outputs[0].softmax(-1),)
 
     def random_truth(self, size: int, seed: int) -> Batch:
@@ -92,23 +102,33 @@ class PyTorchWrapper(ModelWrapper):
         return inputs
 
     def training_mode(self, module: Any) -> None:
-        """Set the module to training mode; parts that are not trained may stay in inference mode."""
+        """Set the module to training mode; parts that are not trained may stay in inference
+        mode.
+        """
         module.train()
 
     def inference_mode(self, module: Any) -> None:
         """Set the module to inference mode for evaluations during training and at its end."""
         module.eval()
 
-    def judge(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output | dict[str, Output]:
-        """Return the trainer's output of a batch; by default one with the loss ``loss`` and the metric ``score``."""
+    def judge(
+        self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]
+    ) -> Output | dict[str, Output]:
+        """Return the trainer's output of a batch; by default one with the loss ``loss`` and the
+        metric ``score``.
+        """
         return pytorch_training.judged(self, outputs, truth)
 
     def loss_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Return the mean loss of a batch if it depends on the module, as penalties do; by default :meth:`loss`."""
+        """Return the mean loss of a batch if it depends on the module, as penalties do; by
+        default :meth:`loss`.
+        """
         return self.loss(outputs, truth)
 
     def score_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
-        """Return the mean score of a batch if it depends on the module; by default :meth:`score`."""
+        """Return the mean score of a batch if it depends on the module; by default
+        :meth:`score`.
+        """
         return self.score(outputs, truth)
 
     def classifies(self) -> bool:
@@ -126,14 +146,17 @@ class PyTorchWrapper(ModelWrapper):
     # -- the model --------------------------------------------------------------------------------
 
     def fresh(self, seed: int = 0) -> Any:
-        """Return a new ``torch.nn.Module`` on the device; equal arguments and seeds give equal weights."""
+        """Return a new ``torch.nn.Module`` on the device; equal arguments and seeds give equal
+        weights.
+        """
         self.check_installed()
         check_device(self.device)
         with pytorch_training.seeded(seed, self.device):
             return self.build().to(self.device).eval()
 
     def load(self, live: LiveModel, path: str | Path) -> None:
-        """Read weights from a safetensors file, or from a file of ``torch.save`` that holds weights only.
+        """Read weights from a safetensors file, or from a file of ``torch.save`` that holds weights
+        only.
 
         Raises
         ------
@@ -152,7 +175,10 @@ class PyTorchWrapper(ModelWrapper):
         from safetensors.torch import save
 
         # Weights that share memory are copied; safetensors rejects shared memory.
-        state = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
+        state = {
+            name: value.detach().cpu().clone().contiguous()
+            for name, value in module.state_dict().items()
+        }
         write_bytes(path, save(state, {"format": "pt"}))
         frameworks = (("torch", str(torch.__version__)), ("safetensors", safetensors.__version__))
         return self.artifact_of(path, self.weights_format, frameworks)
@@ -167,14 +193,20 @@ class PyTorchWrapper(ModelWrapper):
         return TorchSession(self.io, call, self.device, self.num_threads, state_of_module(module))
 
     def start(self, live: LiveModel, options: TrainingOptions) -> None:
-        """Draw initial weights from the seed and call :meth:`start_training`, if the model has no weights yet."""
+        """Draw initial weights from the seed and call :meth:`start_training`, if the model has
+        no weights yet.
+        """
         if not live.is_built:
             module = self.fresh(options.seed)
             self.start_training(module)
             live.native = module
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
         """Fit the weights; on the CPU, equal seeds give equal weights, bit by bit.
 
@@ -195,7 +227,8 @@ class PyTorchWrapper(ModelWrapper):
         return pytorch_training.train(self, live.native, dataset, options, progress)
 
     def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
-        """Write the model for inference as ``"onnx"`` or ``"torch-export"``, with a free batch axis.
+        """Write the model for inference as ``"onnx"`` or ``"torch-export"``, with a free batch
+        axis.
 
         Raises
         ------
@@ -208,7 +241,9 @@ class PyTorchWrapper(ModelWrapper):
     # -- analysis ---------------------------------------------------------------------------------
 
     def get_training_graph(self, live: LiveModel) -> Graph:
-        """Return the graph of a training step: forward, loss and gradients, without the optimiser."""
+        """Return the graph of a training step: forward, loss and gradients, without the
+        optimiser.
+        """
         return pytorch_profile.training_graph(self, live.native)
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
@@ -216,10 +251,14 @@ class PyTorchWrapper(ModelWrapper):
         return pytorch_graph.inference_graph(self, live.native)
 
     def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
-        """Return the graph of ``torch.export`` with the lengths that follow from those of the inputs."""
+        """Return the graph of ``torch.export`` with the lengths that follow from those of the
+        inputs.
+        """
         return pytorch_graph.inference_graph(self, live.native, shapes)
 
-    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(
+        self, live: LiveModel, keys: Iterable[str] | None = None
+    ) -> dict[str, np.ndarray]:
         """Return copies of weights and buffers by their names in the state dict."""
         return pytorch_weights.get_arrays(type(self).__name__, live.native.state_dict(), keys)
 
@@ -230,7 +269,9 @@ class PyTorchWrapper(ModelWrapper):
     def run_training(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[tuple[float, float]]:
-        """Train for some steps with AdamW and return ``(loss, score)`` of each, measured before its update."""
+        """Train for some steps with AdamW and return ``(loss, score)`` of each, measured before
+        its update.
+        """
         return pytorch_training.run_steps(self, live.native, n_steps, samples)
 
     def run_inference(
@@ -238,20 +279,34 @@ class PyTorchWrapper(ModelWrapper):
     ) -> list[dict[str, np.ndarray]]:
         """Run some batches and return the outputs of each."""
         with live.session() as session:
-            return [session.infer(inputs) for inputs, _ in pytorch_training.some(self, n_steps, samples)]
+            return [
+                session.infer(inputs) for inputs, _ in pytorch_training.some(self, n_steps, samples)
+            ]
 
-    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Return the time of each operator in training steps, without those it calls; weights stay unchanged."""
+    def profile_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
+        """Return the time of each operator in training steps, without those it calls; weights
+        stay unchanged.
+        """
         return pytorch_profile.profile_training(self, live.native, n_steps, samples)
 
-    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
+    def profile_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
         """Return the time of each operation of the inference graph."""
         return pytorch_profile.profile_inference(self, live.native, n_steps, samples)
 
     def get_intermediates(
-        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Batch | None = None,
     ) -> dict[str, np.ndarray]:
-        """Run one batch through the inference graph and return the selected values by tensor name."""
+        """Run one batch through the inference graph and return the selected values by tensor
+        name.
+        """
         batch = random_batch(self.io, 1) if inputs is None else inputs
         program = pytorch_export.exported_program(self, live.native)
         graph = pytorch_graph.graph_of_program(self, program)

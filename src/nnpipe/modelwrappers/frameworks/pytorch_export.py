@@ -80,20 +80,27 @@ def exported_program(wrapper: PyTorchWrapper, module: Any, named: bool = False) 
         with torch.no_grad():
             program = torch.export.export(whole, args, dynamic_shapes=(shapes,))
     except Exception as error:  # its errors share no base but Exception
-        raise ConversionError(f"torch.export cannot follow {type(wrapper).__name__}: {one_line(error)}") from error
+        raise ConversionError(
+            f"torch.export cannot follow {type(wrapper).__name__}: {one_line(error)}"
+        ) from error
     nodes = {node.name: node for node in program.graph.nodes}
     for spec, name in zip(wrapper.io.inputs, program.graph_signature.user_inputs, strict=True):
-        for axis, (said, found) in enumerate(zip(spec.shape, nodes[name].meta["val"].shape, strict=True)):
+        for axis, (said, found) in enumerate(
+            zip(spec.shape, nodes[name].meta["val"].shape, strict=True)
+        ):
             if said is None and fixed_length(found) is not None:
                 raise ConversionError(
-                    f"{type(wrapper).__name__} cannot do with any length of axis {axis} of {spec.name!r}, "
+                    f"{type(wrapper).__name__} cannot do with any length of axis {axis} of "
+                    f"{spec.name!r}, "
                     "as its io says; give the length there"
                 )
     return program
 
 
 def fixed_length(length: Any) -> int | None:
-    """Return the length of a traced axis, or ``None`` if it is free; symbols may stand for constants."""
+    """Return the length of a traced axis, or ``None`` if it is free; symbols may stand for
+    constants.
+    """
     text = str(length)
     return int(text) if text.isdigit() else None
 
@@ -103,7 +110,10 @@ def _example(wrapper: PyTorchWrapper) -> tuple[Any, ...]:
     specs = [
         TensorSpec(
             spec.name,
-            tuple(_EXAMPLE_LENGTH if axis and length is None else length for axis, length in enumerate(spec.shape)),
+            tuple(
+                _EXAMPLE_LENGTH if axis and length is None else length
+                for axis, length in enumerate(spec.shape)
+            ),
             spec.dtype,
         )
         for spec in wrapper.io.inputs
@@ -116,7 +126,11 @@ def _free_axes(spec: TensorSpec) -> dict[int, Any]:
     from torch.export import Dim
 
     # All tensors share one batch size; other free axes are independent.
-    return {axis: Dim("batch", min=1) if axis == 0 else Dim.AUTO for axis, n in enumerate(spec.shape) if n is None}
+    return {
+        axis: Dim("batch", min=1) if axis == 0 else Dim.AUTO
+        for axis, n in enumerate(spec.shape)
+        if n is None
+    }
 
 
 def export(wrapper: PyTorchWrapper, module: Any, path: Path, format: str) -> Artifact:
@@ -130,7 +144,8 @@ def export(wrapper: PyTorchWrapper, module: Any, path: Path, format: str) -> Art
         data = _onnx(wrapper, module, frameworks)
     else:
         raise NotSupported(
-            f"{type(wrapper).__name__} cannot be exported as {format}; it can as {' or '.join(wrapper.exports)}"
+            f"{type(wrapper).__name__} cannot be exported as {format}; it can as "
+            f"{' or '.join(wrapper.exports)}"
         )
     write_bytes(path, data)
     return wrapper.artifact_of(path, format, tuple(frameworks))
@@ -153,7 +168,8 @@ def _onnx(wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]
         import onnx
     except ImportError:
         raise MissingDependency(
-            f"{type(wrapper).__name__} needs onnx for that export, which is not installed: pip install 'nnpipe[torch]'"
+            f"{type(wrapper).__name__} needs onnx for that export, which is not installed: pip "
+            f"install 'nnpipe[torch]'"
         ) from None
     frameworks.append(("onnx", onnx.__version__))
     write = _by_export if wrapper.onnx_opset >= _OLDEST_BY_EXPORT else _by_trace
@@ -164,12 +180,17 @@ def _onnx(wrapper: PyTorchWrapper, module: Any, frameworks: list[tuple[str, str]
         node.ClearField("doc_string")
     got = {entry.domain: entry.version for entry in model.opset_import}.get("")
     if got != wrapper.onnx_opset:
-        raise ConversionError(f"PyTorch wrote ONNX opset {got} instead of {wrapper.onnx_opset}; set --onnx-opset {got}")
+        raise ConversionError(
+            f"PyTorch wrote ONNX opset {got} instead of {wrapper.onnx_opset}; set --onnx-opset "
+            f"{got}"
+        )
     try:
         onnx.checker.check_model(model, full_check=True)
         return bytes(model.SerializeToString())
     except Exception as error:  # protobuf raises various exceptions beyond 2 GiB
-        raise ConversionError(f"{type(wrapper).__name__} does not fit into an ONNX file: {one_line(error)}") from None
+        raise ConversionError(
+            f"{type(wrapper).__name__} does not fit into an ONNX file: {one_line(error)}"
+        ) from None
 
 
 def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
@@ -190,11 +211,14 @@ def _by_export(wrapper: PyTorchWrapper, module: Any) -> Any:
             )
     except ImportError as error:
         raise MissingDependency(
-            f"exporting to ONNX opset {wrapper.onnx_opset} needs {error.name}, which is not installed: "
+            f"exporting to ONNX opset {wrapper.onnx_opset} needs {error.name}, which is not "
+            f"installed: "
             "pip install 'nnpipe[torch]'"
         ) from None
     except Exception as error:  # its errors share no base but Exception
-        raise ConversionError(f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {cause_of(error)}") from error
+        raise ConversionError(
+            f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {cause_of(error)}"
+        ) from error
     return found.model_proto
 
 
@@ -205,7 +229,9 @@ def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
 
     axes = {
         spec.name: {
-            axis: "batch" if axis == 0 else f"{spec.name}_{axis}" for axis, n in enumerate(spec.shape) if n is None
+            axis: "batch" if axis == 0 else f"{spec.name}_{axis}"
+            for axis, n in enumerate(spec.shape)
+            if n is None
         }
         for spec in wrapper.io
     }
@@ -225,5 +251,7 @@ def _by_trace(wrapper: PyTorchWrapper, module: Any) -> Any:
                 dynamic_axes=axes,
             )
     except Exception as error:  # its errors share no base but Exception
-        raise ConversionError(f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {one_line(error)}") from error
+        raise ConversionError(
+            f"PyTorch cannot export {type(wrapper).__name__} to ONNX: {one_line(error)}"
+        ) from error
     return onnx.load_from_string(buffer.getvalue())

@@ -39,70 +39,115 @@ if TYPE_CHECKING:
 
 _PLAIN: Mapping[PlainKind, str] = {
     "elementwise": (
-        "__and__ __or__ __xor__ diff abs acos add addcdiv addcmul alpha_dropout asin atan atan2 bitwise_and "
-        "bitwise_not bitwise_or bitwise_xor ceil celu clamp clamp_max clamp_min clip cos cosh cumsum div divide elu "
-        "eq erf exp exp2 expm1 feature_dropout floor floor_divide fmod ge gelu glu greater greater_equal gt "
-        "hardsigmoid hardswish hardtanh isinf isnan le leaky_relu lerp less less_equal log log10 log1p log2 "
-        "log_sigmoid logical_and logical_not logical_or logical_xor logit lt masked_fill maximum minimum mish mul "
-        "multiply ne neg not_equal pow prelu reciprocal relu relu6 remainder round rsqrt rsub selu sgn sigmoid sign "
-        "silu sin sinh softplus softsign sqrt square sub subtract tan tanh threshold tril triu true_divide trunc "
-        "where"
+        "__and__ __or__ __xor__ diff abs acos add addcdiv addcmul alpha_dropout asin atan atan2 "
+        "bitwise_and bitwise_not bitwise_or bitwise_xor ceil celu clamp clamp_max clamp_min clip "
+        "cos cosh cumsum div divide elu eq erf exp exp2 expm1 feature_dropout floor floor_divide "
+        "fmod ge gelu glu greater greater_equal gt hardsigmoid hardswish hardtanh isinf isnan le "
+        "leaky_relu lerp less less_equal log log10 log1p log2 log_sigmoid logical_and logical_not "
+        "logical_or logical_xor logit lt masked_fill maximum minimum mish mul multiply ne neg "
+        "not_equal pow prelu reciprocal relu relu6 remainder round rsqrt rsub selu sgn sigmoid "
+        "sign silu sin sinh softplus softsign sqrt square sub subtract tan tanh threshold tril "
+        "triu true_divide trunc where"
     ),
     "reduction": (
-        "all amax amin any argmax argmin linalg_vector_norm logsumexp max mean median min norm prod sort std "
-        "std_mean sum topk var var_mean argsort count_nonzero"
+        "all amax amin any argmax argmin linalg_vector_norm logsumexp max mean median min norm "
+        "prod sort std std_mean sum topk var var_mean argsort count_nonzero"
     ),
     "softmax": "_log_softmax _safe_softmax _softmax log_softmax softmax",
     "quantisation": (
-        "quantize_per_tensor quantize_per_channel quantize_per_token dequantize_per_tensor dequantize_per_channel "
-        "dequantize_per_token choose_qparams choose_qparams_per_token choose_qparams_per_token_asymmetric "
-        "quantize_affine dequantize_affine choose_qparams_affine fake_quantize_per_tensor_affine "
-        "fake_quantize_per_channel_affine"
+        "quantize_per_tensor quantize_per_channel quantize_per_token dequantize_per_tensor "
+        "dequantize_per_channel dequantize_per_token choose_qparams choose_qparams_per_token "
+        "choose_qparams_per_token_asymmetric quantize_affine dequantize_affine "
+        "choose_qparams_affine fake_quantize_per_tensor_affine fake_quantize_per_channel_affine"
     ),
     "gather": "embedding gather index index_select take",
     "movement": (
-        "_to_copy arange bernoulli cat channel_shuffle clone concat constant_pad_nd contiguous copy eye fill flip "
-        "full full_like im2col index_add index_copy index_fill index_put lift_fresh_copy linspace masked_scatter "
-        "masked_select meshgrid new_empty new_full new_ones new_zeros nonzero one_hot ones ones_like pad "
-        "pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d repeat repeat_interleave replication_pad1d "
-        "replication_pad2d roll scalar_tensor scatter scatter_add slice_scatter select_scatter stack tile to "
-        "type_as empty zeros zeros_like unfold new_empty_strided empty_strided empty_like"
+        "_to_copy arange bernoulli cat channel_shuffle clone concat constant_pad_nd contiguous "
+        "copy eye fill flip full full_like im2col index_add index_copy index_fill index_put "
+        "lift_fresh_copy linspace masked_scatter masked_select meshgrid new_empty new_full "
+        "new_ones new_zeros nonzero one_hot ones ones_like pad pixel_shuffle pixel_unshuffle "
+        "reflection_pad1d reflection_pad2d repeat repeat_interleave replication_pad1d "
+        "replication_pad2d roll scalar_tensor scatter scatter_add slice_scatter select_scatter "
+        "stack tile to type_as empty zeros zeros_like unfold new_empty_strided empty_strided "
+        "empty_like"
     ),
     "view": (
-        "_assert_async _assert_scalar _assert_tensor_metadata _reshape_alias _unsafe_view alias as_strided "
-        "broadcast_tensors broadcast_to chunk detach detach_copy diagonal dropout expand expand_as "
-        "feature_alpha_dropout flatten item lift_fresh local_scalar_dense _local_scalar_dense mT movedim moveaxis "
-        "narrow numpy_T permute positive reshape reshape_as select slice split split_with_sizes squeeze swapaxes "
-        "sym_constrain_range sym_constrain_range_for_size sym_numel sym_size sym_stride t tensor_split transpose "
+        "_assert_async _assert_scalar _assert_tensor_metadata _reshape_alias _unsafe_view alias "
+        "as_strided broadcast_tensors broadcast_to chunk detach detach_copy diagonal dropout "
+        "expand expand_as feature_alpha_dropout flatten item lift_fresh local_scalar_dense "
+        "_local_scalar_dense mT movedim moveaxis narrow numpy_T permute positive reshape "
+        "reshape_as select slice split split_with_sizes squeeze swapaxes sym_constrain_range "
+        "sym_constrain_range_for_size sym_numel sym_size sym_stride t tensor_split transpose "
         "unbind unflatten unsqueeze view view_as"
     ),
 }
-_PLAINS: dict[str, PlainKind] = {name: kind for kind, names in _PLAIN.items() for name in names.split()}
-_RANDOM = {"rand", "randn", "randint", "rand_like", "randn_like", "normal", "uniform", "multinomial", "randperm"}
+_PLAINS: dict[str, PlainKind] = {
+    name: kind for kind, names in _PLAIN.items() for name in names.split()
+}
+_RANDOM = {
+    "rand",
+    "randn",
+    "randint",
+    "rand_like",
+    "randn_like",
+    "normal",
+    "uniform",
+    "multinomial",
+    "randperm",
+}
 _NORMALISATIONS = {
-    "batch_norm": "batch", "_native_batch_norm_legit_no_training": "batch", "native_batch_norm": "batch",
-    "_batch_norm_no_update": "batch", "layer_norm": "layer", "native_layer_norm": "layer", "group_norm": "group",
-    "native_group_norm": "group", "instance_norm": "instance", "rms_norm": "rms", "_fused_rms_norm": "rms",
+    "batch_norm": "batch",
+    "_native_batch_norm_legit_no_training": "batch",
+    "native_batch_norm": "batch",
+    "_batch_norm_no_update": "batch",
+    "layer_norm": "layer",
+    "native_layer_norm": "layer",
+    "group_norm": "group",
+    "native_group_norm": "group",
+    "instance_norm": "instance",
+    "rms_norm": "rms",
+    "_fused_rms_norm": "rms",
     "cosine_similarity": "l2",
-}  # fmt: skip
+}
 _CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution"}
 _TRANSPOSED = {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 _PRODUCTS = {  # the names of the two matrices
-    "mm": ("self", "mat2"), "bmm": ("self", "mat2"), "matmul": ("self", "other"), "addmm": ("mat1", "mat2"),
-    "baddbmm": ("batch1", "batch2"), "mv": ("self", "vec"), "dot": ("self", "tensor"),
-}  # fmt: skip
+    "mm": ("self", "mat2"),
+    "bmm": ("self", "mat2"),
+    "matmul": ("self", "other"),
+    "addmm": ("mat1", "mat2"),
+    "baddbmm": ("batch1", "batch2"),
+    "mv": ("self", "vec"),
+    "dot": ("self", "tensor"),
+}
 _ATTENTIONS = {
-    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+    "scaled_dot_product_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_attention_math",
-}  # fmt: skip
-_POOLS = {"max_pool": "max", "avg_pool": "mean", "adaptive_avg_pool": "mean", "adaptive_max_pool": "max"}
+}
+_POOLS = {
+    "max_pool": "max",
+    "avg_pool": "mean",
+    "adaptive_avg_pool": "mean",
+    "adaptive_max_pool": "max",
+}
 _CELLS: Mapping[str, Literal["lstm", "gru", "rnn"]] = {
-    "lstm": "lstm", "gru": "gru", "rnn_tanh": "rnn", "rnn_relu": "rnn",
-}  # fmt: skip
+    "lstm": "lstm",
+    "gru": "gru",
+    "rnn_tanh": "rnn",
+    "rnn_relu": "rnn",
+}
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
-_RESIZES = {"nearest": "nearest", "nearest_exact": "nearest", "linear": "linear", "bilinear": "linear",
-            "trilinear": "linear", "bicubic": "cubic"}  # fmt: skip
+_RESIZES = {
+    "nearest": "nearest",
+    "nearest_exact": "nearest",
+    "linear": "linear",
+    "bilinear": "linear",
+    "trilinear": "linear",
+    "bicubic": "cubic",
+}
 _LENGTHS = ("_operator", "operator", "math", "torch")
 """Modules with functions on lengths of axes, which are no tensors."""
 
@@ -150,7 +195,11 @@ def primitives_of(node: Any, length: Callable[[Any], Length]) -> tuple[Primitive
         return (PlainPrimitive("view", str(target.__name__)),) if known else ()
     schema = target._schema
     names = [argument.name for argument in schema.arguments]
-    defaults = {argument.name: argument.default_value for argument in schema.arguments if argument.has_default_value()}
+    defaults = {
+        argument.name: argument.default_value
+        for argument in schema.arguments
+        if argument.has_default_value()
+    }
     given = defaults | dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     name = str(schema.name).rpartition("::")[2]
     name = name[:-1] if name.endswith("_") and not name.endswith("__") else name  # in place
@@ -167,7 +216,9 @@ def _primitives(call: _Call) -> tuple[Primitive, ...]:
     if name in _RANDOM:
         return (PlainPrimitive("elementwise", "random"),)
     if name in _NORMALISATIONS:
-        return (PlainPrimitive("normalisation", _NORMALISATIONS[name], epsilon=call.given.get("eps")),)
+        return (
+            PlainPrimitive("normalisation", _NORMALISATIONS[name], epsilon=call.given.get("eps")),
+        )
     if name in _CELLS:
         return _recurrent(call)
     found = _primitive(call)
@@ -185,30 +236,47 @@ def _primitive(call: _Call) -> Primitive | None:
         first, second = (call.shape(each) for each in _PRODUCTS[name])
         return matrix_product(first, second)
     if name == "einsum":
-        return einsum(call.given["equation"], [call.shape_of(each) for each in call.given["tensors"]])
+        return einsum(
+            call.given["equation"], [call.shape_of(each) for each in call.given["tensors"]]
+        )
     if name in _ATTENTIONS:
         queries, keys, values = (call.shape(each) for each in ("query", "key", "value"))
-        return AttentionPrimitive(product(queries[:-2]), queries[-2], keys[-2], queries[-1], values[-1])
+        return AttentionPrimitive(
+            product(queries[:-2]), queries[-2], keys[-2], queries[-1], values[-1]
+        )
     plain = name.removesuffix("_with_indices").lstrip("_")
     if plain[:-2] in _POOLS and plain[-2:] in ("1d", "2d", "3d"):
         return _pooling(call, plain)
-    if plain.startswith("upsample_") and plain.removeprefix("upsample_").rstrip("123d_a") in _RESIZES:
+    if (
+        plain.startswith("upsample_")
+        and plain.removeprefix("upsample_").rstrip("123d_a") in _RESIZES
+    ):
         mode = _RESIZES[plain.removeprefix("upsample_").rstrip("123d_a")]
         return PlainPrimitive("resize", mode, tuple(range(2, len(call.shape_of(call.result)))))
     return None
 
 
 def _convolution(call: _Call) -> Primitive:
-    data, weights, groups = call.shape("input"), call.shape("weight"), int(call.given.get("groups", 1))
+    data, weights, groups = (
+        call.shape("input"),
+        call.shape("weight"),
+        int(call.given.get("groups", 1)),
+    )
     transposed = call.name in _TRANSPOSED or bool(call.given.get("transposed", False))
     rank = len(weights) - 2
     # (out, in / groups, kernel ...), or (in, out / groups, kernel ...) if it is transposed
     other = product((weights[1], groups))
     return convolution(
-        data, weights[2:], (weights[0], other) if transposed else (other, weights[0]), call.shape_of(call.result),
-        channel_axis=-rank - 1, groups=groups, strides=call.lengths("stride", rank),
-        dilations=call.lengths("dilation", rank), transposed=transposed,
-    )  # fmt: skip
+        data,
+        weights[2:],
+        (weights[0], other) if transposed else (other, weights[0]),
+        call.shape_of(call.result),
+        channel_axis=-rank - 1,
+        groups=groups,
+        strides=call.lengths("stride", rank),
+        dilations=call.lengths("dilation", rank),
+        transposed=transposed,
+    )
 
 
 def _pooling(call: _Call, name: str) -> Primitive:
@@ -218,10 +286,16 @@ def _pooling(call: _Call, name: str) -> Primitive:
         data = call.shape("self")[-rank:]
         whole = all(length == 1 for length in size)
         # Windows that do not fit overlap; on average they have this length.
-        kernel = () if whole else tuple(-(-int(length or 0) // out) for length, out in zip(data, size, strict=True))
+        kernel = (
+            ()
+            if whole
+            else tuple(-(-int(length or 0) // out) for length, out in zip(data, size, strict=True))
+        )
         return PoolingPrimitive(_POOLS[name[:-2]], kernel)
     kernel, strides = call.lengths("kernel_size", rank), call.lengths("stride", rank)
-    return PoolingPrimitive(_POOLS[name[:-2]], kernel, strides or kernel, call.lengths("dilation", rank))
+    return PoolingPrimitive(
+        _POOLS[name[:-2]], kernel, strides or kernel, call.lengths("dilation", rank)
+    )
 
 
 def _recurrent(call: _Call) -> tuple[Primitive, ...]:
@@ -229,16 +303,21 @@ def _recurrent(call: _Call) -> tuple[Primitive, ...]:
     data, state = call.shape("input"), call.given["hx"]
     units = call.shape_of(state[0] if isinstance(state, (list, tuple)) else state)[-1]
     first = call.shape_of(call.given["params"][0])
-    if units is None or first[0] != _GATES[cell] * units:  # the state of an LSTM may be projected to fewer numbers
+    # the state of an LSTM may be projected to fewer numbers
+    if units is None or first[0] != _GATES[cell] * units:
         return ()
     batch, steps = (data[0], data[1]) if call.given.get("batch_first") else (data[1], data[0])
     directions = 2 if call.given.get("bidirectional") else 1
     widths = [data[-1], *[units * directions] * (int(call.given["num_layers"]) - 1)]
-    return tuple(RecurrentPrimitive(cell, batch, steps, width, units, directions) for width in widths)
+    return tuple(
+        RecurrentPrimitive(cell, batch, steps, width, units, directions) for width in widths
+    )
 
 
 def inference_graph(wrapper: PyTorchWrapper, module: Any, shapes: Shapes | None = None) -> Graph:
-    """Return the graph of the exported program, which is its ``native`` object, for inputs of given shapes if any."""
+    """Return the graph of the exported program, which is its ``native`` object, for inputs of
+    given shapes if any.
+    """
     return graph_of_program(wrapper, exported_program(wrapper, module), shapes)
 
 
@@ -254,12 +333,16 @@ def graph_of_program(wrapper: PyTorchWrapper, program: Any, shapes: Shapes | Non
         )
         for node, target in found.items()
     }
-    inputs = dict(zip(signature.user_inputs, (spec.name for spec in wrapper.io.inputs), strict=True))
+    inputs = dict(
+        zip(signature.user_inputs, (spec.name for spec in wrapper.io.inputs), strict=True)
+    )
     length = fixed_length if shapes is None else lengths_for(program.graph, inputs, shapes)
     graph = read_graph(program.graph, weights | inputs, set(inputs), program, layer_of, length)
     # Buffers that change in inference may be among the program's outputs.
     ours = [spec.kind.name == "USER_OUTPUT" for spec in signature.output_specs]
-    return replace(graph, outputs=tuple(name for name, kept in zip(graph.outputs, ours, strict=True) if kept))
+    return replace(
+        graph, outputs=tuple(name for name, kept in zip(graph.outputs, ours, strict=True) if kept)
+    )
 
 
 def read_graph(
@@ -303,26 +386,38 @@ def read_graph(
                 graph_inputs.append(name)
         elif node.op == "output":
             graph_outputs = [known.get(given.name, str(given.name)) for given in _nodes(node.args)]
-        elif node.op == "get_attr" and hasattr(constant := getattr(graph.owning_module, node.target), "dtype"):
+        elif node.op == "get_attr" and hasattr(
+            constant := getattr(graph.owning_module, node.target), "dtype"
+        ):
             tensors[name] = _spec(name, constant, length)
         elif node.op != "call_function":
-            raise NotSupported(f"the graph holds a {node.op} ({node.target}), which is no operation on tensors")
+            raise NotSupported(
+                f"the graph holds a {node.op} ({node.target}), which is no operation on tensors"
+            )
         elif not takes_out(node):
             found = results(node)
             tensors |= {tensor: _spec(tensor, value, length) for tensor, value in found.items()}
             used = tuple(known.get(given.name, str(given.name)) for given in node.all_input_nodes)
             computed = primitives_of(node, length)
-            operations.append(Operation(str(node.name), kind_of(node), used, tuple(found), layer(node), node, computed))
+            operations.append(
+                Operation(
+                    str(node.name), kind_of(node), used, tuple(found), layer(node), node, computed
+                )
+            )
     return Graph(tuple(operations), tensors, tuple(graph_inputs), tuple(graph_outputs), native)
 
 
 def takes_out(node: Any) -> bool:
     """Return whether a node only extracts one result of another operation."""
-    return node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (tuple, list))
+    return node.target is operator.getitem and isinstance(
+        node.args[0].meta.get("val"), (tuple, list)
+    )
 
 
 def results(node: Any, value: Any = None) -> dict[str, Any]:
-    """Return the results of an operation by tensor name: from ``value``, or by default the traced ones."""
+    """Return the results of an operation by tensor name: from ``value``, or by default the
+    traced ones.
+    """
     if value is None:
         value = node.meta.get("val")
     if not isinstance(value, (tuple, list)):
@@ -358,17 +453,23 @@ def kind_of(node: Any) -> str:
     """Return the name of the operator, such as ``aten.conv2d.default``."""
     if hasattr(node.target, "_schema"):
         return str(node.target)
-    return f"{node.target.__module__.lstrip('_')}.{node.target.__name__}"  # arithmetic on lengths of axes
+    # arithmetic on lengths of axes
+    return f"{node.target.__module__.lstrip('_')}.{node.target.__name__}"
 
 
 def layer_of(node: Any) -> str:
-    """Return the path of the innermost module that contains an exported node; empty for the whole model."""
+    """Return the path of the innermost module that contains an exported node; empty for the
+    whole model.
+    """
     stack = list((node.meta.get("nn_module_stack") or {}).values())
-    path = re.sub(r"@\d+", "", str(stack[-1][0])) if stack else ""  # "@1": the second call of a module
+    # "@1": the second call of a module
+    path = re.sub(r"@\d+", "", str(stack[-1][0])) if stack else ""
     return path.removeprefix(PREFIX) if path.startswith(PREFIX) else ""
 
 
-def lengths_for(graph: Any, inputs: Mapping[str, str], shapes: Shapes) -> Callable[[Any], int | None]:
+def lengths_for(
+    graph: Any, inputs: Mapping[str, str], shapes: Shapes
+) -> Callable[[Any], int | None]:
     """Return a function from a traced axis to its length, if the inputs have these shapes.
 
     Parameters
@@ -399,16 +500,27 @@ def _spec(name: str, value: Any, length: Callable[[Any], int | None]) -> TensorS
     import torch
 
     if isinstance(value, torch.Tensor):
-        return TensorSpec(name, tuple(map(length, value.shape)), str(value.dtype).removeprefix("torch."))
+        return TensorSpec(
+            name, tuple(map(length, value.shape)), str(value.dtype).removeprefix("torch.")
+        )
     if isinstance(value, (bool, torch.SymBool)):
         return TensorSpec(name, (), "bool")
-    return TensorSpec(name, (), "float64" if isinstance(value, (float, torch.SymFloat)) else "int64")
+    return TensorSpec(
+        name, (), "float64" if isinstance(value, (float, torch.SymFloat)) else "int64"
+    )
 
 
 def intermediates(
-    wrapper: PyTorchWrapper, program: Any, graph: Graph, selector: Selector, batch: Batch, given: Batch
+    wrapper: PyTorchWrapper,
+    program: Any,
+    graph: Graph,
+    selector: Selector,
+    batch: Batch,
+    given: Batch,
 ) -> dict[str, np.ndarray]:
-    """Run a program node by node and keep the values chosen; what is given takes a computed tensor's place."""
+    """Run a program node by node and keep the values chosen; what is given takes a computed
+    tensor's place.
+    """
     wanted = set(selected(type(wrapper).__name__, selector, graph.operations))
     kept: dict[str, np.ndarray] = {}
 
@@ -417,7 +529,9 @@ def intermediates(
             for tensor, result in results(node, value).items():
                 if tensor in wanted:
                     # Copied at once, because operations may work in place.
-                    kept[tensor] = array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
+                    kept[tensor] = (
+                        array_of(result).copy() if hasattr(result, "cpu") else np.asarray(result)
+                    )
 
     interpret(wrapper, program, batch, keep, given=given)
     return {tensor: kept[tensor] for tensor in graph.tensors if tensor in kept}
@@ -446,7 +560,11 @@ def interpret(
             if after is not None:
                 after(n, value)
             # Copied, because operations may work in place.
-            return value if n.name not in given else tensor_of(np.array(given[n.name]), wrapper.device).to(value.dtype)
+            return (
+                value
+                if n.name not in given
+                else tensor_of(np.array(given[n.name]), wrapper.device).to(value.dtype)
+            )
 
     wrapper.io.check_inputs(batch)
     inputs = iter([tensor_of(batch[spec.name], wrapper.device) for spec in wrapper.io.inputs])

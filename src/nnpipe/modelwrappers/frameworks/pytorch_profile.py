@@ -16,7 +16,12 @@ from nnpipe.core.model import Samples
 from nnpipe.frameworks.torch_session import tensor_of, threads
 from nnpipe.modelwrappers.frameworks.pytorch_export import exported_program
 from nnpipe.modelwrappers.frameworks.pytorch_graph import graph_of_program, interpret, read_graph
-from nnpipe.modelwrappers.frameworks.pytorch_training import as_tuple, random_samples, run_steps, some
+from nnpipe.modelwrappers.frameworks.pytorch_training import (
+    as_tuple,
+    random_samples,
+    run_steps,
+    some,
+)
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
@@ -24,8 +29,11 @@ if TYPE_CHECKING:
 _MARK = "nnpipe::"
 
 
-def profile_inference(wrapper: PyTorchWrapper, module: Any, n_steps: int, samples: Samples | None) -> Profile:
-    """Run the exported graph node by node and return the time of each node, including the operators it calls.
+def profile_inference(
+    wrapper: PyTorchWrapper, module: Any, n_steps: int, samples: Samples | None
+) -> Profile:
+    """Run the exported graph node by node and return the time of each node, including the operators
+    it calls.
 
     One batch runs first without measurement.
     """
@@ -42,20 +50,31 @@ def profile_inference(wrapper: PyTorchWrapper, module: Any, n_steps: int, sample
             for inputs, _ in batches:
                 start = perf_counter_ns()
                 interpret(
-                    wrapper, program, inputs, around=lambda node: torch.profiler.record_function(_MARK + node.name)
+                    wrapper,
+                    program,
+                    inputs,
+                    around=lambda node: torch.profiler.record_function(_MARK + node.name),
                 )
                 _synchronise(wrapper)
                 wall += perf_counter_ns() - start
-    found = {event.key.removeprefix(_MARK): event for event in profiler.key_averages() if event.key.startswith(_MARK)}
+    found = {
+        event.key.removeprefix(_MARK): event
+        for event in profiler.key_averages()
+        if event.key.startswith(_MARK)
+    }
     timings = [
-        Timing(op.name, op.kind, found[op.name].count, _nanoseconds(wrapper, found[op.name], "total"))
+        Timing(
+            op.name, op.kind, found[op.name].count, _nanoseconds(wrapper, found[op.name], "total")
+        )
         for op in operations
         if op.name in found
     ]
     return Profile(tuple(timings), len(batches), wall)
 
 
-def profile_training(wrapper: PyTorchWrapper, module: Any, n_steps: int, samples: Samples | None) -> Profile:
+def profile_training(
+    wrapper: PyTorchWrapper, module: Any, n_steps: int, samples: Samples | None
+) -> Profile:
     """Run training steps and return the time of each operator, without the operators it calls.
 
     One step runs first without measurement.  The weights are restored afterwards.
@@ -96,9 +115,13 @@ def _profiler(wrapper: PyTorchWrapper) -> Any:
 
 
 def _nanoseconds(wrapper: PyTorchWrapper, event: Any, what: str) -> int:
-    """Return an event's time on the computing device, in ns: with its calls (``"total"``) or without (``"self"``)."""
+    """Return an event's time on the computing device, in ns: with its calls (``"total"``) or
+    without (``"self"``).
+    """
     on = "cpu" if wrapper.device == "cpu" else "device"
-    microseconds: float = getattr(event, f"{on}_time_total" if what == "total" else f"self_{on}_time_total")
+    microseconds: float = getattr(
+        event, f"{on}_time_total" if what == "total" else f"self_{on}_time_total"
+    )
     return round(microseconds * 1000)
 
 
@@ -144,7 +167,8 @@ def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
 
     try:
         wrapper.training_mode(module)
-        # Tensors of the module that are neither weights nor buffers are real tensors among the fake ones.
+        # Tensors of the module that are neither weights nor buffers are real tensors among the fake
+        # ones.
         trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
         traced = trace(weights, buffers, given, targets)
     except Exception as error:  # its errors share no base but Exception
@@ -162,7 +186,9 @@ def training_graph(wrapper: PyTorchWrapper, module: Any) -> Graph:
 
 
 class _Marks:
-    """Records the length of the graph whenever another layer starts, in the forward or the backward pass."""
+    """Records the length of the graph whenever another layer starts, in the forward or the
+    backward pass.
+    """
 
     def __init__(self) -> None:
         self._changes: list[tuple[int, str]] = []
@@ -199,7 +225,9 @@ class _Marks:
         return hook
 
     def _watch(self, found: Iterable[Any], name: str) -> None:
-        """Make the gradients of all tensors that were computed since the last call record this layer."""
+        """Make the gradients of all tensors that were computed since the last call record this
+        layer.
+        """
         pending = [getattr(tensor, "grad_fn", None) for tensor in found]
         while pending:
             function = pending.pop()

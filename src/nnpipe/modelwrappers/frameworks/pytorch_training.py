@@ -38,17 +38,29 @@ if TYPE_CHECKING:
 _INPUT, _TRUTH = "input/", "truth/"
 
 
-def sequence_of(wrapper: PyTorchWrapper, dataset: Dataset, split: str, size: int, seed: int | None) -> DatasetSequence:
-    """Return the batches of a split, prepared for the model and, with a seed, shuffled and augmented."""
+def sequence_of(
+    wrapper: PyTorchWrapper, dataset: Dataset, split: str, size: int, seed: int | None
+) -> DatasetSequence:
+    """Return the batches of a split, prepared for the model and, with a seed, shuffled and
+    augmented.
+    """
     return DatasetSequence(
-        dataset, split, batch=size, shuffle=seed is not None, seed=seed or 0, prepare=wrapper.preprocess,
-        augment=None if seed is None else wrapper.augment, prefixes=(_INPUT, _TRUTH),
-    )  # fmt: skip
+        dataset,
+        split,
+        batch=size,
+        shuffle=seed is not None,
+        seed=seed or 0,
+        prepare=wrapper.preprocess,
+        augment=None if seed is None else wrapper.augment,
+        prefixes=(_INPUT, _TRUTH),
+    )
 
 
 @dataclass(eq=False)
 class OutputOfWrapper(Output):
-    """All outputs of a wrapper's module, with the wrapper's ``loss`` and ``score`` of whole batches."""
+    """All outputs of a wrapper's module, with the wrapper's ``loss`` and ``score`` of whole
+    batches.
+    """
 
     wrapper: Any = field(kw_only=True)
     _mean: Any = field(default=None, init=False, repr=False)
@@ -110,23 +122,33 @@ def trained(wrapper: PyTorchWrapper, module: Any) -> Any:
             return self
 
         def forward(self, batch: Mapping[str, Any]) -> Output | dict[str, Output]:
-            outputs = as_tuple(self.module(*(batch[_INPUT + spec.name] for spec in wrapper.io.inputs)))
+            outputs = as_tuple(
+                self.module(*(batch[_INPUT + spec.name] for spec in wrapper.io.inputs))
+            )
             # An autoencoder is judged by what it was given.
             truth = {spec.name: batch[_INPUT + spec.name] for spec in wrapper.io.inputs}
-            truth |= {n.removeprefix(_TRUTH): tensor for n, tensor in batch.items() if n.startswith(_TRUTH)}
+            truth |= {
+                n.removeprefix(_TRUTH): tensor
+                for n, tensor in batch.items()
+                if n.startswith(_TRUTH)
+            }
             return wrapper.judge(self.module, outputs, truth)
 
     return Trained()
 
 
 def judged(wrapper: PyTorchWrapper, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output:
-    """Return the output with the wrapper's loss and score, or a classification if they are the defaults."""
+    """Return the output with the wrapper's loss and score, or a classification if they are the
+    defaults.
+    """
     if wrapper.classifies():
         return ClassificationOutput(outputs[0], truth["label"])
     return OutputOfWrapper(outputs, truth, wrapper=wrapper)
 
 
-def callbacks_for(wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
+def callbacks_for(
+    wrapper: PyTorchWrapper, dataset: Dataset, options: TrainingOptions
+) -> tuple[Callback, ...]:
     """Return the requested callbacks; none without a folder for their files."""
     if options.run_folder is None:
         return ()
@@ -147,7 +169,9 @@ def as_tuple(outputs: Any) -> tuple[Any, ...]:
 
 
 class EpochCurves(Callback):
-    """Passes on the figures of each epoch and the rate of its first step, and records which weights are kept."""
+    """Passes on the figures of each epoch and the rate of its first step, and records which
+    weights are kept.
+    """
 
     def __init__(self, write: Callable[[int, Mapping[str, float]], None]) -> None:
         self.write = write
@@ -172,7 +196,8 @@ _WEIGHT_DECAY = 0.01
 _STEP_RATE = 1e-3
 _RANDOM_BATCH = 8
 _STEPS_BETWEEN_CHECKPOINTS = 500
-# With less work, a thread waits longer for the others than it computes, on a busy machine many times longer.
+# With less work, a thread waits longer for the others than it computes, on a busy machine many
+# times longer.
 _OPERATIONS_A_THREAD = 2e9
 
 
@@ -182,13 +207,20 @@ def seeded(seed: int, device: str) -> Iterator[None]:
     import torch
 
     devices = [torch.cuda.current_device()] if device == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
+    with (
+        torch.random.fork_rng(devices=devices),
+        torch.backends.cudnn.flags(deterministic=True, benchmark=False),
+    ):
         torch.manual_seed(seed)
         yield
 
 
 def train(
-    wrapper: PyTorchWrapper, module: Any, dataset: Dataset, options: TrainingOptions, progress: Progress
+    wrapper: PyTorchWrapper,
+    module: Any,
+    dataset: Dataset,
+    options: TrainingOptions,
+    progress: Progress,
 ) -> TrainingHistory:
     """Fit the module with AdamW; the step size decreases to 0 along half a cosine.
 
@@ -235,7 +267,9 @@ def train(
 
 
 def useful_threads(wrapper: PyTorchWrapper, module: Any, size: int) -> int:
-    """Return the number of threads useful for a step, from the operations of a forward pass; at most PyTorch's own."""
+    """Return the number of threads useful for a step, from the operations of a forward pass; at
+    most PyTorch's own.
+    """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -253,10 +287,14 @@ def optimiser_of(wrapper: PyTorchWrapper, module: Any, rate: float) -> Any:
     """Return the optimiser of the weights to train."""
     import torch
 
-    return torch.optim.AdamW(wrapper.parameters_to_train(module), lr=rate, weight_decay=_WEIGHT_DECAY)
+    return torch.optim.AdamW(
+        wrapper.parameters_to_train(module), lr=rate, weight_decay=_WEIGHT_DECAY
+    )
 
 
-def step(wrapper: PyTorchWrapper, module: Any, optimiser: Any, inputs: Batch, truth: Batch) -> tuple[Any, Any]:
+def step(
+    wrapper: PyTorchWrapper, module: Any, optimiser: Any, inputs: Batch, truth: Batch
+) -> tuple[Any, Any]:
     """Run one step and return the loss and the score, measured before its update, as tensors."""
     given = (tensor_of(inputs[spec.name], wrapper.device) for spec in wrapper.io.inputs)
     targets = {name: tensor_of(array, wrapper.device) for name, array in truth.items()}
@@ -265,18 +303,25 @@ def step(wrapper: PyTorchWrapper, module: Any, optimiser: Any, inputs: Batch, tr
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-    return loss.detach(), wrapper.score_of(module, tuple(output.detach() for output in outputs), targets)
+    return loss.detach(), wrapper.score_of(
+        module, tuple(output.detach() for output in outputs), targets
+    )
 
 
 def random_samples(wrapper: PyTorchWrapper) -> Iterator[tuple[Batch, Batch]]:
     """Yield an endless, reproducible sequence of batches of noise with random targets."""
     seed = 0
     while True:
-        yield random_batch(wrapper.io, _RANDOM_BATCH, seed), wrapper.random_truth(_RANDOM_BATCH, seed)
+        yield (
+            random_batch(wrapper.io, _RANDOM_BATCH, seed),
+            wrapper.random_truth(_RANDOM_BATCH, seed),
+        )
         seed += 1
 
 
-def some(wrapper: PyTorchWrapper, n_steps: int, samples: Samples | None) -> Iterator[tuple[Batch, Batch]]:
+def some(
+    wrapper: PyTorchWrapper, n_steps: int, samples: Samples | None
+) -> Iterator[tuple[Batch, Batch]]:
     """Yield up to ``n_steps`` of the given batches, or batches of noise without any."""
     return islice(random_samples(wrapper) if samples is None else samples, n_steps)
 

@@ -44,7 +44,8 @@ def read_state(path: Path) -> dict[str, Any]:
             start = stream.read(9)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot read it: {error.strerror or error}") from None
-    # A safetensors file begins with the length of its header, whose bytes may be those of a zip file or a pickle.
+    # A safetensors file begins with the length of its header, whose bytes may be those of a zip
+    # file or a pickle.
     if start.startswith((b"PK", b"\x80")) and start[8:] != b"{":
         return _plain_state(path, _read_pickled(path))
     return _read_safetensors(path)
@@ -72,7 +73,9 @@ def _read_pickled(path: Path) -> Any:
             with zipfile.ZipFile(path) as archive:
                 size = sum(entry.file_size for entry in archive.infolist())
             if size > path.stat().st_size:
-                raise ArtifactError(f"{path}: compressed, which torch.save never does; it is not loaded")
+                raise ArtifactError(
+                    f"{path}: compressed, which torch.save never does; it is not loaded"
+                )
         # For a path, PyTorch would choose the format by its ending.
         with path.open("rb") as stream:
             return torch.load(stream, map_location="cpu", weights_only=True)
@@ -82,14 +85,17 @@ def _read_pickled(path: Path) -> Any:
         called = re.search(r"GLOBAL (\S+)|but got (<.*>)", text)
         if called:
             raise ArtifactError(
-                f"{path}: asks for {called[1] or called[2]} to be called, not only for weights; it is not loaded"
+                f"{path}: asks for {called[1] or called[2]} to be called, not only for weights; it "
+                f"is not loaded"
             ) from None
         cause = one_line(text.rpartition("error: ")[2], 160)
         raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {cause}") from None
     except ArtifactError:
         raise
     except Exception as error:  # damaged pickles fail in every way there is
-        raise ArtifactError(f"{path}: damaged, or not what torch.save writes: {one_line(error, 160)}") from None
+        raise ArtifactError(
+            f"{path}: damaged, or not what torch.save writes: {one_line(error, 160)}"
+        ) from None
 
 
 def _plain_state(path: Path, content: Any) -> dict[str, Any]:
@@ -119,7 +125,8 @@ def load_state(module: Any, state: Mapping[str, Any], path: Path) -> None:
 
     own = module.state_dict()
     wrong = [
-        f"{name} has shape {show_shape(tuple(state[name].shape))} instead of {show_shape(tuple(own[name].shape))}"
+        f"{name} has shape {show_shape(tuple(state[name].shape))} instead of "
+        f"{show_shape(tuple(own[name].shape))}"
         for name in own
         if name in state and state[name].shape != own[name].shape
     ]
@@ -146,8 +153,12 @@ def _list(what: str, names: list[str]) -> list[str]:
     return [f"{what} {', '.join(names[:_SHOWN])}{more}".strip()]
 
 
-def get_arrays(owner: object, own: Mapping[str, Any], names: Iterable[str] | None) -> dict[str, np.ndarray]:
-    """Copy weights and buffers by their names in a state dict; bfloat16 ones as float32, which holds them."""
+def get_arrays(
+    owner: object, own: Mapping[str, Any], names: Iterable[str] | None
+) -> dict[str, np.ndarray]:
+    """Copy weights and buffers by their names in a state dict; bfloat16 ones as float32, which
+    holds them.
+    """
     import torch
 
     chosen = list(own if names is None else names)
@@ -169,7 +180,8 @@ def set_arrays(owner: object, own: Mapping[str, Any], weights: Mapping[str, np.n
         given = torch.from_numpy(np.array(array))
         if given.shape != own[name].shape:
             raise SpecMismatch(
-                f"weight {name!r} has shape {show_shape(tuple(own[name].shape))}, not {show_shape(tuple(given.shape))}"
+                f"weight {name!r} has shape {show_shape(tuple(own[name].shape))}, not "
+                f"{show_shape(tuple(given.shape))}"
             )
         if given.is_floating_point() != own[name].is_floating_point():
             raise SpecMismatch(f"weight {name!r} holds {_dtype(own[name])}, not {_dtype(given)}")

@@ -42,7 +42,8 @@ def write_keras(model: Any, path: Path, owner: str) -> None:
 
 
 def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
-    """Convert a Keras model with tf2onnx; tensors keep the names of ``io`` and a free first axis stays free.
+    """Convert a Keras model with tf2onnx; tensors keep the names of ``io`` and a free first axis
+    stays free.
 
     Raises
     ------
@@ -56,7 +57,8 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
         import tf2onnx
     except ImportError as error:
         raise MissingDependency(
-            f"exporting {owner} as onnx needs {error.name}, which is not installed: pip install 'nnpipe[tensorflow]'"
+            f"exporting {owner} as onnx needs {error.name}, which is not installed: pip install "
+            f"'nnpipe[tensorflow]'"
         ) from None
     tensorflow, _ = import_keras()
     call = named_call(model, io)
@@ -66,12 +68,16 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
         outputs = call(dict(zip(names, tensors, strict=True)))
         return tuple(tensorflow.identity(outputs[spec.name]) for spec in io.outputs)
 
-    signature = [tensorflow.TensorSpec(s.shape, s.dtype, name=f"in{i}") for i, s in enumerate(io.inputs)]
+    signature = [
+        tensorflow.TensorSpec(s.shape, s.dtype, name=f"in{i}") for i, s in enumerate(io.inputs)
+    ]
     function = tensorflow.function(infer, autograph=False)
     try:
         captures = function.get_concrete_function(*signature).graph.captures
         with quiet_loggers("tf2onnx", level=logging.ERROR):  # it reports every attempted rewriting
-            found, _ = tf2onnx.convert.from_function(function, input_signature=signature, opset=OPSET)
+            found, _ = tf2onnx.convert.from_function(
+                function, input_signature=signature, opset=OPSET
+            )
         _store_constants(found.graph, captures)
         _rename(found.graph, io)
         onnx.checker.check_model(found)
@@ -82,7 +88,8 @@ def write_onnx(model: Any, io: IOSpec, path: Path, owner: str) -> None:
 
 
 def _store_constants(graph: Any, captures: Iterable[tuple[Any, Any]]) -> None:
-    """Store tensors that the model holds beside its variables, such as the mean of a ``Normalization`` layer.
+    """Store tensors that the model holds beside its variables, such as the mean of a
+    ``Normalization`` layer.
 
     tf2onnx makes them inputs of the graph, even those that no node takes any more.
     """
@@ -93,7 +100,9 @@ def _store_constants(graph: Any, captures: Iterable[tuple[Any, Any]]) -> None:
     for value in [value for value in graph.input if value.name in constants]:
         graph.input.remove(value)
         if value.name in used:
-            graph.initializer.append(numpy_helper.from_array(constants[value.name].numpy(), value.name))
+            graph.initializer.append(
+                numpy_helper.from_array(constants[value.name].numpy(), value.name)
+            )
 
 
 def _rename(graph: Any, io: IOSpec) -> None:
@@ -102,7 +111,9 @@ def _rename(graph: Any, io: IOSpec) -> None:
     for values, specs in ((graph.input, io.inputs), (graph.output, io.outputs)):
         for value, spec in zip(values, specs, strict=True):
             final[value.name] = spec.name
-    used = {name for node in graph.node for name in (*node.input, *node.output)} | {i.name for i in graph.initializer}
+    used = {name for node in graph.node for name in (*node.input, *node.output)} | {
+        i.name for i in graph.initializer
+    }
     for name in set(final.values()) & (used - set(final)):
         final[name] = name + "/inner"  # an inner tensor has the name of an input or output
     for node in graph.node:
@@ -122,7 +133,9 @@ def _rename(graph: Any, io: IOSpec) -> None:
 
 
 _HDF5 = (".h5", ".hdf5")
-_ONLY_READ = "TensorFlow models are saved as .keras; HDF5 can only be read: give a name that ends in .keras"
+_ONLY_READ = (
+    "TensorFlow models are saved as .keras; HDF5 can only be read: give a name that ends in .keras"
+)
 
 
 class TensorFlowWrapper(TensorFlowAnalysis):
@@ -141,7 +154,9 @@ class TensorFlowWrapper(TensorFlowAnalysis):
     # -- files ----------------------------------------------------------------------------------
 
     def check_saving(self, path: str | Path, size: int = 0) -> None:
-        """Raise :class:`ConfigError` unless the file can be written and its name ends in ``.keras``."""
+        """Raise :class:`ConfigError` unless the file can be written and its name ends in
+        ``.keras``.
+        """
         if Path(path).suffix.lower() in _HDF5:
             raise ConfigError(f"{path}: {_ONLY_READ}")
         super().check_saving(path, size)
@@ -151,7 +166,8 @@ class TensorFlowWrapper(TensorFlowAnalysis):
         return self._write_keras(live.native, Path(path))
 
     def load(self, live: LiveModel, path: str | Path) -> None:
-        """Read weights from a ``.keras``, ``.weights.h5`` or ``.h5`` file that holds exactly those of this model.
+        """Read weights from a ``.keras``, ``.weights.h5`` or ``.h5`` file that holds exactly those
+        of this model.
 
         The structure in the file is not used, and no code from it is run.
         """
@@ -185,7 +201,8 @@ class TensorFlowWrapper(TensorFlowAnalysis):
                 write_onnx(live.native, self.io, temporary, type(self).__name__)
             return self._described(path, "onnx", ("tensorflow", "keras", "tf2onnx", "onnx"))
         raise NotSupported(
-            f"{type(self).__name__} cannot be exported as {format}; it can as {' or '.join(self.exports)}"
+            f"{type(self).__name__} cannot be exported as {format}; it can as "
+            f"{' or '.join(self.exports)}"
         )
 
     def _write_keras(self, model: Any, path: Path) -> Artifact:
@@ -210,7 +227,11 @@ class TensorFlowWrapper(TensorFlowAnalysis):
             live.native = self.fresh(options.seed)
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
         """Minimise :meth:`loss` with Adam.
 

@@ -25,8 +25,11 @@ _BATCH = 8  # samples in a batch of noise
 class TensorFlowAnalysis(TensorFlowBase):
     """The part of :class:`TensorFlowWrapper` that analyses the model."""
 
-    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """Return copies of weights by name: the layer's path and the weight's name, as in ``"block/conv/kernel"``.
+    def get_weights(
+        self, live: LiveModel, keys: Iterable[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Return copies of weights by name: the layer's path and the weight's name, as in
+        ``"block/conv/kernel"``.
 
         Layers without a given name are numbered within the model, so that names
         are the same in every model of the class.
@@ -44,14 +47,17 @@ class TensorFlowAnalysis(TensorFlowBase):
         for name, array in arrays.items():
             if array.shape != tuple(variables[name].shape) or array.dtype.kind not in "biuf":
                 raise SpecMismatch(
-                    f"weight {name!r} takes {variables[name].dtype} {show_shape(tuple(variables[name].shape))}, "
-                    f"given: {array.dtype} {show_shape(array.shape)}"
+                    f"weight {name!r} takes {variables[name].dtype} "
+                    f"{show_shape(tuple(variables[name].shape))}, given: {array.dtype} "
+                    f"{show_shape(array.shape)}"
                 )
         for name, array in arrays.items():
             variables[name].assign(array)
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
-        """Return the calls of layers and Keras operations, with nested models expanded; ``native`` is Keras's node."""
+        """Return the calls of layers and Keras operations, with nested models expanded;
+        ``native`` is Keras's node.
+        """
         return self._layers(live).shown()
 
     def get_sized_graph(self, live: LiveModel, shapes: Shapes) -> Graph:
@@ -59,7 +65,8 @@ class TensorFlowAnalysis(TensorFlowBase):
         return self._layers(live).sized(shapes)
 
     def get_training_graph(self, live: LiveModel) -> Graph:
-        """Return the TensorFlow operations of a step: forward pass, backward pass and Adam's update.
+        """Return the TensorFlow operations of a step: forward pass, backward pass and Adam's
+        update.
 
         Each operation states its layer.  Variables have the names of their
         weights, Adam's are ``optimizer/...``.  Handles (of variables, of lists in
@@ -73,7 +80,9 @@ class TensorFlowAnalysis(TensorFlowBase):
     def run_training(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
     ) -> list[tuple[float, float]]:
-        """Train for some steps of Adam at its default rate and return ``(loss, score)`` of each, before its update."""
+        """Train for some steps of Adam at its default rate and return ``(loss, score)`` of each,
+        before its update.
+        """
         found: list[tuple[float, float]] = []
         model = live.native
         with seeded(0):
@@ -93,30 +102,45 @@ class TensorFlowAnalysis(TensorFlowBase):
         with live.session() as session:
             return [session.infer(inputs) for inputs, _ in islice(self._samples(samples), n_steps)]
 
-    def profile_training(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Return the times of the operations of :meth:`get_training_graph`; the weights stay unchanged."""
+    def profile_training(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
+        """Return the times of the operations of :meth:`get_training_graph`; the weights stay
+        unchanged.
+        """
         batches = self._some(n_steps, samples)
         with seeded(0):
             return tensorflow_profile.profile_training(
                 self, live.native, self._layers(live), batches, _specs_of(batches[0][1])
             )
 
-    def profile_inference(self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None) -> Profile:
-        """Return the times of the calls of :meth:`get_inference_graph`, from TensorFlow's profiler."""
+    def profile_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> Profile:
+        """Return the times of the calls of :meth:`get_inference_graph`, from TensorFlow's
+        profiler.
+        """
         batches = [inputs for inputs, _ in self._some(n_steps, samples)]
         return tensorflow_profile.profile_inference(self._layers(live), batches, self.io.inputs)
 
     def get_intermediates(
-        self, live: LiveModel, selector: Selector, inputs: Batch | None = None, given: Batch | None = None
+        self,
+        live: LiveModel,
+        selector: Selector,
+        inputs: Batch | None = None,
+        given: Batch | None = None,
     ) -> dict[str, np.ndarray]:
-        """Run one batch, layer by layer, and return the selected tensors of :meth:`get_inference_graph`."""
+        """Run one batch, layer by layer, and return the selected tensors of
+        :meth:`get_inference_graph`.
+        """
         inputs = random_batch(self.io, _BATCH) if inputs is None else inputs
         self.io.check_inputs(inputs)
         graph = self._layers(live)
         wanted = selected(type(self).__name__, selector, (step.operation for step in graph.steps))
         tensorflow, _ = import_keras()
         batch, replaced = (
-            {name: tensorflow.constant(array) for name, array in side.items()} for side in (inputs, given or {})
+            {name: tensorflow.constant(array) for name, array in side.items()}
+            for side in (inputs, given or {})
         )
         values = graph.run(batch, given=replaced)
         return {name: np.array(values[name].numpy()) for name in wanted}
@@ -138,9 +162,15 @@ class TensorFlowAnalysis(TensorFlowBase):
         for inputs, _ in batches:
             self.io.check_inputs(inputs)
         if not batches:
-            raise ConfigError(f"{type(self).__name__}: there is no step to profile; give samples and at least one step")
+            raise ConfigError(
+                f"{type(self).__name__}: there is no step to profile; give samples and at least "
+                f"one step"
+            )
         return batches
 
 
 def _specs_of(truth: Batch) -> list[TensorSpec]:
-    return [TensorSpec(name, (None, *array.shape[1:]), array.dtype.name) for name, array in truth.items()]
+    return [
+        TensorSpec(name, (None, *array.shape[1:]), array.dtype.name)
+        for name, array in truth.items()
+    ]

@@ -47,9 +47,15 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def reseed(model: Any, seed: int) -> None:
-    """Set the state of the model's own random generators (dropout), which are not among the saved weights."""
+    """Set the state of the model's own random generators (dropout), which are not among the
+    saved weights.
+    """
     weights = {id(variable) for variable in model.weights}
-    states = [variable for variable in model.variables if id(variable) not in weights and variable.shape == (2,)]
+    states = [
+        variable
+        for variable in model.variables
+        if id(variable) not in weights and variable.shape == (2,)
+    ]
     for number, state in enumerate(states):
         state.assign(np.array([seed % _SEEDS, number]).astype(state.dtype))
 
@@ -71,7 +77,9 @@ class TensorFlowBase(ModelWrapper):
     install: ClassVar[str] = "nnpipe[tensorflow]"
     score_name: ClassVar[str] = "accuracy"
 
-    num_threads: int = argument(1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0)
+    num_threads: int = argument(
+        1, help="threads that one inference may use; 0 leaves it to the runtime", minimum=0
+    )
 
     def fresh(self, seed: int = 0) -> Any:
         """Return a new model with weights drawn from a seed.
@@ -81,7 +89,8 @@ class TensorFlowBase(ModelWrapper):
         MissingDependency
             If TensorFlow or Keras is not installed.
         ConfigError
-            If Keras uses another backend, or the model's inputs and outputs are not those of ``io``.
+            If Keras uses another backend, or the model's inputs and outputs are not those of
+            ``io``.
         """
         self.check_installed()
         import_keras()
@@ -89,7 +98,8 @@ class TensorFlowBase(ModelWrapper):
             model = self.build()
         if graph_of(model) is None:
             raise ConfigError(
-                f"{type(self).__name__}.build gives a {type(model).__name__}; make it functional: keras.Model(x, f(x))"
+                f"{type(self).__name__}.build gives a {type(model).__name__}; make it functional: "
+                f"keras.Model(x, f(x))"
             )
         check_io(model, self.io, type(self).__name__)
         return model
@@ -108,7 +118,9 @@ class TensorFlowBase(ModelWrapper):
         return keras.losses.sparse_categorical_crossentropy(labels, scores)
 
     def score(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> Any:
-        """Return the score of each sample, a tensor ``(n,)``; by default 1 if the class is right, otherwise 0."""
+        """Return the score of each sample, a tensor ``(n,)``; by default 1 if the class is
+        right, otherwise 0.
+        """
         import keras
 
         scores, labels = self._only(outputs, truth)
@@ -124,17 +136,23 @@ class TensorFlowBase(ModelWrapper):
         return keras.optimizers.schedules.CosineDecay(initial, steps)
 
     def augment(self, inputs: Batch, rng: np.random.Generator) -> Batch:
-        """Return preprocessed training samples with random changes but the same shapes; unchanged by default."""
+        """Return preprocessed training samples with random changes but the same shapes;
+        unchanged by default.
+        """
         return inputs
 
     def random_truth(self, size: int, seed: int) -> Batch:
         """Return random targets for samples of noise; by default integer classes ``"label"``."""
         if len(self.io.outputs) != 1:
-            raise NotSupported(f"{type(self).__name__} has several outputs; give samples, or write random_truth")
+            raise NotSupported(
+                f"{type(self).__name__} has several outputs; give samples, or write random_truth"
+            )
         classes = self.io.outputs[0].shape[-1] or 1
         return {"label": np.random.default_rng([seed, 1]).integers(0, classes, size)}
 
     def _only(self, outputs: Mapping[str, Any], truth: Mapping[str, Any]) -> tuple[Any, Any]:
         if len(outputs) != 1 or len(truth) != 1:
-            raise NotSupported(f"{type(self).__name__} has several outputs or truths: write loss and score")
+            raise NotSupported(
+                f"{type(self).__name__} has several outputs or truths: write loss and score"
+            )
         return next(iter(outputs.values())), next(iter(truth.values()))

@@ -31,32 +31,48 @@ from nnpipe.frameworks.keras import graph_of, layer_paths, named_io, named_weigh
 
 _PLAIN: Mapping[PlainKind, str] = {
     "elementwise": (
-        "Abs Absolute Activation ActivityRegularization Add Average Ceil Clip Cos Cumsum Divide ELU Elu Equal Erf "
-        "Exp Expm1 Floor FloorDivide Gelu Greater GreaterEqual HardSigmoid HardSilu LeakyReLU LeakyRelu Less "
-        "LessEqual Log Log1p LogSigmoid LogicalAnd LogicalNot LogicalOr Maximum Minimum Mod Multiply Negative "
-        "Normalization NotEqual PReLU Power ReLU Reciprocal Relu Relu6 Rescaling Round Rsqrt Selu Sigmoid Sign Silu "
-        "Sin Softplus Softsign Sqrt Square Subtract Tan Tanh TrueDivide Where"
+        "Abs Absolute Activation ActivityRegularization Add Average Ceil Clip Cos Cumsum Divide "
+        "ELU Elu Equal Erf Exp Expm1 Floor FloorDivide Gelu Greater GreaterEqual HardSigmoid "
+        "HardSilu LeakyReLU LeakyRelu Less LessEqual Log Log1p LogSigmoid LogicalAnd LogicalNot "
+        "LogicalOr Maximum Minimum Mod Multiply Negative Normalization NotEqual PReLU Power ReLU "
+        "Reciprocal Relu Relu6 Rescaling Round Rsqrt Selu Sigmoid Sign Silu Sin Softplus Softsign "
+        "Sqrt Square Subtract Tan Tanh TrueDivide Where"
     ),
     "reduction": "All Amax Amin Any Argmax Argmin Logsumexp Max Mean Min Prod Std Sum TopK Var",
     "softmax": "LogSoftmax Softmax",
     "gather": "Embedding Take TakeAlongAxis",
     "movement": (
-        "Arange BroadcastTo Cast CategoryEncoding Concatenate Cropping1D Cropping2D Cropping3D Flip Full FullLike "
-        "GetItem OneHot Ones OnesLike Pad Permute Repeat RepeatVector Roll Slice Split Stack Swapaxes Tile "
-        "Transpose Moveaxis Zeros ZeroPadding1D ZeroPadding2D ZeroPadding3D ZerosLike"
+        "Arange BroadcastTo Cast CategoryEncoding Concatenate Cropping1D Cropping2D Cropping3D "
+        "Flip Full FullLike GetItem OneHot Ones OnesLike Pad Permute Repeat RepeatVector Roll "
+        "Slice Split Stack Swapaxes Tile Transpose Moveaxis Zeros ZeroPadding1D ZeroPadding2D "
+        "ZeroPadding3D ZerosLike"
     ),
     "view": (
-        "AlphaDropout Dropout ExpandDims Flatten GaussianDropout GaussianNoise Identity Masking Ravel Reshape "
-        "SpatialDropout1D SpatialDropout2D SpatialDropout3D Squeeze StopGradient"
+        "AlphaDropout Dropout ExpandDims Flatten GaussianDropout GaussianNoise Identity Masking "
+        "Ravel Reshape SpatialDropout1D SpatialDropout2D SpatialDropout3D Squeeze StopGradient"
     ),
 }
-_PLAINS: dict[str, PlainKind] = {name: kind for kind, names in _PLAIN.items() for name in names.split()}
+_PLAINS: dict[str, PlainKind] = {
+    name: kind for kind, names in _PLAIN.items() for name in names.split()
+}
 _NORMALISATIONS = {
-    "BatchNormalization": "batch", "LayerNormalization": "layer", "GroupNormalization": "group",
-    "UnitNormalization": "l2", "RMSNormalization": "rms",
-}  # fmt: skip
-_CELLS: Mapping[str, Literal["lstm", "gru", "rnn"]] = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "rnn"}
-_POOLS = {"MaxPooling": "max", "AveragePooling": "mean", "GlobalMaxPooling": "max", "GlobalAveragePooling": "mean"}
+    "BatchNormalization": "batch",
+    "LayerNormalization": "layer",
+    "GroupNormalization": "group",
+    "UnitNormalization": "l2",
+    "RMSNormalization": "rms",
+}
+_CELLS: Mapping[str, Literal["lstm", "gru", "rnn"]] = {
+    "LSTM": "lstm",
+    "GRU": "gru",
+    "SimpleRNN": "rnn",
+}
+_POOLS = {
+    "MaxPooling": "max",
+    "AveragePooling": "mean",
+    "GlobalMaxPooling": "max",
+    "GlobalAveragePooling": "mean",
+}
 _RESIZES = {"nearest": "nearest", "bilinear": "linear", "bicubic": "cubic"}
 _RANKS = {"1D": 1, "2D": 2, "3D": 3}
 
@@ -81,7 +97,9 @@ class _Call:
         return found
 
 
-def primitives_of(layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> tuple[Primitive, ...]:
+def primitives_of(
+    layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]
+) -> tuple[Primitive, ...]:
     """Return the primitives of a call of a Keras layer or operation; none if it is not known here.
 
     Parameters
@@ -110,7 +128,9 @@ def _primitives(call: _Call) -> tuple[Primitive, ...]:
         return (PlainPrimitive("normalisation", _NORMALISATIONS[name], epsilon=epsilon),)
     if name[:-2] in _POOLS and name[-2:] in _RANKS:
         kernel = tuple(getattr(call.layer, "pool_size", ()))
-        return (PoolingPrimitive(_POOLS[name[:-2]], kernel, tuple(getattr(call.layer, "strides", ()))),)
+        return (
+            PoolingPrimitive(_POOLS[name[:-2]], kernel, tuple(getattr(call.layer, "strides", ()))),
+        )
     if name.startswith("UpSampling"):
         mode = _RESIZES[getattr(call.layer, "interpolation", "nearest")]
         return (PlainPrimitive("resize", mode, tuple(range(1, len(call.outputs[0]) - 1))),)
@@ -131,12 +151,19 @@ def _convolution(call: _Call) -> tuple[Primitive, ...]:
     channels = call.channels(data), call.channels(output)
     return (
         convolution(
-            data, tuple(layer.kernel_size), channels, output, channel_axis=call.channel_axis,
-            groups=channels[0] if "Depthwise" in type(layer).__name__ else int(getattr(layer, "groups", 1)),
-            strides=tuple(layer.strides), dilations=tuple(layer.dilation_rate),
+            data,
+            tuple(layer.kernel_size),
+            channels,
+            output,
+            channel_axis=call.channel_axis,
+            groups=channels[0]
+            if "Depthwise" in type(layer).__name__
+            else int(getattr(layer, "groups", 1)),
+            strides=tuple(layer.strides),
+            dilations=tuple(layer.dilation_rate),
             transposed=type(layer).__name__.endswith("Transpose"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _separable(call: _Call) -> tuple[Primitive, ...]:
@@ -145,9 +172,15 @@ def _separable(call: _Call) -> tuple[Primitive, ...]:
     taken, given = call.channels(data), call.channels(output)
     between = taken * int(layer.depth_multiplier)
     first = convolution(
-        data, tuple(layer.kernel_size), (taken, between), output, channel_axis=call.channel_axis, groups=taken,
-        strides=tuple(layer.strides), dilations=tuple(layer.dilation_rate),
-    )  # fmt: skip
+        data,
+        tuple(layer.kernel_size),
+        (taken, between),
+        output,
+        channel_axis=call.channel_axis,
+        groups=taken,
+        strides=tuple(layer.strides),
+        dilations=tuple(layer.dilation_rate),
+    )
     ones = (1,) * len(layer.kernel_size)
     return first, convolution(data, ones, (between, given), output, channel_axis=call.channel_axis)
 
@@ -197,13 +230,29 @@ def _einsum(call: _Call) -> tuple[Primitive, ...]:
 _ACTIVATED = {
     f"{name}{rank}{ending}"
     for rank in _RANKS
-    for name, ending in (("Conv", ""), ("DepthwiseConv", ""), ("SeparableConv", ""), ("Conv", "Transpose"))
-} | {"Dense", "EinsumDense"}  # fmt: skip
+    for name, ending in (
+        ("Conv", ""),
+        ("DepthwiseConv", ""),
+        ("SeparableConv", ""),
+        ("Conv", "Transpose"),
+    )
+} | {"Dense", "EinsumDense"}
 _PARTS: Mapping[str, Callable[[_Call], tuple[Primitive, ...]]] = {
-    **{name: _separable if name.startswith("Separable") else _convolution for name in _ACTIVATED if "Conv" in name},
-    "Dense": _dense, "EinsumDense": _einsum_dense, "LSTM": _recurrent, "GRU": _recurrent, "SimpleRNN": _recurrent,
-    "Bidirectional": _bidirectional, "MultiHeadAttention": _multi_head, "Matmul": _matmul, "Einsum": _einsum,
-}  # fmt: skip
+    **{
+        name: _separable if name.startswith("Separable") else _convolution
+        for name in _ACTIVATED
+        if "Conv" in name
+    },
+    "Dense": _dense,
+    "EinsumDense": _einsum_dense,
+    "LSTM": _recurrent,
+    "GRU": _recurrent,
+    "SimpleRNN": _recurrent,
+    "Bidirectional": _bidirectional,
+    "MultiHeadAttention": _multi_head,
+    "Matmul": _matmul,
+    "Einsum": _einsum,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,11 +282,15 @@ class TracedCall:
     training: bool | None
 
     def run(self, values: Mapping[str, Any], training: bool) -> list[Any]:
-        """Call the layer on values by tensor name; return its outputs in the order of ``operation.outputs``."""
+        """Call the layer on values by tensor name; return its outputs in the order of
+        ``operation.outputs``.
+        """
         import keras
 
         node = self.operation.native
-        args, kwargs = node.arguments.fill_in({key: values[name] for key, name in self.names.items()})
+        args, kwargs = node.arguments.fill_in(
+            {key: values[name] for key, name in self.names.items()}
+        )
         if self.takes_training and kwargs.get("training") is None:
             kwargs["training"] = training if self.training is None else self.training
         return list(keras.tree.flatten(node.operation(*args, **kwargs)))
@@ -245,7 +298,9 @@ class TracedCall:
     def shown(self, values: Mapping[str, Any]) -> Any:
         """Return the symbolic outputs of the layer for symbolic tensors by name."""
         node = self.operation.native
-        args, kwargs = node.arguments.fill_in({key: values[name] for key, name in self.names.items()})
+        args, kwargs = node.arguments.fill_in(
+            {key: values[name] for key, name in self.names.items()}
+        )
         return node.operation.compute_output_spec(*args, **kwargs)
 
 
@@ -265,10 +320,13 @@ class LayerGraph:
     def shown(self) -> Graph:
         """Return the graph in the form shared by all frameworks."""
         operations = tuple(_with_primitives(step, self.tensors) for step in self.steps)
-        return Graph(operations, self.tensors, self.inputs, tuple(self.output_names.values()), self.native)
+        return Graph(
+            operations, self.tensors, self.inputs, tuple(self.output_names.values()), self.native
+        )
 
     def sized(self, shapes: Shapes) -> Graph:
-        """Return the graph for inputs of these shapes, from which Keras computes all lengths, layer by layer.
+        """Return the graph for inputs of these shapes, from which Keras computes all lengths, layer
+        by layer.
 
         Raises
         ------
@@ -278,7 +336,8 @@ class LayerGraph:
         import keras
 
         values = {
-            name: keras.KerasTensor(shapes.get(name, spec.shape), spec.dtype) for name, spec in self.tensors.items()
+            name: keras.KerasTensor(shapes.get(name, spec.shape), spec.dtype)
+            for name, spec in self.tensors.items()
         }
         for step in self.steps:
             try:
@@ -286,11 +345,15 @@ class LayerGraph:
             except ValueError as error:  # such as a pooling of fewer values than its window holds
                 cause = one_line(error).rstrip(".")
                 raise ConfigError(
-                    f"layer {step.operation.name!r} cannot take inputs of these shapes: {cause}; say the lengths of "
+                    f"layer {step.operation.name!r} cannot take inputs of these shapes: {cause}; "
+                    f"say the lengths of "
                     "free axes, which are 1 otherwise (--shape INPUT=N,N,...)"
                 ) from None
             values |= dict(zip(step.operation.outputs, outputs, strict=True))
-        tensors = {name: replace(spec, shape=tuple(values[name].shape)) for name, spec in self.tensors.items()}
+        tensors = {
+            name: replace(spec, shape=tuple(values[name].shape))
+            for name, spec in self.tensors.items()
+        }
         operations = tuple(_with_primitives(step, tensors) for step in self.steps)
         return replace(self.shown(), operations=operations, tensors=tensors)
 
@@ -298,7 +361,9 @@ class LayerGraph:
         self,
         inputs: Mapping[str, Any],
         training: bool = False,
-        call: Callable[[TracedCall, Callable[[], list[Any]]], list[Any]] = lambda step, compute: compute(),
+        call: Callable[[TracedCall, Callable[[], list[Any]]], list[Any]] = lambda step, compute: (
+            compute()
+        ),
         given: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Compute every tensor of the graph and return them by name.
@@ -334,11 +399,15 @@ class _Layout:
         self.weights = named_weights(model)
         self.weight_names = {id(variable): name for name, variable in self.weights.items()}
         self.steps: list[TracedCall] = []
-        self.tensors = {name: TensorSpec(name, tuple(v.shape), str(v.dtype)) for name, v in self.weights.items()}
+        self.tensors = {
+            name: TensorSpec(name, tuple(v.shape), str(v.dtype)) for name, v in self.weights.items()
+        }
         self.calls: dict[str, int] = {}
         names = named_io(model, io)
         self.outputs = [spec.name for spec in names.outputs]
-        self.top = {id(tensor): spec.name for tensor, spec in zip(model.inputs, names.inputs, strict=True)}
+        self.top = {
+            id(tensor): spec.name for tensor, spec in zip(model.inputs, names.inputs, strict=True)
+        }
         self.tensors.update({spec.name: spec for spec in io.inputs})
 
     def graph(self) -> LayerGraph:
@@ -348,7 +417,9 @@ class _Layout:
                 named.setdefault(id(tensor), name)
         self.reserved = set(named.values())
         self.walk(graph_of(self.model), self.top, None, named)
-        by_output = {name: self.top[id(t)] for name, t in zip(self.outputs, self.model.outputs, strict=True)}
+        by_output = {
+            name: self.top[id(t)] for name, t in zip(self.outputs, self.model.outputs, strict=True)
+        }
         return LayerGraph(
             tuple(self.steps),
             self.tensors,
@@ -357,11 +428,19 @@ class _Layout:
             self.model,
         )
 
-    def walk(self, graph: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]) -> None:
-        """Append the steps of one graph; ``names`` holds the names of its symbolic tensors, and is extended."""
+    def walk(
+        self, graph: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]
+    ) -> None:
+        """Append the steps of one graph; ``names`` holds the names of its symbolic tensors, and
+        is extended.
+        """
         for depth in sorted(graph._nodes_by_depth, reverse=True):
             for node in graph._nodes_by_depth[depth]:
-                if node.operation is None or node.is_input or any(id(t) not in names for t in node.input_tensors):
+                if (
+                    node.operation is None
+                    or node.is_input
+                    or any(id(t) not in names for t in node.input_tensors)
+                ):
                     continue
                 if (inner := _opened(node)) is not None:
                     self.nested(node, inner, names, training, given)
@@ -369,9 +448,17 @@ class _Layout:
                     self.step(node, names, training, given)
 
     def nested(
-        self, node: Any, inner: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]
+        self,
+        node: Any,
+        inner: Any,
+        names: dict[int, str],
+        training: bool | None,
+        given: Mapping[int, str],
     ) -> None:
-        inside = {id(mine): names[id(its)] for mine, its in zip(inner.inputs, node.input_tensors, strict=True)}
+        inside = {
+            id(mine): names[id(its)]
+            for mine, its in zip(inner.inputs, node.input_tensors, strict=True)
+        }
         asked = node.arguments.kwargs.get("training")
         passed = {
             id(mine): given[id(its)]
@@ -379,9 +466,16 @@ class _Layout:
             if id(its) in given and id(mine) not in inside
         }
         self.walk(inner, inside, training if asked is None else asked, passed)
-        names.update({id(its): inside[id(mine)] for mine, its in zip(inner.outputs, node.outputs, strict=True)})
+        names.update(
+            {
+                id(its): inside[id(mine)]
+                for mine, its in zip(inner.outputs, node.outputs, strict=True)
+            }
+        )
 
-    def step(self, node: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]) -> None:
+    def step(
+        self, node: Any, names: dict[int, str], training: bool | None, given: Mapping[int, str]
+    ) -> None:
         operation = node.operation
         layer = self.paths[id(operation)]
         self.calls[layer] = count = self.calls.get(layer, 0) + 1
@@ -395,11 +489,18 @@ class _Layout:
             self.tensors[output] = TensorSpec(output, tuple(tensor.shape), str(tensor.dtype))
         weights = [self.weight_names[id(v)] for v in getattr(operation, "weights", ())]
         taken = tuple(names[id(tensor)] for tensor in node.input_tensors)
-        sides = ([tuple(tensor.shape) for tensor in side] for side in (node.input_tensors, node.outputs))
+        sides = (
+            [tuple(tensor.shape) for tensor in side] for side in (node.input_tensors, node.outputs)
+        )
         shown = Operation(
-            name, type(operation).__name__, (*taken, *weights), tuple(outputs), layer, node,
+            name,
+            type(operation).__name__,
+            (*taken, *weights),
+            tuple(outputs),
+            layer,
+            node,
             primitives_of(operation, *sides),
-        )  # fmt: skip
+        )
         used = {id(tensor): names[id(tensor)] for tensor in node.input_tensors}
         self.steps.append(TracedCall(shown, used, taken, _takes_training(operation), training))
 
@@ -412,16 +513,24 @@ class _Layout:
 
 def _with_primitives(step: TracedCall, tensors: Mapping[str, TensorSpec]) -> Operation:
     """Return a call's operation with what it computes on these tensors."""
-    taken, given = ([tensors[name].shape for name in names] for names in (step.taken, step.operation.outputs))
-    return replace(step.operation, primitives=primitives_of(step.operation.native.operation, taken, given))
+    taken, given = (
+        [tensors[name].shape for name in names] for names in (step.taken, step.operation.outputs)
+    )
+    return replace(
+        step.operation, primitives=primitives_of(step.operation.native.operation, taken, given)
+    )
 
 
 def _opened(node: Any) -> Any:
-    """Return the graph of the nested model that a node calls, if it only calls its layers; otherwise ``None``."""
+    """Return the graph of the nested model that a node calls, if it only calls its layers;
+    otherwise ``None``.
+    """
     inner = graph_of(node.operation)
     if inner is None or len(inner.inputs) != len(node.input_tensors):
         return None
-    if any(value is not None for name, value in node.arguments.kwargs.items() if name != "training"):
+    if any(
+        value is not None for name, value in node.arguments.kwargs.items() if name != "training"
+    ):
         return None
     fits = all(
         len(mine.shape) == len(its.shape) and mine.dtype == its.dtype

@@ -48,12 +48,15 @@ class ScopedCall:
         return {name: values[tensor] for name, tensor in self._graph.output_names.items()}
 
     def layer_of(self, operation: str) -> TracedCall | None:
-        """Return the step of a TensorFlow operation of the forward or backward pass, by the operation's name."""
+        """Return the step of a TensorFlow operation of the forward or backward pass, by the
+        operation's name.
+        """
         name = operation.removeprefix(_BACKWARDS)
         return next((step for scope, step in self.steps.items() if name.startswith(scope)), None)
 
     def stable_names(self, traced: Any) -> dict[str, str]:
-        """Return names for the operations of a traced graph that are the same in every trace of a model.
+        """Return names for the operations of a traced graph that are the same in every trace of a
+        model.
 
         Inside the scope of a step, Keras opens a scope for the layer and, in it,
         for the layers inside; both have names with process-wide numbers.
@@ -68,7 +71,9 @@ class ScopedCall:
             if scope:
                 parts = rest[len(scope) :].split("/")
                 keras_operation = self.steps[scope].operation.native.operation
-                if len(parts) > 1 and re.fullmatch(rf"{re.escape(keras_operation.name)}(_\d+)?", parts[0]):
+                if len(parts) > 1 and re.fullmatch(
+                    rf"{re.escape(keras_operation.name)}(_\d+)?", parts[0]
+                ):
                     del parts[0]
                 stable = names_inside(keras_operation)
                 name = backwards + scope + "/".join(_counted_part(part, stable) for part in parts)
@@ -77,16 +82,24 @@ class ScopedCall:
         return found
 
 
-def training_graph(wrapper: TensorFlowBase, model: Any, graph: LayerGraph, truth: Sequence[TensorSpec]) -> Graph:
+def training_graph(
+    wrapper: TensorFlowBase, model: Any, graph: LayerGraph, truth: Sequence[TensorSpec]
+) -> Graph:
     """Return the graph of a training step; see :meth:`TensorFlowWrapper.get_training_graph`."""
     call = ScopedCall(graph)
     step = TrainingStep(wrapper, model, truth, 0.001, call)
     function = step.train.get_concrete_function()
     traced = function.graph
     variables = _variables(step)
-    tensors = {name: TensorSpec(name, tuple(v.shape), v.dtype.name) for name, v in variables.items()}
+    tensors = {
+        name: TensorSpec(name, tuple(v.shape), v.dtype.name) for name, v in variables.items()
+    }
     handles = {variable.handle.ref(): name for name, variable in variables.items()}
-    names = {inside.name: handles[given.ref()] for given, inside in traced.captures if given.ref() in handles}
+    names = {
+        inside.name: handles[given.ref()]
+        for given, inside in traced.captures
+        if given.ref() in handles
+    }
     inputs = []
     # TensorFlow flattens dictionaries in the order of their keys.
     flat = [(key, side[key]) for side in step.signature for key in sorted(side)]
@@ -109,13 +122,19 @@ def training_graph(wrapper: TensorFlowBase, model: Any, graph: LayerGraph, truth
         taken = tuple(names[tensor.name] for tensor in operation.inputs if tensor.name in names)
         layer = call.layer_of(operation.name)
         path = layer.operation.layer if layer else ""
-        operations.append(Operation(stable[operation.name], operation.type, taken, tuple(outputs), path, operation))
+        operations.append(
+            Operation(
+                stable[operation.name], operation.type, taken, tuple(outputs), path, operation
+            )
+        )
     results = tuple(names[function.structured_outputs[name].name] for name in ("loss", "score"))
     return Graph(tuple(operations), tensors, tuple(inputs), results, traced)
 
 
 def _counted_part(part: str, stable: Mapping[str, str]) -> str:
-    """Replace a layer's name in a part of a scope, which TensorFlow may have numbered too, by its stable name."""
+    """Replace a layer's name in a part of a scope, which TensorFlow may have numbered too, by
+    its stable name.
+    """
     for name in sorted(stable, key=len, reverse=True):
         if part == name or re.fullmatch(rf"{re.escape(name)}_\d+", part):
             return stable[name] + part[len(name) :]
@@ -126,8 +145,12 @@ def _variables(step: TrainingStep) -> dict[str, Any]:
     """Return all TensorFlow variables of a step by name, including the optimiser's."""
     found = dict(named_weights(step.model))
     weights = {id(variable) for variable in found.values()}
-    # Keras names a moment of "conv/kernel" "conv_kernel_momentum"; of two matching names, the longer is meant.
-    by_weight = sorted(((v.path.replace("/", "_"), name) for name, v in found.items()), key=lambda item: -len(item[0]))
+    # Keras names a moment of "conv/kernel" "conv_kernel_momentum"; of two matching names, the
+    # longer is meant.
+    by_weight = sorted(
+        ((v.path.replace("/", "_"), name) for name, v in found.items()),
+        key=lambda item: -len(item[0]),
+    )
     for number, variable in enumerate(v for v in step.model.variables if id(v) not in weights):
         found[f"generator/{number}"] = variable
     for variable in step.optimizer.variables:
@@ -146,20 +169,34 @@ def _is_numbers(tensor: Any) -> bool:
     return tensor.dtype.name in DTYPES and tensor.shape.rank is not None
 
 
-def profile_inference(graph: LayerGraph, batches: Sequence[Batch], specs: Iterable[TensorSpec]) -> Profile:
-    """Return the times of a model's layer calls on these batches; see :meth:`TensorFlowWrapper.profile_inference`."""
+def profile_inference(
+    graph: LayerGraph, batches: Sequence[Batch], specs: Iterable[TensorSpec]
+) -> Profile:
+    """Return the times of a model's layer calls on these batches; see
+    :meth:`TensorFlowWrapper.profile_inference`.
+    """
     tensorflow, _ = import_keras()
     call = ScopedCall(graph)
-    signature = {spec.name: tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in specs}
+    signature = {
+        spec.name: tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in specs
+    }
     run = tensorflow.function(call, input_signature=[signature], autograph=False)
-    ready = [({name: tensorflow.constant(array) for name, array in batch.items()},) for batch in batches]
+    ready = [
+        ({name: tensorflow.constant(array) for name, array in batch.items()},) for batch in batches
+    ]
     events, wall = _observed(run, ready)
     times = dict.fromkeys((step.operation.name for step in graph.steps), 0)
-    steps = {name: step for name in {event.name for event in events} if (step := call.layer_of(name)) is not None}
+    steps = {
+        name: step
+        for name in {event.name for event in events}
+        if (step := call.layer_of(name)) is not None
+    }
     for event in outermost(event for event in events if event.name in steps):
         times[steps[event.name].operation.name] += event.length
     timings = tuple(
-        Timing(step.operation.name, step.operation.kind, len(ready), times[step.operation.name] // 1000)
+        Timing(
+            step.operation.name, step.operation.kind, len(ready), times[step.operation.name] // 1000
+        )
         for step in graph.steps
     )
     return Profile(timings, len(ready), wall)
@@ -172,7 +209,9 @@ def profile_training(
     batches: Sequence[tuple[Batch, Batch]],
     truth: Iterable[TensorSpec],
 ) -> Profile:
-    """Return the times of the operations of training steps; see :meth:`TensorFlowWrapper.profile_training`."""
+    """Return the times of the operations of training steps; see
+    :meth:`TensorFlowWrapper.profile_training`.
+    """
     tensorflow, _ = import_keras()
     call = ScopedCall(graph)
     step = TrainingStep(wrapper, model, truth, 0.001, call)
@@ -180,7 +219,8 @@ def profile_training(
     names = call.stable_names(traced)
     kinds = {operation.name: operation.type for operation in traced.get_operations()}
     ready = [
-        tuple({name: tensorflow.constant(array) for name, array in side.items()} for side in batch) for batch in batches
+        tuple({name: tensorflow.constant(array) for name, array in side.items()} for side in batch)
+        for batch in batches
     ]
     before = [variable.numpy() for variable in step.model.variables]
     try:
@@ -191,12 +231,19 @@ def profile_training(
     totals: dict[str, list[int]] = {}
     for event in outermost(event for event in events if event.name in kinds):
         totals.setdefault(event.name, []).append(event.length)
-    timings = tuple(Timing(names[name], kinds[name], len(times), sum(times) // 1000) for name, times in totals.items())
+    timings = tuple(
+        Timing(names[name], kinds[name], len(times), sum(times) // 1000)
+        for name, times in totals.items()
+    )
     return Profile(timings, len(ready), wall)
 
 
-def _observed(run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> tuple[list[TraceEvent], int]:
-    """Run a compiled function on each of ``arguments`` under the profiler; return events (ps) and wall time (ns)."""
+def _observed(
+    run: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]
+) -> tuple[list[TraceEvent], int]:
+    """Run a compiled function on each of ``arguments`` under the profiler; return events (ps)
+    and wall time (ns).
+    """
     tensorflow, _ = import_keras()
     with _unfused(tensorflow):
         _wait(run(*arguments[0]))  # traces and compiles, which is not part of a step

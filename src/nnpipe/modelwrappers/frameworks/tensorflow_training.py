@@ -36,8 +36,12 @@ OUTPUT = "output"
 _INPUT, _TRUTH = "input/", "truth/"
 
 
-def sequence_of(wrapper: TensorFlowBase, dataset: Dataset, split: str, size: int, seed: int | None) -> DatasetSequence:
-    """Return the batches of a split, prepared for the model and, with a seed, shuffled and augmented."""
+def sequence_of(
+    wrapper: TensorFlowBase, dataset: Dataset, split: str, size: int, seed: int | None
+) -> DatasetSequence:
+    """Return the batches of a split, prepared for the model and, with a seed, shuffled and
+    augmented.
+    """
 
     def prepare(inputs: Batch) -> Batch:
         prepared = wrapper.preprocess(inputs)
@@ -45,15 +49,25 @@ def sequence_of(wrapper: TensorFlowBase, dataset: Dataset, split: str, size: int
         return prepared
 
     return DatasetSequence(
-        dataset, split, batch=size, shuffle=seed is not None, seed=seed or 0, prepare=prepare,
-        augment=None if seed is None else wrapper.augment, prefixes=(_INPUT, _TRUTH),
-    )  # fmt: skip
+        dataset,
+        split,
+        batch=size,
+        shuffle=seed is not None,
+        seed=seed or 0,
+        prepare=prepare,
+        augment=None if seed is None else wrapper.augment,
+        prefixes=(_INPUT, _TRUTH),
+    )
 
 
 def parts_of(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the inputs and the targets of a batch by name."""
     inputs, truth = (
-        {name.removeprefix(prefix): value for name, value in batch.items() if name.startswith(prefix)}
+        {
+            name.removeprefix(prefix): value
+            for name, value in batch.items()
+            if name.startswith(prefix)
+        }
         for prefix in (_INPUT, _TRUTH)
     )
     return inputs, truth
@@ -66,7 +80,9 @@ def is_classifier(wrapper: TensorFlowBase) -> bool:
     return not any(overridden(wrapper, method, TensorFlowBase) for method in ("loss", "score"))
 
 
-def outputs_of(wrapper: TensorFlowBase, found: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
+def outputs_of(
+    wrapper: TensorFlowBase, found: Mapping[str, Any], truth: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the outputs of a batch for callbacks; none if the step returns none."""
     if "losses" not in found:
         return {}
@@ -78,7 +94,9 @@ def outputs_of(wrapper: TensorFlowBase, found: Mapping[str, Any], truth: Mapping
     return {OUTPUT: GivenOutput(arrays, dict(truth), given=losses)}
 
 
-def callbacks_for(wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions) -> tuple[Callback, ...]:
+def callbacks_for(
+    wrapper: TensorFlowBase, dataset: Dataset, options: TrainingOptions
+) -> tuple[Callback, ...]:
     """Return the requested callbacks; none without a folder for their files."""
     if options.run_folder is None:
         return ()
@@ -121,7 +139,9 @@ class TrainingStep:
         tensorflow, keras = import_keras()
         self.model = model
         if not self.model.trainable_variables:
-            raise ConfigError(f"{type(wrapper).__name__} has no weights to train: all of its layers are frozen")
+            raise ConfigError(
+                f"{type(wrapper).__name__} has no weights to train: all of its layers are frozen"
+            )
         self._wrapper = wrapper
         self._tensorflow = tensorflow
         self._samples = samples
@@ -130,11 +150,18 @@ class TrainingStep:
         self.optimizer.build(self.model.trainable_variables)
 
         def specs(of: Iterable[TensorSpec]) -> dict[str, Any]:
-            return {spec.name: tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in of}
+            return {
+                spec.name: tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name)
+                for spec in of
+            }
 
         self.signature = [specs(wrapper.io.inputs), specs(truth)]
-        self.train = tensorflow.function(self._train, input_signature=self.signature, autograph=False)
-        self.judge = tensorflow.function(self._judge, input_signature=self.signature, autograph=False)
+        self.train = tensorflow.function(
+            self._train, input_signature=self.signature, autograph=False
+        )
+        self.judge = tensorflow.function(
+            self._judge, input_signature=self.signature, autograph=False
+        )
 
     def _train(self, inputs: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
         variables = self.model.trainable_variables
@@ -142,7 +169,9 @@ class TrainingStep:
             found = self._figures(self._call(inputs, training=True), truth)
         gradients = tape.gradient(found["loss"], variables)
         pairs = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
-        self.optimizer.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
+        self.optimizer.apply(
+            [gradient for gradient, _ in pairs], [variable for _, variable in pairs]
+        )
         return found
 
     def _judge(self, inputs: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +211,8 @@ class RunningMeans:
             self._samples += samples
             if not math.isfinite(self._sums["loss"]):
                 raise ConfigError(
-                    f"{self._what}: the loss became {float(figures['loss'])} in step {self._steps}; "
+                    f"{self._what}: the loss became {float(figures['loss'])} in step "
+                    f"{self._steps}; "
                     "lower --learning-rate, or look for samples that are not finite"
                 )
         self._pending.clear()
@@ -194,7 +224,11 @@ class RunningMeans:
 
 
 def train(
-    wrapper: TensorFlowBase, model: Any, dataset: Dataset, options: TrainingOptions, progress: Progress
+    wrapper: TensorFlowBase,
+    model: Any,
+    dataset: Dataset,
+    options: TrainingOptions,
+    progress: Progress,
 ) -> TrainingHistory:
     """Fit the model; see :meth:`TensorFlowWrapper.train`."""
     dataset.prepare()
@@ -220,9 +254,15 @@ def train(
             samples=bool(callbacks),
         )
         with KerasTraining(
-            model, step.optimizer, {DATA: parts}, asked,
-            callbacks=callbacks, folder=options.run_folder, identity=identity, resume=options.resume,
-        ) as training:  # fmt: skip
+            model,
+            step.optimizer,
+            {DATA: parts},
+            asked,
+            callbacks=callbacks,
+            folder=options.run_folder,
+            identity=identity,
+            resume=options.resume,
+        ) as training:
             training.begin()
             while training.goes_on:
                 training.begin_epoch()
@@ -237,7 +277,9 @@ def train(
 def _epoch(
     wrapper: TensorFlowBase, step: TrainingStep, training: KerasTraining, progress: Progress
 ) -> dict[str, float]:
-    """Train on all training samples and evaluate all others; return the figures by their names in histories."""
+    """Train on all training samples and evaluate all others; return the figures by their names
+    in histories.
+    """
     fit = training.fit
     parts = fit.datasets[DATA]
     what = f"epoch {fit.epoch}/{fit.options.num_epochs}"
@@ -263,4 +305,7 @@ def _epoch(
 
 
 def _named(split: str, means: Mapping[str, float], score_name: str) -> dict[str, float]:
-    return {f"{DATA}/{split}/loss": means["loss"], f"{DATA}/{split}/{OUTPUT}/{score_name}": means["score"]}
+    return {
+        f"{DATA}/{split}/loss": means["loss"],
+        f"{DATA}/{split}/{OUTPUT}/{score_name}": means["score"],
+    }

@@ -32,16 +32,23 @@ _MOST_CLASSES = 1 << 16
 class TabularModel(ModelWrapper):
     """A model of the rows of a table, which tells classes apart or predicts a number.
 
-    The input ``"features"`` is ``(n, values)`` float32, encoded columns; the output is ``"scores"``, ``(n, classes)``
-    probabilities, or ``"value"``, ``(n,)``.  The data set determines the arguments that are left out: the encoding of
-    the columns, which was learned from its training samples and travels with the files of the model, and the classes.
+    The input ``"features"`` is ``(n, values)`` float32, encoded columns; the output is
+    ``"scores"``, ``(n, classes)`` probabilities, or ``"value"``, ``(n,)``.  The data set determines
+    the arguments that are left out: the encoding of the columns, which was learned from its
+    training samples and travels with the files of the model, and the classes.
     """
 
     abstract: ClassVar[bool] = True
 
-    columns: int | None = argument(None, help="number of columns; by default that of the data set", minimum=1)
+    columns: int | None = argument(
+        None, help="number of columns; by default that of the data set", minimum=1
+    )
     column_encoding: str | None = argument(
-        None, help="input transform that encodes columns, as JSON with class and arguments; by default the data set's"
+        None,
+        help=(
+            "input transform that encodes columns, as JSON with class and arguments; by default "
+            "the data set's"
+        ),
     )
     num_classes: int | None = argument(
         None,
@@ -72,7 +79,10 @@ class TabularModel(ModelWrapper):
     def width(self) -> int:
         """The number of values that the model is given; a ``ConfigError`` if nothing tells."""
         if self.columns is None or self.num_classes is None:
-            raise ConfigError(f"{type(self).__name__} without a data set needs --columns and --num-classes to be given")
+            raise ConfigError(
+                f"{type(self).__name__} without a data set needs --columns and --num-classes to be "
+                f"given"
+            )
         encoding = self._encoding
         if encoding is None:
             return self.columns
@@ -94,11 +104,16 @@ class TabularModel(ModelWrapper):
     @property
     def meaning(self) -> Meaning:
         """The encoding of the columns, and probabilities or a number."""
-        kind = OutputMeaning(SCORES, "probabilities") if self.classifies_rows else OutputMeaning(VALUE, "value")
+        kind = (
+            OutputMeaning(SCORES, "probabilities")
+            if self.classifies_rows
+            else OutputMeaning(VALUE, "value")
+        )
         return Meaning((InputMeaning(INPUT, "features", transform=self._encoding),), (kind,))
 
     def for_dataset(self, spec: DatasetSpec) -> Self:
-        """Return this wrapper with missing arguments taken from the data set, after a check of the others.
+        """Return this wrapper with missing arguments taken from the data set, after a check of the
+        others.
 
         Raises
         ------
@@ -106,14 +121,25 @@ class TabularModel(ModelWrapper):
             If the data set has other columns or classes.
         """
         name = type(self).__name__
-        if len(spec.inputs) != 1 or len(spec.inputs[0].shape) != 2 or spec.inputs[0].shape[1] is None:
+        if (
+            len(spec.inputs) != 1
+            or len(spec.inputs[0].shape) != 2
+            or spec.inputs[0].shape[1] is None
+        ):
             shapes = ", ".join(f"{each.name} {show_shape(each.shape)}" for each in spec.inputs)
-            raise ConfigError(f"{name} takes rows of a table, (n, columns); the data set gives {shapes}")
+            raise ConfigError(
+                f"{name} takes rows of a table, (n, columns); the data set gives {shapes}"
+            )
         classes = len(spec.class_names) if scores_classes(spec.task) else 0
         if not classes and [each.shape for each in spec.targets] != [(None,)]:
-            raise ConfigError(f"{name} predicts a class or one number; the data set is for {spec.task}")
+            raise ConfigError(
+                f"{name} predicts a class or one number; the data set is for {spec.task}"
+            )
         columns = int(spec.inputs[0].shape[1])
-        for what, mine, its in (("columns", self.columns, columns), ("classes", self.num_classes, classes)):
+        for what, mine, its in (
+            ("columns", self.columns, columns),
+            ("classes", self.num_classes, classes),
+        ):
             if mine not in (None, its):
                 raise ConfigError(f"{name} is made for {mine} {what}, and the data set has {its}")
         encoding = spec.transforms.get(spec.inputs[0].name)
@@ -128,12 +154,16 @@ _NOISE = 256  # rows
 
 
 def noise(width: int, classes: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Return rows of noise with labels, or with numbers if there are no classes, for models without a training."""
+    """Return rows of noise with labels, or with numbers if there are no classes, for models
+    without a training.
+    """
     rows = np.random.default_rng(0).standard_normal((_NOISE, width)).astype(np.float32)
     return rows, np.arange(_NOISE) % (classes or _NOISE)
 
 
-def encoded_split(wrapper: TabularModel, dataset: Dataset, split: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def encoded_split(
+    wrapper: TabularModel, dataset: Dataset, split: str
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return the model's inputs ``(n, values)`` float32 and the targets ``(n,)`` of one split.
 
     Raises

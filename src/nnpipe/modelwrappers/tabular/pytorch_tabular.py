@@ -16,7 +16,9 @@ from nnpipe.modelwrappers.tabular._tabular_model import VALUE, TabularModel
 class PyTorchTabularNetwork(TabularModel, PyTorchWrapper):
     """Dense layers with ReLU over the columns of a table, in PyTorch."""
 
-    hidden: tuple[int, ...] = argument((64, 32), help="neurons of each hidden layer", minimum=1, maximum=1 << 16)
+    hidden: tuple[int, ...] = argument(
+        (64, 32), help="neurons of each hidden layer", minimum=1, maximum=1 << 16
+    )
 
     @property
     def score_name(self) -> str:  # type: ignore[override]  # depends on the task

@@ -19,7 +19,12 @@ from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import show_shape
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.frameworks.sklearn_estimators import EstimatorSession, estimator_as_onnx, io_of_estimator, read_estimator
+from nnpipe.frameworks.sklearn_estimators import (
+    EstimatorSession,
+    estimator_as_onnx,
+    io_of_estimator,
+    read_estimator,
+)
 from nnpipe.frameworks.training_curves import curves
 from nnpipe.modelwrappers.tabular._tabular_model import TabularModel, encoded_split, noise
 
@@ -29,9 +34,9 @@ _LEAST = 1e-15  # a probability whose logarithm is taken
 class SklearnTabularModel(TabularModel):
     """A linear model or a random forest over the columns of a table with scikit-learn.
 
-    Each epoch of a training adds a tree to a forest, and is one pass of stochastic gradient descent for a linear model.
-    Models are saved by skops.  A forest is loaded only with ``trusted_types`` ``sklearn.tree._tree.Tree``, because a
-    damaged tree can crash the process.
+    Each epoch of a training adds a tree to a forest, and is one pass of stochastic gradient descent
+    for a linear model. Models are saved by skops.  A forest is loaded only with ``trusted_types``
+    ``sklearn.tree._tree.Tree``, because a damaged tree can crash the process.
     """
 
     framework: ClassVar[str] = "scikit-learn"
@@ -44,7 +49,10 @@ class SklearnTabularModel(TabularModel):
     depth: int = argument(12, help="greatest depth of a tree of a forest", minimum=1, maximum=64)
     trusted_types: tuple[str, ...] = argument(
         (),
-        help="types that a file may hold beside those that skops trusts by default, such as sklearn.tree._tree.Tree",
+        help=(
+            "types that a file may hold beside those that skops trusts by default, such as "
+            "sklearn.tree._tree.Tree"
+        ),
     )
 
     def import_framework(self) -> None:
@@ -68,7 +76,9 @@ class SklearnTabularModel(TabularModel):
         rows, label = noise(self.width, self.num_classes or 0)
         return self._fitted_further(self._estimator(0), rows, label, 1)
 
-    def _fitted_further(self, estimator: Any, rows: npt.NDArray[Any], truth: npt.NDArray[Any], epoch: int) -> Any:
+    def _fitted_further(
+        self, estimator: Any, rows: npt.NDArray[Any], truth: npt.NDArray[Any], epoch: int
+    ) -> Any:
         if self.estimator == "forest":
             return estimator.set_params(n_estimators=epoch).fit(rows, truth)
         if self.classifies_rows:
@@ -81,16 +91,21 @@ class SklearnTabularModel(TabularModel):
         Raises
         ------
         ArtifactError
-            If the file is missing, damaged, holds other types than trusted ones, or belongs to another model.
+            If the file is missing, damaged, holds other types than trusted ones, or belongs to
+            another model.
         """
         self.check_installed()
         path = Path(path)
         found = read_estimator(path, self.trusted_types)
         io = io_of_estimator(found, path)
-        if (io.inputs[0].shape, io.outputs[0].shape) != (self.io.inputs[0].shape, self.io.outputs[0].shape):
+        if (io.inputs[0].shape, io.outputs[0].shape) != (
+            self.io.inputs[0].shape,
+            self.io.outputs[0].shape,
+        ):
             raise ArtifactError(
-                f"{path}: an estimator from {show_shape(io.inputs[0].shape)} to {show_shape(io.outputs[0].shape)}, and "
-                f"this model goes from {show_shape(self.io.inputs[0].shape)} to {show_shape(self.io.outputs[0].shape)}"
+                f"{path}: an estimator from {show_shape(io.inputs[0].shape)} to "
+                f"{show_shape(io.outputs[0].shape)}, and this model goes from "
+                f"{show_shape(self.io.inputs[0].shape)} to {show_shape(self.io.outputs[0].shape)}"
             )
         live.native = found
 
@@ -106,7 +121,9 @@ class SklearnTabularModel(TabularModel):
         if format == self.weights_format:
             return self.save(live, path)
         if format != "onnx":
-            raise NotSupported(f"{type(self).__name__} cannot be exported as {format}; it can as onnx or skops")
+            raise NotSupported(
+                f"{type(self).__name__} cannot be exported as {format}; it can as onnx or skops"
+            )
         write_bytes(path, estimator_as_onnx(live.native, self.io, type(self).__name__))
         return self.artifact_of(path, format, (*self.versions(), ("skl2onnx", version("skl2onnx"))))
 
@@ -121,7 +138,11 @@ class SklearnTabularModel(TabularModel):
         return EstimatorSession(deepcopy(live.native), self.io, Path(type(self).__name__))
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
         """Fit the estimator; the history holds the loss of each epoch."""
         self.check_installed()
@@ -130,15 +151,21 @@ class SklearnTabularModel(TabularModel):
         if len(dataset.split("validation")):
             parts["validation_loss"] = encoded_split(self, dataset, "validation")
         # Gradient descent needs targets of a common size.
-        centre, size = (0.0, 1.0) if self.classifies_rows else (float(truth.mean()), float(truth.std()) or 1.0)
-        scaled = truth if self.classifies_rows or self.estimator == "forest" else (truth - centre) / size
+        centre, size = (
+            (0.0, 1.0) if self.classifies_rows else (float(truth.mean()), float(truth.std()) or 1.0)
+        )
+        scaled = (
+            truth if self.classifies_rows or self.estimator == "forest" else (truth - centre) / size
+        )
         found = self._estimator(options.seed)
         epochs: list[dict[str, float]] = []
         with curves(options.logdir) as add:
             for number in progress(range(options.num_epochs), "training", options.num_epochs):
                 found = self._fitted_further(found, given, scaled, number + 1)
                 factor = (centre, size) if scaled is not truth else (0.0, 1.0)
-                epochs.append({name: self._loss(found, *part, *factor) for name, part in parts.items()})
+                epochs.append(
+                    {name: self._loss(found, *part, *factor) for name, part in parts.items()}
+                )
                 add(number + 1, epochs[-1])
         if scaled is not truth:
             found.coef_, found.intercept_ = found.coef_ * size, found.intercept_ * size + centre
@@ -146,7 +173,12 @@ class SklearnTabularModel(TabularModel):
         return TrainingHistory(tuple(epochs))
 
     def _loss(
-        self, estimator: Any, rows: npt.NDArray[Any], truth: npt.NDArray[Any], centre: float, size: float
+        self,
+        estimator: Any,
+        rows: npt.NDArray[Any],
+        truth: npt.NDArray[Any],
+        centre: float,
+        size: float,
     ) -> float:
         """Return the cross entropy, or the root of the mean squared error."""
         if self.classifies_rows:

@@ -49,7 +49,10 @@ def onnx_of_trees(trees: Trees, io: IOSpec) -> bytes:
     leaves = left < 0
     outputs = np.repeat(np.array(trees.outputs, np.int64), sizes)
     ensemble = helper.make_node(
-        "TreeEnsembleRegressor", [taken.name], ["margins"], domain="ai.onnx.ml",
+        "TreeEnsembleRegressor",
+        [taken.name],
+        ["margins"],
+        domain="ai.onnx.ml",
         n_targets=len(trees.start),
         base_values=[float(number) for number in trees.start],
         nodes_treeids=owners.tolist(),
@@ -64,7 +67,7 @@ def onnx_of_trees(trees: Trees, io: IOSpec) -> bytes:
         target_nodeids=nodes[leaves].tolist(),
         target_ids=outputs[leaves].tolist(),
         target_weights=threshold[leaves].astype(np.float64).tolist(),
-    )  # fmt: skip
+    )
     initializers = []
     if trees.classes:
         last = helper.make_node("Softmax", ["margins"], [given.name], axis=1)
@@ -72,11 +75,12 @@ def onnx_of_trees(trees: Trees, io: IOSpec) -> bytes:
         initializers.append(onnx.numpy_helper.from_array(np.array([-1], np.int64), "flat_shape"))
         last = helper.make_node("Reshape", ["margins", "flat_shape"], [given.name])
     graph = helper.make_graph(
-        [ensemble, last], "trees",
+        [ensemble, last],
+        "trees",
         [helper.make_tensor_value_info(taken.name, TensorProto.FLOAT, ["batch", *taken.shape[1:]])],
         [helper.make_tensor_value_info(given.name, TensorProto.FLOAT, ["batch", *given.shape[1:]])],
         initializers,
-    )  # fmt: skip
+    )
     opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
     onnx.checker.check_model(model)
@@ -89,8 +93,9 @@ _PACKAGES = ("xgboost-cpu", "xgboost")
 class XGBoostTabularModel(TabularModel):
     """Gradient boosting over the columns of a table with XGBoost.
 
-    Each epoch of a training adds a tree, for each class one.  Models are saved as XGBoost's JSON, which is read and
-    checked here before XGBoost sees it; pickles are not read.  Exported to ONNX, the trees run in ONNX Runtime.
+    Each epoch of a training adds a tree, for each class one.  Models are saved as XGBoost's JSON,
+    which is read and checked here before XGBoost sees it; pickles are not read.  Exported to ONNX,
+    the trees run in ONNX Runtime.
     """
 
     framework: ClassVar[str] = "XGBoost"
@@ -100,9 +105,15 @@ class XGBoostTabularModel(TabularModel):
     install: ClassVar[str] = "nnpipe[boosting]"
 
     depth: int = argument(6, help="greatest depth of a tree", minimum=1, maximum=32)
-    shrinkage: float = argument(0.3, help="factor of each tree (XGBoost's eta)", minimum=0.0, maximum=1.0)
-    subsample: float = argument(0.9, help="part of the training rows for each tree", minimum=0.01, maximum=1)
-    num_threads: int = argument(1, help="threads that may be used; 0 leaves it to XGBoost", minimum=0)
+    shrinkage: float = argument(
+        0.3, help="factor of each tree (XGBoost's eta)", minimum=0.0, maximum=1.0
+    )
+    subsample: float = argument(
+        0.9, help="part of the training rows for each tree", minimum=0.01, maximum=1
+    )
+    num_threads: int = argument(
+        1, help="threads that may be used; 0 leaves it to XGBoost", minimum=0
+    )
 
     def _parameters(self, seed: int) -> dict[str, Any]:
         found = {
@@ -136,8 +147,8 @@ class XGBoostTabularModel(TabularModel):
         trees = read_trees(path)
         if (trees.features, trees.classes) != (self.width, self.num_classes or 0):
             raise ArtifactError(
-                f"{path}: a model of {trees.features} values and {trees.classes} classes, and this one has "
-                f"{self.width} and {self.num_classes or 0}"
+                f"{path}: a model of {trees.features} values and {trees.classes} classes, and this "
+                f"one has {self.width} and {self.num_classes or 0}"
             )
         live.native = _booster(trees, self.num_threads)
 
@@ -151,13 +162,16 @@ class XGBoostTabularModel(TabularModel):
         if format == self.weights_format:
             return self.save(live, path)
         if format != "onnx":
-            raise NotSupported(f"{type(self).__name__} cannot be exported as {format}; it can as onnx or xgboost")
+            raise NotSupported(
+                f"{type(self).__name__} cannot be exported as {format}; it can as onnx or xgboost"
+            )
         trees = trees_in(bytes(live.native.save_raw("json")), type(self).__name__)
         try:
             content = onnx_of_trees(trees, self.io)
         except ImportError as error:
             raise MissingDependency(
-                f"exporting {type(self).__name__} as onnx needs {error.name}, which is not installed: "
+                f"exporting {type(self).__name__} as onnx needs {error.name}, which is not "
+                f"installed: "
                 "pip install 'nnpipe[onnx]'"
             ) from None
         write_bytes(path, content)
@@ -177,7 +191,11 @@ class XGBoostTabularModel(TabularModel):
         return _XGBoostSession(live.native, self.io)
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
         """Fit the trees; the history holds the loss of each round."""
         import xgboost
@@ -200,9 +218,14 @@ class XGBoostTabularModel(TabularModel):
 
 
 def _losses(told: str) -> dict[str, float]:
-    """Return the losses in a line of XGBoost's, ``[0]\\ttrain-mlogloss:0.6\\tvalidation-mlogloss:0.7``."""
+    """Return the losses in a line of XGBoost's,
+    ``[0]\\ttrain-mlogloss:0.6\\tvalidation-mlogloss:0.7``.
+    """
     found = [part.rpartition(":") for part in told.split("\t")[1:]]
-    return {"validation_loss" if name.startswith("validation") else "loss": float(value) for name, _, value in found}
+    return {
+        "validation_loss" if name.startswith("validation") else "loss": float(value)
+        for name, _, value in found
+    }
 
 
 class _XGBoostSession(InferenceSession):
@@ -230,5 +253,7 @@ def _booster(trees: Trees, num_threads: int) -> Any:
     try:
         found.load_model(bytearray(json.dumps(trees.document).encode()))
     except xgboost.core.XGBoostError:
-        raise ArtifactError("XGBoost does not read the model, although its trees are sound") from None
+        raise ArtifactError(
+            "XGBoost does not read the model, although its trees are sound"
+        ) from None
     return found

@@ -22,12 +22,15 @@ from nnpipe.core.messages import one_line
 #
 # The form of a datagram and the rules of both sides are at the head of ``target_c/firmware/udp.h``.
 
-_HEAD = struct.Struct("<3sBHHH")  # magic, kind, line, number, how many of the other side have been taken
+# magic, kind, line, number, how many of the other side have been taken
+_HEAD = struct.Struct("<3sBHHH")
 _MAGIC, _BEGIN, _BYTES, _AGAIN = b"nnp", 1, 2, 3
 _LARGEST = 1500 - 20 - 8 - _HEAD.size  # bytes of the line in a datagram that Ethernet takes whole
 _AHEAD = 3  # datagrams that either side has places for
-_OWED = 2  # datagrams after which the board is told what has been taken, if nothing else is sent before
-_FIRST, _LONGEST = 0.1, 1.6  # seconds without progress after which datagrams are sent again; doubled each time
+# datagrams after which the board is told what has been taken, if nothing else is sent before
+_OWED = 2
+# seconds without progress after which datagrams are sent again; doubled each time
+_FIRST, _LONGEST = 0.1, 1.6
 _POLL = 0.05  # seconds of one read of the line
 _MOST = 1 << 16  # bytes of a read, and about as many are kept until they are read
 
@@ -51,7 +54,9 @@ class UDPPort:
     """
 
     def __init__(self, host: str, port: int, timeout: float) -> None:
-        (family, kind, number, _, address), *_ = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
+        (family, kind, number, _, address), *_ = socket.getaddrinfo(
+            host, port, socket.AF_INET, socket.SOCK_DGRAM
+        )
         self._socket = socket.socket(family, kind, number)
         try:
             self._socket.connect(address)
@@ -82,7 +87,9 @@ class UDPPort:
         return found
 
     def write(self, data: bytes, /) -> int:
-        """Send all bytes; raise OSError if the network fails, or the board takes none for the time limit."""
+        """Send all bytes; raise OSError if the network fails, or the board takes none for the
+        time limit.
+        """
         if not self._begun and not self._begin():
             return len(data)
         for at in range(0, len(data), _LARGEST):
@@ -183,9 +190,21 @@ class EmulatorProcess:
 
     def __init__(self, command: Sequence[str], inherited: Sequence[int] = ()) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed at the end
-        guard = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), ",".join(map(str, inherited)), *command]
+        guard = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(_GUARD),
+            str(os.getpid()),
+            ",".join(map(str, inherited)),
+            *command,
+        ]
         self._guard = subprocess.Popen(
-            guard, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, pass_fds=inherited
+            guard,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            pass_fds=inherited,
         )
 
     def ended(self) -> bool:
@@ -226,7 +245,9 @@ class EmulatorPort:
         self._socket, other = socket.socketpair()
         with other:
             line = other.fileno()
-            self._process = EmulatorProcess([word.replace("{line}", str(line)) for word in command], [line])
+            self._process = EmulatorProcess(
+                [word.replace("{line}", str(line)) for word in command], [line]
+            )
         self._timeout = timeout
 
     @property
@@ -254,7 +275,9 @@ class EmulatorPort:
         return data
 
     def write(self, data: bytes, /) -> int:
-        """Send all bytes; raise OSError if the emulator has ended, or takes none for the time limit."""
+        """Send all bytes; raise OSError if the emulator has ended, or takes none for the time
+        limit.
+        """
         self._socket.settimeout(self._timeout)
         try:
             self._socket.sendall(data)
@@ -271,12 +294,14 @@ class EmulatorPort:
 
 
 class EmulatorUDPPort(UDPPort):
-    """A line over UDP to an emulated board, whose emulator ends with it; a hundred times as fast as an emulated UART.
+    """A line over UDP to an emulated board, whose emulator ends with it; a hundred times as fast as
+    an emulated UART.
 
     Parameters
     ----------
     command
-        The emulator and its arguments; ``{port}`` in them becomes the port of this machine that leads to the board.
+        The emulator and its arguments; ``{port}`` in them becomes the port of this machine that
+        leads to the board.
     timeout
         The time limit in seconds of a write.
     """

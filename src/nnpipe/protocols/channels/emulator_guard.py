@@ -1,6 +1,8 @@
-"""A small program that runs another one, until anything comes by its standard input, or its parent has gone.
+"""A small program that runs another one, until anything comes by its standard input, or its parent
+has gone.
 
-It is started by its path, so it imports the standard library only.  If it is itself killed, Linux kills the program.
+It is started by its path, so it imports the standard library only.  If it is itself killed, Linux
+kills the program.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def _die_with_parent() -> None:
 
 def main(parent: int, inherited: list[int], command: list[str]) -> int:
     """Run a command that inherits file descriptors, until it ends or nobody needs it any more."""
-    process = subprocess.Popen(command, pass_fds=inherited, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
+    process = subprocess.Popen(
+        command, pass_fds=inherited, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent
+    )
     for line in inherited:
         os.close(line)
     try:
@@ -40,4 +44,6 @@ def main(parent: int, inherited: list[int], command: list[str]) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    sys.exit(main(int(sys.argv[1]), [int(each) for each in sys.argv[2].split(",") if each], sys.argv[3:]))
+    sys.exit(
+        main(int(sys.argv[1]), [int(each) for each in sys.argv[2].split(",") if each], sys.argv[3:])
+    )

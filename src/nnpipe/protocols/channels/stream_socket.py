@@ -26,7 +26,9 @@ class PollableChannel(Channel):
     """The name of the other side, for messages."""
 
     opaque: bool = False
-    """Whether only the process that has sent so far can continue to send, since encryption has a state."""
+    """Whether only the process that has sent so far can continue to send, since encryption has a
+    state.
+    """
 
     @abstractmethod
     def fileno(self) -> int:
@@ -43,7 +45,8 @@ class PollableChannel(Channel):
         Raises
         ------
         TransportError
-            If the other side is not ready to take all of them; the connection is of no more use then.
+            If the other side is not ready to take all of them; the connection is of no more use
+            then.
         """
 
     @abstractmethod
@@ -52,7 +55,9 @@ class PollableChannel(Channel):
 
     @abstractmethod
     def finish(self) -> None:
-        """Shut down sending, and wait a moment so that the last bytes can arrive before the connection is closed."""
+        """Shut down sending, and wait a moment so that the last bytes can arrive before the
+        connection is closed.
+        """
 
     def hung_up(self) -> bool:
         """Return whether the other side has closed the connection."""
@@ -103,7 +108,8 @@ class SocketChannel(PollableChannel):
         self.timeout = timeout
         self._most = packet_size
         if sock.family != getattr(socket, "AF_UNIX", None):
-            # Otherwise a small answer waits up to 40 ms for the acknowledgement of the previous one.
+            # Otherwise a small answer waits up to 40 ms for the acknowledgement of the previous
+            # one.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _keep_alive(sock, timeout)
         self._set_up(sock, timeout)
@@ -136,7 +142,9 @@ class SocketChannel(PollableChannel):
                 raise LineTimeout(f"{self.name} takes less than can be waited for")
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if the other side closed."""
+        """Wait for bytes, read at most ``len(buffer)`` of them, and return their number; 0 if
+        the other side closed.
+        """
         try:
             most = self._most
             return self._sock.recv_into(buffer, most if len(buffer) > most else 0)
@@ -153,7 +161,9 @@ class SocketChannel(PollableChannel):
             raise self._failure(error, "sent nothing") from None
 
     def send_now(self, buffers: Sequence[memoryview | bytes]) -> None:
-        """Send some small buffers without waiting; an error is raised unless all of them could be sent."""
+        """Send some small buffers without waiting; an error is raised unless all of them could
+        be sent.
+        """
         try:
             sent = self._sock.sendmsg(buffers, (), _DONTWAIT)
         except OSError as error:
@@ -166,7 +176,9 @@ class SocketChannel(PollableChannel):
         return self._sock.fileno()
 
     def hung_up(self) -> bool:
-        """Return whether the other side has closed the connection, even if some of its bytes are still unread."""
+        """Return whether the other side has closed the connection, even if some of its bytes are
+        still unread.
+        """
         poll = select.poll()
         poll.register(self._sock, getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR)
         return bool(poll.poll(0))
@@ -235,7 +247,9 @@ class SocketListener(LineListener):
         except (BlockingIOError, InterruptedError, ConnectionError):
             return None  # the client left before it was accepted
         except OSError as error:
-            raise TransportError(f"waiting at {self.name} failed: {error.strerror or error}") from None
+            raise TransportError(
+                f"waiting at {self.name} failed: {error.strerror or error}"
+            ) from None
         connection.setblocking(True)
         try:
             return self._channel(connection, _show(address))
@@ -268,7 +282,9 @@ def _show(address: object) -> str:
 
 
 def _keep_alive(sock: socket.socket, timeout: float) -> None:
-    """Detect a vanished peer (unplugged, switched off) after about three time limits, by TCP keep-alive."""
+    """Detect a vanished peer (unplugged, switched off) after about three time limits, by TCP
+    keep-alive.
+    """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     seconds = max(round(timeout), 1)
     for name, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", seconds), ("TCP_KEEPCNT", 2)):
@@ -277,7 +293,8 @@ def _keep_alive(sock: socket.socket, timeout: float) -> None:
 
 
 def do_not_pace(sock: socket.socket) -> None:
-    """Choose a congestion control for a socket that does not pace packets by an estimate of the bandwidth.
+    """Choose a congestion control for a socket that does not pace packets by an estimate of the
+    bandwidth.
 
     Requests that wait for answers make BBR's estimate wrong: on systems that use
     it, pipelined inferences took up to five times as long, because of the pacing.
@@ -296,7 +313,9 @@ def do_not_pace(sock: socket.socket) -> None:
 
 
 def _set_timeout(sock: socket.socket, timeout: float) -> None:
-    """Set the kernel's timeouts, since Python's own need an additional system call for each send and receive."""
+    """Set the kernel's timeouts, since Python's own need an additional system call for each send
+    and receive.
+    """
     seconds, micros = divmod(max(round(timeout * 1e6), 1), 1_000_000)
     for form in ("ll", "qq"):  # the right one depends on the width of time_t
         try:

@@ -1,4 +1,6 @@
-"""The host's side of a conversation over a channel, which sends requests and waits for the answers."""
+"""The host's side of a conversation over a channel, which sends requests and waits for the
+answers.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,10 @@ class Connection:
         self.channel = channel
         # Cached, since they are used with every answer and each lookup goes through two objects.
         self._next_message, self._wanted, self._received = (
-            conversation.next_message, conversation.wanted, conversation.received,
-        )  # fmt: skip
+            conversation.next_message,
+            conversation.wanted,
+            conversation.received,
+        )
         self._reader = conversation.reader
         self._send, self._receive_into = channel.send, channel.receive_into
         self._broken: str | None = None
@@ -72,9 +76,15 @@ class Connection:
             self.answer()
 
     def ask(
-        self, kind: FrameKind, parts: Sequence[Buffer] = (), flags: int = 0, patience: float | None = None
+        self,
+        kind: FrameKind,
+        parts: Sequence[Buffer] = (),
+        flags: int = 0,
+        patience: float | None = None,
     ) -> bytes | memoryview:
-        """Send a request, wait for its answer, and return the payload of the OK; raises as :meth:`answer`."""
+        """Send a request, wait for its answer, and return the payload of the OK; raises as
+        :meth:`answer`.
+        """
         self.send(self.conversation.ask(kind, parts, flags))
         return self.answer(patience)
 
@@ -112,8 +122,11 @@ class Connection:
         message, reader = None, self._reader
         try:
             while True:
-                # Called only if bytes have already arrived, since the call takes as long as the check of a header.
-                message = (reader.begin != reader.end and self._next_message()) or self._receive(patience)
+                # Called only if bytes have already arrived, since the call takes as long as the
+                # check of a header.
+                message = (reader.begin != reader.end and self._next_message()) or self._receive(
+                    patience
+                )
                 kind = message.kind
                 if kind is _OK:
                     return message.payload
@@ -141,7 +154,9 @@ class Connection:
                 continue
             if not count:
                 where = "" if conversation.between_frames else " in the middle of a frame"
-                raise TransportError(f"the target closed the line{where}; its server's log may tell why")
+                raise TransportError(
+                    f"the target closed the line{where}; its server's log may tell why"
+                )
             self._received(count)
             message = self._next_message()
             if message is not None:
@@ -154,7 +169,9 @@ class Connection:
         return time.monotonic() + (patience or self.channel.timeout)
 
     def _last_words(self) -> Message | None:
-        """Return the last message of a target that closed the connection while this side was sending, if any."""
+        """Return the last message of a target that closed the connection while this side was
+        sending, if any.
+        """
         with contextlib.suppress(TransportError, RemoteProtocolError):
             while True:
                 message = self._next_message() or self._receive()
@@ -199,7 +216,9 @@ _AHEAD = 8
 _upload_log = logging.getLogger("nnpipe")
 
 
-def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: float) -> LoadedModel:
+def upload(
+    connection: Connection, artifact: Artifact, name: str, load_timeout: float
+) -> LoadedModel:
     """Send a model to the target, which loads it.
 
     The part of the file that the target already has may be wrong, since an
@@ -238,12 +257,16 @@ def _send(connection: Connection, artifact: Artifact, name: str) -> int:
     try:
         size = artifact.size
         with open(artifact.path, "rb") as file:
-            begin = ModelOffer(size, bytes.fromhex(artifact.sha256), describe(artifact, name)).pack()
+            begin = ModelOffer(
+                size, bytes.fromhex(artifact.sha256), describe(artifact, name)
+            ).pack()
             had = unpack_count(connection.ask(FrameKind.MODEL, (begin,), FrameFlag.BEGIN))
             if had > size:
                 raise RemoteProtocolError(f"the target claims {had:,} bytes of a model of {size:,}")
             if had:
-                _upload_log.info("the target has %s of the model's %s bytes already", f"{had:,}", f"{size:,}")
+                _upload_log.info(
+                    "the target has %s of the model's %s bytes already", f"{had:,}", f"{size:,}"
+                )
             _send_parts(connection, file, had, size)
     except OSError as error:
         if isinstance(error, ArtifactError) or error.filename is None:
@@ -264,10 +287,14 @@ def _send_parts(connection: Connection, file: Any, at: int, size: int) -> None:
     while at < size:
         count = file.readinto(piece[: min(len(piece), size - at)])
         if not count:
-            raise ArtifactError(f"{file.name}: the file has become shorter than it was; make the model anew")
+            raise ArtifactError(
+                f"{file.name}: the file has become shorter than it was; make the model anew"
+            )
         while conversation.waiting >= ahead:
             connection.answer()
-        connection.send(conversation.ask(FrameKind.MODEL, (pack_count(at), piece[:count]), FrameFlag.PART))
+        connection.send(
+            conversation.ask(FrameKind.MODEL, (pack_count(at), piece[:count]), FrameFlag.PART)
+        )
         at += count
     while conversation.waiting:
         connection.answer()

@@ -1,4 +1,6 @@
-"""Pipelined inferences on a target: the next inputs are sent before the previous outputs have arrived."""
+"""Pipelined inferences on a target: the next inputs are sent before the previous outputs have
+arrived.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.errors import LocalProtocolError, NNPipeError, RemoteProtocolError, SpecMismatch, TargetError
+from nnpipe.core.errors import (
+    LocalProtocolError,
+    NNPipeError,
+    RemoteProtocolError,
+    SpecMismatch,
+    TargetError,
+)
 from nnpipe.core.tensors import Batch
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.conversation.frame import Buffer, FrameKind, size_of
@@ -20,7 +28,8 @@ from nnpipe.protocols.conversation.payloads import Counter, TensorLayout, unpack
 from nnpipe.protocols.conversation.rules import STAMPS_SIZE
 
 NS = 1_000_000_000
-_COLUMNS = 6  # asked and answered on the host's clock; received, started, stopped and replied on the target's
+# asked and answered on the host's clock; received, started, stopped and replied on the target's
+_COLUMNS = 6
 
 
 class Parts:
@@ -45,15 +54,21 @@ class Parts:
         self._stamps = array("q")
         self._extend: Callable[[tuple[int, ...]], None] = self._stamps.extend
 
-    def note(self, asked: int, answered: int, payload: bytes | memoryview, alone: bool = True) -> None:
-        """Store the timestamps of a run: the host's, and the target's, which came alone or before the outputs."""
+    def note(
+        self, asked: int, answered: int, payload: bytes | memoryview, alone: bool = True
+    ) -> None:
+        """Store the timestamps of a run: the host's, and the target's, which came alone or
+        before the outputs.
+        """
         try:
             self._extend((asked, answered, *unpack_stamps(payload, alone)))
         except OverflowError:
             raise RemoteProtocolError("the target's counter shows more than 63 bits hold") from None
 
     def between(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
-        """Divide the time of the runs between these timestamps into parts, as ``RemoteSession.split`` does."""
+        """Divide the time of the runs between these timestamps into parts, as
+        ``RemoteSession.split`` does.
+        """
         rows = self._rows()
         asked = rows[:, 0]
         at = np.searchsorted(asked, start_ns)
@@ -73,7 +88,11 @@ class Parts:
 
     def to_ns(self, counts: Any) -> Any:
         """Convert counts to nanoseconds."""
-        return counts if self._rate in (0, NS) else np.rint(counts * (NS / self._rate)).astype(np.int64)
+        return (
+            counts
+            if self._rate in (0, NS)
+            else np.rint(counts * (NS / self._rate)).astype(np.int64)
+        )
 
     def _rows(self) -> npt.NDArray[np.int64]:
         return np.array(self._stamps, np.int64).reshape(-1, _COLUMNS)
@@ -84,14 +103,20 @@ class Parts:
             return {"target_counts": stopped - started}
         inference = self.to_ns(stopped - started)
         held = self.to_ns(replied - received)
-        return {"target_ns": inference, "wire_ns": (answered - asked) - inference, "serve_ns": held - inference}
+        return {
+            "target_ns": inference,
+            "wire_ns": (answered - asked) - inference,
+            "serve_ns": held - inference,
+        }
 
 
 _AHEAD = 1 << 19  # bytes of inputs
 _ANSWERS = 256  # bytes of headers and timestamps that come with outputs
 
 
-def received(layout: TensorLayout, payload: bytes | memoryview, begin: int = 0) -> dict[str, np.ndarray]:
+def received(
+    layout: TensorLayout, payload: bytes | memoryview, begin: int = 0
+) -> dict[str, np.ndarray]:
     """Return the outputs in a payload from byte ``begin`` on; they share its memory.
 
     Raises
@@ -100,9 +125,13 @@ def received(layout: TensorLayout, payload: bytes | memoryview, begin: int = 0) 
         If they do not fit the model's outputs.
     """
     try:
-        return layout.unpack(payload if isinstance(payload, memoryview) else memoryview(bytearray(payload)), begin)
+        return layout.unpack(
+            payload if isinstance(payload, memoryview) else memoryview(bytearray(payload)), begin
+        )
     except SpecMismatch as error:
-        raise RemoteProtocolError(f"the target's outputs are not what they should be: {error}") from None
+        raise RemoteProtocolError(
+            f"the target's outputs are not what they should be: {error}"
+        ) from None
 
 
 class RequestPipeline:
@@ -111,8 +140,8 @@ class RequestPipeline:
     Parameters
     ----------
     connection
-        The connection to a target that has loaded a model, and has agreed to pipelining or to inferences in one
-        request.
+        The connection to a target that has loaded a model, and has agreed to pipelining or to
+        inferences in one request.
     inputs, outputs
         The layouts of the tensors in payloads.
     parts
@@ -122,7 +151,12 @@ class RequestPipeline:
     """
 
     def __init__(
-        self, connection: Connection, inputs: TensorLayout, outputs: TensorLayout, parts: Parts, run_timeout: float
+        self,
+        connection: Connection,
+        inputs: TensorLayout,
+        outputs: TensorLayout,
+        parts: Parts,
+        run_timeout: float,
     ) -> None:
         self._connection = connection
         self._whole = connection.conversation.inferring
@@ -160,11 +194,13 @@ class RequestPipeline:
             raise
 
     def _most_ahead(self, inputs: int) -> int:
-        """Return how many inferences may be sent ahead: answers must fit into the channel, inputs into caches."""
+        """Return how many inferences may be sent ahead: answers must fit into the channel,
+        inputs into caches.
+        """
         outputs = self._outputs.size
         if outputs is None:
-            # With free axes, the size of outputs is known only after the first ones; equally large inputs are assumed
-            # to give equally large outputs.
+            # With free axes, the size of outputs is known only after the first ones; equally large
+            # inputs are assumed to give equally large outputs.
             outputs = self._came if self._went == inputs else 1 << 62
             self._went, self._came = inputs, outputs
         ahead = max(_AHEAD // (inputs + 1), 2)
@@ -191,7 +227,9 @@ class RequestPipeline:
         return received(self._outputs, payload, begin)
 
     def _drain(self) -> None:
-        """Read the answers to requests sent ahead of a failure, so that the session can still be used."""
+        """Read the answers to requests sent ahead of a failure, so that the session can still be
+        used.
+        """
         connection = self._connection
         while connection.conversation.waiting:
             with contextlib.suppress(TargetError):

@@ -29,7 +29,9 @@ _STATED = ("flash_bytes", "arena_bytes", "data_bytes")
 
 
 def states_memory(about: Mapping[str, Any]) -> bool:
-    """Return whether the facts that a target sent with its answer to MODEL state the sizes of the model."""
+    """Return whether the facts that a target sent with its answer to MODEL state the sizes of
+    the model.
+    """
     return all(type(about.get(key)) is int for key in _STATED)
 
 
@@ -41,12 +43,14 @@ def board_memory(about: Mapping[str, Any], stats: Stats) -> dict[str, int]:
     about
         The facts, which :func:`states_memory`.
     stats
-        The answer to STATS after some runs, whose rows tell arena, data and the stack that runs have used.
+        The answer to STATS after some runs, whose rows tell arena, data and the stack that runs
+        have used.
 
     Returns
     -------
     dict
-        ``flash_bytes``, ``arena_bytes``, ``data_bytes``, ``stack_bytes``, ``ram_bytes``; empty if nothing has run.
+        ``flash_bytes``, ``arena_bytes``, ``data_bytes``, ``stack_bytes``, ``ram_bytes``; empty if
+        nothing has run.
     """
     ram = int(max(stats.table()["process_bytes"], default=0))
     stack = ram - about["arena_bytes"] - about["data_bytes"]
@@ -67,7 +71,9 @@ def board_memory(about: Mapping[str, Any], stats: Stats) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Exchange:
-    """Four timestamps in nanoseconds: asked and answered on the host's clock, received and replied on the target's."""
+    """Four timestamps in nanoseconds: asked and answered on the host's clock, received and
+    replied on the target's.
+    """
 
     asked: int
     received: int
@@ -86,7 +92,9 @@ class Exchange:
 
     @property
     def error_ns(self) -> float:
-        """The bound on the error of the offset: half of the round trip, and a nanosecond for rounding."""
+        """The bound on the error of the offset: half of the round trip, and a nanosecond for
+        rounding.
+        """
         return self.round_trip_ns / 2 + 1
 
     @property
@@ -118,7 +126,9 @@ class ClockRelation:
 
     @property
     def drift(self) -> float:
-        """How much faster the target's clock runs, as a fraction; significant if it exceeds :attr:`drift_error`."""
+        """How much faster the target's clock runs, as a fraction; significant if it exceeds
+        :attr:`drift_error`.
+        """
         span = self.last.middle_ns - self.first.middle_ns
         return (self.last.offset_ns - self.first.offset_ns) / span if span > 0 else 0.0
 
@@ -153,7 +163,11 @@ _SMALL = 1 << 14  # bytes up to which zeroed memory is faster to make than an ar
 
 
 def open_session(
-    protocol: RuntimeProtocol, artifact: Artifact, options: RemoteOptions | None = None, *, limits: Limits | None = None
+    protocol: RuntimeProtocol,
+    artifact: Artifact,
+    options: RemoteOptions | None = None,
+    *,
+    limits: Limits | None = None,
 ) -> RemoteSession:
     """Connect to a target, send it a model, and let it load the model.
 
@@ -230,30 +244,45 @@ class RemoteSession(InferenceSession):
         self._about = dict(about or {})
         self._inputs, self._outputs = TensorLayout(io.inputs), TensorLayout(io.outputs)
         size = self._outputs.size
-        self._lengths = {FrameKind.OUTPUT: size, FrameKind.INFER: None if size is None else STAMPS_SIZE + size}
+        self._lengths = {
+            FrameKind.OUTPUT: size,
+            FrameKind.INFER: None if size is None else STAMPS_SIZE + size,
+        }
         self._conversation.place = self._place
         stats, _ = self._exchange(FrameFlag.CLOCK)
         self._counter, self._rate = stats.counter, stats.rate
         self._parts = Parts(stats.counter, stats.rate)
         self._first = best(self._exchanges())
-        self._pipeline = RequestPipeline(connection, self._inputs, self._outputs, self._parts, options.run_timeout)
+        self._pipeline = RequestPipeline(
+            connection, self._inputs, self._outputs, self._parts, options.run_timeout
+        )
 
     def _place(self, kind: FrameKind, length: int) -> memoryview:
         """Return new memory for outputs, since they belong to the caller."""
         wanted = self._lengths[kind]
         if length != wanted and wanted is not None:
-            raise RemoteProtocolError(f"the target answers {kind.name} with {length:,} bytes instead of {wanted:,}")
-        return memoryview(bytearray(length)) if length <= _SMALL else np.empty(length, np.uint8).data
+            raise RemoteProtocolError(
+                f"the target answers {kind.name} with {length:,} bytes instead of {wanted:,}"
+            )
+        return (
+            memoryview(bytearray(length)) if length <= _SMALL else np.empty(length, np.uint8).data
+        )
 
     def _infer(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Put, run and get, in one exchange instead of three if the target has agreed to a way of doing so."""
+        """Put, run and get, in one exchange instead of three if the target has agreed to a way
+        of doing so.
+        """
         if not (self._conversation.inferring or self._conversation.pipelining):
             return super()._infer(batch)
         (outputs,) = self._pipeline.run((batch,))
         return outputs
 
     def _stream(self, batches: Iterable[Batch]) -> Iterator[dict[str, np.ndarray]]:
-        return self._pipeline.run(batches) if self._conversation.pipelining else super()._stream(batches)
+        return (
+            self._pipeline.run(batches)
+            if self._conversation.pipelining
+            else super()._stream(batches)
+        )
 
     def _put(self, batch: Batch) -> None:
         self._connection.ask(FrameKind.DATA, self._inputs.pack(batch))
@@ -281,7 +310,8 @@ class RemoteSession(InferenceSession):
         Parameters
         ----------
         batches
-            Batches as for :meth:`put`; a batch must not be changed before its outputs have been returned.
+            Batches as for :meth:`put`; a batch must not be changed before its outputs have been
+            returned.
 
         Yields
         ------
@@ -294,7 +324,9 @@ class RemoteSession(InferenceSession):
             If the target did not agree to pipelining; raised at once.
         """
         if not self._conversation.pipelining:
-            raise NotSupported("the target takes one request at a time, it cannot be used pipelined")
+            raise NotSupported(
+                "the target takes one request at a time, it cannot be used pipelined"
+            )
         return self.stream(batches)
 
     def split(self, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, np.ndarray]:
@@ -308,13 +340,13 @@ class RemoteSession(InferenceSession):
         Returns
         -------
         dict
-            Columns of int64, ``(n,)``:
-            ``target_ns``, the inference itself on the target's clock;
+            Columns of int64, ``(n,)``: ``target_ns``, the inference itself on the target's clock;
             ``wire_ns``, from sending the request to receiving the answer, without the inference;
             ``host_ns``, the rest, spent on this host.  These three add up to ``end_ns - start_ns``.
-            ``serve_ns`` is the part of ``wire_ns`` during which the target was processing the request.
-            Only differences on the same clock are used, so the offset of the clocks does not matter.
-            If the target counts something other than time, the only column is ``target_counts``.
+            ``serve_ns`` is the part of ``wire_ns`` during which the target was processing the
+            request. Only differences on the same clock are used, so the offset of the clocks does
+            not matter. If the target counts something other than time, the only column is
+            ``target_counts``.
 
         Raises
         ------
@@ -324,7 +356,9 @@ class RemoteSession(InferenceSession):
         return self._parts.between(start_ns, end_ns)
 
     def columns(self, count: int) -> dict[str, np.ndarray]:
-        """Divide the time of the last ``count`` runs into parts as :meth:`split` does, without ``host_ns``."""
+        """Divide the time of the last ``count`` runs into parts as :meth:`split` does, without
+        ``host_ns``.
+        """
         return self._parts.last(count)
 
     def stats(self) -> Mapping[str, Any]:
@@ -333,10 +367,10 @@ class RemoteSession(InferenceSession):
         Returns
         -------
         dict
-            ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts per second; ``inferences``;
-            ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and their error bounds;
-            ``target``: the target's facts about itself; ``board``: bytes of flash and memory that the model needs,
-            if the target tells them.
+            ``counter``: ``wall``, ``cycles`` or ``instructions``; ``rate``: counts per second;
+            ``inferences``; ``load_ns`` (or ``load_counts``); ``clock``: offset, drift and their
+            error bounds; ``target``: the target's facts about itself; ``board``: bytes of flash and
+            memory that the model needs, if the target tells them.
         """
         self._check_open()
         stats, _ = self._exchange(FrameFlag.CLOCK)
@@ -347,7 +381,9 @@ class RemoteSession(InferenceSession):
         }
         if self._about:
             found["target"] = self._about
-        if states_memory(self._about) and (board := board_memory(self._about, self._exchange(flags=0)[0])):
+        if states_memory(self._about) and (
+            board := board_memory(self._about, self._exchange(flags=0)[0])
+        ):
             found["board"] = board
         if not self._parts.keeps_time:
             return found | {"load_counts": self._load_counts}
@@ -363,8 +399,8 @@ class RemoteSession(InferenceSession):
         -------
         dict
             Columns: ``time_ns`` (int64) on this host's ``perf_counter_ns``, ``cpu_percent``,
-            ``process_bytes``, ``memory_bytes``, and, if there is a GPU, ``gpu_percent`` and ``gpu_bytes``.
-            Empty if the target does not report them.
+            ``process_bytes``, ``memory_bytes``, and, if there is a GPU, ``gpu_percent`` and
+            ``gpu_bytes``. Empty if the target does not report them.
         """
         self._check_open()
         stats, _ = self._exchange(flags=0)
@@ -373,7 +409,9 @@ class RemoteSession(InferenceSession):
         found = _resources(stats)
         clock = self._clock()
         scale = NS / self._rate if self._rate else 1.0
-        found["time_ns"] = np.array([round(clock.to_host(t * scale)) for t in found["time_ns"]], np.int64)
+        found["time_ns"] = np.array(
+            [round(clock.to_host(t * scale)) for t in found["time_ns"]], np.int64
+        )
         return found
 
     def _clock(self) -> ClockRelation:
@@ -388,7 +426,9 @@ class RemoteSession(InferenceSession):
         answered = time.perf_counter_ns()
         stats = Stats.unpack(payload)
         scale = NS / stats.rate if stats.rate else 1.0
-        return stats, Exchange(asked, round(stats.received * scale), round(stats.answered * scale), answered)
+        return stats, Exchange(
+            asked, round(stats.received * scale), round(stats.answered * scale), answered
+        )
 
     def _close(self) -> None:
         self._connection.close()

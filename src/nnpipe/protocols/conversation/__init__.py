@@ -1,1 +1,3 @@
-"""The conversation between a host and a target: frames, messages, rules and payloads, without I/O."""
+"""The conversation between a host and a target: frames, messages, rules and payloads, without
+I/O.
+"""

@@ -1,4 +1,5 @@
-"""The base of both sides of a conversation: converts bytes to messages and checks the rules, without I/O.
+"""The base of both sides of a conversation: converts bytes to messages and checks the rules,
+without I/O.
 
 The owner of a conversation transfers its bytes::
 
@@ -62,7 +63,9 @@ class Message(NamedTuple):
 class Conversation:
     """The base of both sides: the agreement of the handshake, the frame reader, the limits."""
 
-    def __init__(self, limits: Limits, token: bytes | None, nonce: bytes | None, staging: int) -> None:
+    def __init__(
+        self, limits: Limits, token: bytes | None, nonce: bytes | None, staging: int
+    ) -> None:
         self.limits = limits
         self.state = ConversationState.NEW
         self.place: Place | None = None
@@ -101,6 +104,8 @@ class Conversation:
 
 
 def _bounds(part: int, largest: int) -> dict[Bound, int]:
-    """Return the size limit of each kind of payload in bytes, from the agreement of the handshake."""
+    """Return the size limit of each kind of payload in bytes, from the agreement of the
+    handshake.
+    """
     stamped = min(largest + STAMPS_SIZE, (1 << 32) - 1)  # the limit of the header's field
     return {**FIXED_BOUNDS, Bound.PART: part + 8, Bound.TENSORS: largest, Bound.STAMPED: stamped}

@@ -40,7 +40,9 @@ Buffer: TypeAlias = "bytes | memoryview"
 
 @dataclass(frozen=True)
 class Check:
-    """An algorithm: its bit in the handshake, its name, and the function from parts of a payload to 64 bits."""
+    """An algorithm: its bit in the handshake, its name, and the function from parts of a payload
+    to 64 bits.
+    """
 
     bit: int
     name: str
@@ -75,7 +77,9 @@ CHECKS = (CRC32, XXH3)
 def available(names: Sequence[str] | None = None) -> int:
     """Return the bits of all algorithms, or of those named; ``crc32`` is always included."""
     return CRC32.bit | sum(
-        check.bit for check in CHECKS if check is not CRC32 and (names is None or check.name in names)
+        check.bit
+        for check in CHECKS
+        if check is not CRC32 and (names is None or check.name in names)
     )
 
 
@@ -214,7 +218,9 @@ def size_of(parts: Sequence[Buffer]) -> int:
 STAGING = 1 << 13
 
 Admit = Callable[[int, int, int, int], "memoryview | None"]
-"""Checks a header (kind, flags, number, length): raises an error, or returns the memory for the payload."""
+"""Checks a header (kind, flags, number, length): raises an error, or returns the memory for the
+payload.
+"""
 
 
 Frame = tuple[int, int, int, "bytes | memoryview"]
@@ -238,8 +244,8 @@ class FrameReader:
     Attributes
     ----------
     begin, end
-        The range of unread bytes in the staging buffer.  If they are equal, no part of a next frame has been
-        received, or its payload is read into its own memory.
+        The range of unread bytes in the staging buffer.  If they are equal, no part of a next frame
+        has been received, or its payload is read into its own memory.
 
     Raises
     ------
@@ -251,7 +257,8 @@ class FrameReader:
         self.use(CRC32)
         self._staging = memoryview(bytearray(staging))
         self.begin = self.end = 0  # of the bytes in staging; read by owners, with every frame
-        self._header: tuple[int, int, int, int, int] | None = None  # of a frame whose payload is incomplete
+        # of a frame whose payload is incomplete
+        self._header: tuple[int, int, int, int, int] | None = None
         self._payload: memoryview | None = None  # where the present payload goes, if not to staging
         self._filled = 0
 
@@ -305,7 +312,9 @@ class FrameReader:
                     "something came that is not a frame of nnpipe, or a frame's header was damaged"
                 )
             if version != VERSION:
-                raise RemoteProtocolError(f"a frame of version {version} came, this side reads version {VERSION}")
+                raise RemoteProtocolError(
+                    f"a frame of version {version} came, this side reads version {VERSION}"
+                )
             place = admit(kind, flags, number, length)
             begin += HEADER_SIZE
             if not length:

@@ -1,4 +1,6 @@
-"""The payloads of HELLO and AUTH: versions, extensions, limits, and proofs that both sides know the token."""
+"""The payloads of HELLO and AUTH: versions, extensions, limits, and proofs that both sides know
+the token.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ import struct
 from dataclasses import dataclass
 
 from nnpipe.core.errors import RemoteProtocolError
-from nnpipe.protocols.conversation.frame import CRC32, VERSION, Check, HeaderField, best, by_bit, layout
+from nnpipe.protocols.conversation.frame import (
+    CRC32,
+    VERSION,
+    Check,
+    HeaderField,
+    best,
+    by_bit,
+    layout,
+)
 from nnpipe.protocols.conversation.rules import Extension
 
 NONCE_SIZE = 16
@@ -24,7 +34,9 @@ HELLO_FIELDS = (
 WELCOME_FIELDS = (
     HeaderField("version", "B", "the version chosen"),
     HeaderField("check", "B", "bit of the payload check chosen, used from here on"),
-    HeaderField("proof_wanted", "B", "1 if the host must prove next that it knows the token, else 0"),
+    HeaderField(
+        "proof_wanted", "B", "1 if the host must prove next that it knows the token, else 0"
+    ),
     HeaderField("reserved", "B", "0"),
     HeaderField("extensions", "I", "bits of the extensions agreed on"),
     HeaderField("largest", "I", "most bytes of payload that the target takes"),
@@ -56,7 +68,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class HandshakeAgreement:
-    """The agreement of both sides; ``sendable`` is the size of tensors, in bytes, that the other side accepts."""
+    """The agreement of both sides; ``sendable`` is the size of tensors, in bytes, that the other
+    side accepts.
+    """
 
     version: int = VERSION
     check: Check = CRC32
@@ -75,7 +89,9 @@ def hello(limits: Limits, nonce: bytes) -> bytes:
     return _HELLO.pack(VERSION, VERSION, 0, limits.extensions, limits.checks, limits.largest, nonce)
 
 
-def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: bytes) -> tuple[bytes, HandshakeAgreement]:
+def welcome(
+    hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: bytes
+) -> tuple[bytes, HandshakeAgreement]:
     """Choose from the offer of a HELLO, and return the payload of the answer and the agreement.
 
     Raises
@@ -90,12 +106,15 @@ def welcome(hello_payload: bytes, limits: Limits, proof_wanted: bool, nonce: byt
     oldest, newest, _, extensions, checks, largest, _ = _HELLO.unpack(hello_payload)
     if not oldest <= VERSION <= newest:
         raise VersionMismatch(
-            f"the host speaks versions {oldest} to {newest} of the protocol, this target speaks {VERSION}; "
+            f"the host speaks versions {oldest} to {newest} of the protocol, this target speaks "
+            f"{VERSION}; "
             "install matching versions of nnpipe on both sides"
         )
     check = best(checks & limits.checks)
     agreed = extensions & limits.extensions
-    payload = _WELCOME.pack(VERSION, check.bit, proof_wanted, 0, agreed, limits.largest, limits.part, nonce)
+    payload = _WELCOME.pack(
+        VERSION, check.bit, proof_wanted, 0, agreed, limits.largest, limits.part, nonce
+    )
     return payload, HandshakeAgreement(VERSION, check, agreed, largest, limits.part, proof_wanted)
 
 
@@ -112,7 +131,14 @@ def agreement(welcome_payload: bytes, limits: Limits) -> HandshakeAgreement:
     except struct.error:
         raise RemoteProtocolError(f"the answer to HELLO has {len(welcome_payload)} bytes") from None
     check = by_bit(bit & limits.checks)
-    if version != VERSION or check is None or extensions & ~limits.extensions or wanted > 1 or not part or part % 8:
+    if (
+        version != VERSION
+        or check is None
+        or extensions & ~limits.extensions
+        or wanted > 1
+        or not part
+        or part % 8
+    ):
         raise RemoteProtocolError("the target chose what the host did not offer")
     return HandshakeAgreement(version, check, extensions, largest, part, bool(wanted))
 
@@ -123,7 +149,9 @@ def proof(token: bytes, role: str, hello_payload: bytes, welcome_payload: bytes)
     The role prevents a proof from being reflected to its sender.  Including the
     whole handshake prevents a man in the middle from weakening the agreement.
     """
-    return hmac.new(token, f"nnpipe {role}\0".encode() + hello_payload + welcome_payload, hashlib.sha256).digest()
+    return hmac.new(
+        token, f"nnpipe {role}\0".encode() + hello_payload + welcome_payload, hashlib.sha256
+    ).digest()
 
 
 def same(one: bytes, other: bytes) -> bool:

@@ -9,11 +9,19 @@ from collections.abc import Sequence
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from nnpipe.protocols.conversation import handshake
 from nnpipe.protocols.conversation.conversation import Conversation, Message
-from nnpipe.protocols.conversation.frame import Buffer, ErrorCode, FrameFlag, FrameKind, header, size_of
+from nnpipe.protocols.conversation.frame import (
+    Buffer,
+    ErrorCode,
+    FrameFlag,
+    FrameKind,
+    header,
+    size_of,
+)
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.rules import Bound, ConversationState, Extension, Rule
 
-# Global names, since they are used with every frame and looking up members of an enum is much slower.
+# Global names, since they are used with every frame and looking up members of an enum is much
+# slower.
 _OK, _ERROR, _LOG = int(FrameKind.OK), int(FrameKind.ERROR), int(FrameKind.LOG)
 _MODEL = int(FrameKind.MODEL)
 _KIND_OK, _KIND_LOG, _KIND_PROCESS = FrameKind.OK, FrameKind.LOG, FrameKind.PROCESS
@@ -54,8 +62,10 @@ class HostConversation(Conversation):
     ) -> None:
         super().__init__(limits or Limits(), token, nonce, _STAGING)
         self._number = secrets.randbits(32) if number is None else number
-        self._open: deque[tuple[int, Rule]] = deque()  # requests that are not answered yet: number and rule
-        self._ahead = ConversationState.NEW  # the state once all open requests have been answered with OK
+        # requests that are not answered yet: number and rule
+        self._open: deque[tuple[int, Rule]] = deque()
+        # the state once all open requests have been answered with OK
+        self._ahead = ConversationState.NEW
         self._started = False
 
     @property
@@ -83,17 +93,22 @@ class HostConversation(Conversation):
         """
         rule = self._allowed.get((self._ahead, kind, flags if kind == _MODEL else 0))
         if rule is None:
-            raise LocalProtocolError(f"{kind.name} must not be said while the state is {self._ahead.value!r}")
+            raise LocalProtocolError(
+                f"{kind.name} must not be said while the state is {self._ahead.value!r}"
+            )
         opened = self._open
         if opened and not (self.pipelining and rule.pipelined and opened[-1][1].pipelined):
-            raise LocalProtocolError(f"{kind.name} must wait for the answer to {opened[-1][1].kind.name}")
+            raise LocalProtocolError(
+                f"{kind.name} must wait for the answer to {opened[-1][1].kind.name}"
+            )
         length = check = 0
         if parts:
             length = size_of(parts)
             most = self._most_sent[rule.ask_bound]
             if length > most:
                 raise LocalProtocolError(
-                    f"{kind.name} with {length:,} bytes is more than the {most:,} that the target takes"
+                    f"{kind.name} with {length:,} bytes is more than the {most:,} that the target "
+                    f"takes"
                 )
             check = self._check_of(parts)
         number = self._number
@@ -123,7 +138,11 @@ class HostConversation(Conversation):
             return None
         kind, flags, _, payload = frame
         if kind != _OK:
-            return self._take_error(flags, payload) if kind == _ERROR else Message(_KIND_LOG, flags, payload)
+            return (
+                self._take_error(flags, payload)
+                if kind == _ERROR
+                else Message(_KIND_LOG, flags, payload)
+            )
         if flags == _STARTED:
             self._started = True
             self.state = _RUNNING
@@ -181,8 +200,8 @@ class HostConversation(Conversation):
         elif self._token is not None:
             self.state = ConversationState.CLOSED
             raise AuthenticationError(
-                "a token was given, but the target asks for none, so it may not be the one that is meant; "
-                "start the server with --token-file, or leave the token out here"
+                "a token was given, but the target asks for none, so it may not be the one that is "
+                "meant; start the server with --token-file, or leave the token out here"
             )
 
     def _take_proof(self, payload: bytes) -> None:
@@ -195,7 +214,9 @@ class HostConversation(Conversation):
         if kind == _OK or (kind == _ERROR and not flags):
             opened = self._open
             if not opened or opened[0][0] != number:
-                raise self._broken("an answer came to something that was not asked, or in the wrong order")
+                raise self._broken(
+                    "an answer came to something that was not asked, or in the wrong order"
+                )
             rule = opened[0][1]
             bound = rule.answer_bound
             if kind == _ERROR:
@@ -205,16 +226,22 @@ class HostConversation(Conversation):
                 if flags != _STARTED:
                     raise self._broken("PROCESS was answered without a first OK")
             elif flags:
-                raise self._broken(f"an OK with flags {flags:#x} came in answer to {rule.kind.name}")
+                raise self._broken(
+                    f"an OK with flags {flags:#x} came in answer to {rule.kind.name}"
+                )
         elif kind == _LOG and self.agreement.extensions & _LOGGING and not flags and not number:
             bound = Bound.TEXT
         elif kind == _ERROR and flags == _FATAL:
-            bound = Bound.TEXT  # may come at any time, for example before the target has read a request
+            # may come at any time, for example before the target has read a request
+            bound = Bound.TEXT
         else:
-            raise self._broken(f"a frame of kind {kind} with flags {flags:#x} came, which was not agreed on")
+            raise self._broken(
+                f"a frame of kind {kind} with flags {flags:#x} came, which was not agreed on"
+            )
         if length > self._most_taken[bound]:
             raise self._broken(
-                f"a payload of {length:,} bytes was announced where {self._most_taken[bound]:,} are the most"
+                f"a payload of {length:,} bytes was announced where {self._most_taken[bound]:,} "
+                f"are the most"
             )
         if bound in _OUTPUTS and rule is not None and self.place is not None:
             return self.place(rule.kind, length)

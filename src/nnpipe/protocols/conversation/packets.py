@@ -1,4 +1,5 @@
-"""Packets for serial lines that may lose or corrupt bytes: byte stuffing with a zero as delimiter, and a CRC.
+"""Packets for serial lines that may lose or corrupt bytes: byte stuffing with a zero as delimiter,
+and a CRC.
 
 A packet is a type (1 byte), the session (1 byte), a sequence number (2 bytes)
 and up to some hundred bytes of content, followed by their CRC-32, all
@@ -60,7 +61,9 @@ def encode(type: int, session: int, sequence: int, content: bytes = b"") -> byte
 
 
 def decode(stuffed: bytes) -> Packet | None:
-    """Return the packet from the bytes between two zeros, or None if they are not a valid packet."""
+    """Return the packet from the bytes between two zeros, or None if they are not a valid
+    packet.
+    """
     body = unstuff(stuffed)
     if body is None or len(body) < OVERHEAD:
         return None
@@ -73,7 +76,9 @@ def decode(stuffed: bytes) -> Packet | None:
 
 
 def stuff(data: bytes) -> bytes:
-    """Remove the zeros by byte stuffing; the result is longer by one byte, plus at most one for every 254 bytes."""
+    """Remove the zeros by byte stuffing; the result is longer by one byte, plus at most one for
+    every 254 bytes.
+    """
     found = bytearray()
     for run in data.split(b"\0"):
         while len(run) >= 254:

@@ -42,14 +42,19 @@ STATS_FIELDS = (
 ROW_FIELDS = (
     HeaderField("time", "Q", "the counter when the row was taken"),
     HeaderField(
-        "process_bytes", "Q", "resident memory of the process that runs the model, or what the model uses of a board"
+        "process_bytes",
+        "Q",
+        "resident memory of the process that runs the model, or what the model uses of a board",
     ),
     HeaderField("memory_bytes", "Q", "memory used on the whole target"),
     HeaderField("gpu_bytes", "Q", "memory used on its GPU; all ones where there is none"),
     HeaderField("cpu_percent", "f", "of one core, by the process; not a number where unknown"),
     HeaderField("gpu_percent", "f", "not a number where there is none"),
 )
-LOG_FIELDS = (HeaderField("level", "B", "10 debug, 20 info, 30 warning, 40 error"), HeaderField("reserved", "3B", "0"))
+LOG_FIELDS = (
+    HeaderField("level", "B", "10 debug, 20 info, 30 warning, 40 error"),
+    HeaderField("reserved", "3B", "0"),
+)
 
 _ERROR, _MODEL, _STAMPS = layout(ERROR_FIELDS), layout(MODEL_FIELDS), layout(STAMP_FIELDS)
 _unpack_stamps = _STAMPS.unpack_from
@@ -82,7 +87,9 @@ class ErrorPayload:
 
     @classmethod
     def unpack(cls, payload: bytes | memoryview) -> ErrorPayload:
-        """Read the payload; control characters in the text become spaces, since it will be shown to users."""
+        """Read the payload; control characters in the text become spaces, since it will be shown
+        to users.
+        """
         if len(payload) < _ERROR.size:
             raise RemoteProtocolError("an ERROR without a code came")
         code, _ = _ERROR.unpack_from(payload)
@@ -90,7 +97,11 @@ class ErrorPayload:
         return cls(code, printable(text))
 
     def __str__(self) -> str:
-        known = CODES[ErrorCode(self.code)] if self.code in ErrorCode._value2member_map_ else f"code {self.code}"
+        known = (
+            CODES[ErrorCode(self.code)]
+            if self.code in ErrorCode._value2member_map_
+            else f"code {self.code}"
+        )
         return f"{known}: {self.text}" if self.text else known
 
 
@@ -106,7 +117,9 @@ def unpack_stamps(payload: bytes | memoryview, alone: bool = True) -> tuple[int,
     """
     length = len(payload)
     if length != STAMPS_SIZE and (alone or length < STAMPS_SIZE):
-        raise RemoteProtocolError(f"the stamps of an inference have {STAMPS_SIZE} bytes, {length} came")
+        raise RemoteProtocolError(
+            f"the stamps of an inference have {STAMPS_SIZE} bytes, {length} came"
+        )
     received, started, stopped, answered = found = _unpack_stamps(payload)
     if not received <= started <= stopped <= answered:
         raise RemoteProtocolError("the stamps of an inference run backwards")
@@ -132,7 +145,16 @@ class Stats:
         """Return the payload."""
         return (
             _STATS.pack(
-                self.counter, 0, 0, 0, ROW_SIZE, self.rate, self.received, self.answered, self.inferences, self.load
+                self.counter,
+                0,
+                0,
+                0,
+                ROW_SIZE,
+                self.rate,
+                self.received,
+                self.answered,
+                self.inferences,
+                self.load,
             )
             + self.rows
         )
@@ -142,12 +164,16 @@ class Stats:
         """Read the payload."""
         if len(payload) < _STATS.size:
             raise RemoteProtocolError(f"statistics of only {len(payload)} bytes came")
-        counter, _, _, _, row_size, rate, received, answered, inferences, load = _STATS.unpack_from(payload)
+        counter, _, _, _, row_size, rate, received, answered, inferences, load = _STATS.unpack_from(
+            payload
+        )
         rows = bytes(payload[_STATS.size :])
         if counter not in Counter._value2member_map_ or answered < received:
             raise RemoteProtocolError("statistics that make no sense came")
         if row_size != ROW_SIZE or len(rows) % ROW_SIZE:
-            raise RemoteProtocolError(f"statistics with rows of {row_size} bytes came, {ROW_SIZE} are expected")
+            raise RemoteProtocolError(
+                f"statistics with rows of {row_size} bytes came, {ROW_SIZE} are expected"
+            )
         return cls(Counter(counter), rate, received, answered, inferences, load, rows)
 
     def table(self) -> dict[str, tuple[float, ...]]:
@@ -167,7 +193,9 @@ def pack_count(count: int) -> bytes:
 def unpack_count(payload: bytes | memoryview) -> int:
     """Read the output of :func:`pack_count`."""
     if len(payload) != _COUNT.size:
-        raise RemoteProtocolError(f"a number of {_COUNT.size} bytes was expected, {len(payload)} came")
+        raise RemoteProtocolError(
+            f"a number of {_COUNT.size} bytes was expected, {len(payload)} came"
+        )
     return int(_COUNT.unpack(payload)[0])
 
 
@@ -194,7 +222,9 @@ class ModelOffer:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """The content of the OK to MODEL (end): the time to load in counts, the tensors, and facts about the target."""
+    """The content of the OK to MODEL (end): the time to load in counts, the tensors, and facts
+    about the target.
+    """
 
     load: int
     io: Mapping[str, Any]
@@ -219,7 +249,10 @@ class LoadedModel:
 
 def pack_log(level: int, text: str) -> bytes:
     """Return the payload of LOG."""
-    return _LOG.pack(level, 0, 0, 0) + text.encode("utf-8", "replace")[: FIXED_BOUNDS[Bound.TEXT] - _LOG.size]
+    return (
+        _LOG.pack(level, 0, 0, 0)
+        + text.encode("utf-8", "replace")[: FIXED_BOUNDS[Bound.TEXT] - _LOG.size]
+    )
 
 
 def unpack_log(payload: bytes | memoryview) -> tuple[int, str]:
@@ -231,7 +264,9 @@ def unpack_log(payload: bytes | memoryview) -> tuple[int, str]:
 
 def to_json(value: Mapping[str, Any]) -> bytes:
     """Return a JSON object as UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(
+        "utf-8"
+    )
 
 
 def from_json(payload: bytes | memoryview) -> Mapping[str, Any]:
@@ -277,13 +312,17 @@ class TensorLayout:
         free = sum(spec.shape.count(None) for spec in self._specs)
         self._free = free
         self._preamble = _padded(free * _LENGTH.itemsize)
-        shapes = [tuple(length for length in spec.shape if length is not None) for spec in self._specs]
+        shapes = [
+            tuple(length for length in spec.shape if length is not None) for spec in self._specs
+        ]
         self._fixed = None if free else self._plan(shapes)
         self.size: int | None = self._fixed.size if self._fixed else None
         """The size of every payload in bytes, or None if axes are free."""
 
     def pack(self, batch: Batch) -> list[memoryview | bytes]:
-        """Return the parts of a payload; arrays that already have the right layout are not copied."""
+        """Return the parts of a payload; arrays that already have the right layout are not
+        copied.
+        """
         parts: list[memoryview | bytes] = []
         if self._free:
             lengths = [
@@ -297,7 +336,9 @@ class TensorLayout:
             parts.append(preamble.tobytes())
         for name, dtype in self._wire:
             array = batch[name]
-            content = _bytes_of(array if array.dtype is dtype else np.ascontiguousarray(array, dtype))
+            content = _bytes_of(
+                array if array.dtype is dtype else np.ascontiguousarray(array, dtype)
+            )
             parts.append(content)
             padding = -len(content) % _ALIGN
             if padding and name != self._last:
@@ -317,14 +358,21 @@ class TensorLayout:
             raise SpecMismatch(f"the tensors take {size:,} bytes, {len(payload) - begin:,} came")
         found = {}
         for name, dtype, count, at, shape in tensors:
-            found[name] = np.ndarray(shape, dtype, payload, begin + at) if count else np.empty(shape, dtype)
+            found[name] = (
+                np.ndarray(shape, dtype, payload, begin + at) if count else np.empty(shape, dtype)
+            )
         return found
 
     def _lengths(self, payload: memoryview | bytes, begin: int) -> list[tuple[int, ...]]:
         if len(payload) - begin < self._preamble:
-            raise SpecMismatch(f"the lengths of free axes take {self._preamble} bytes, {len(payload) - begin} came")
+            raise SpecMismatch(
+                f"the lengths of free axes take {self._preamble} bytes, {len(payload) - begin} came"
+            )
         lengths = iter(np.frombuffer(payload, _LENGTH, self._free, begin).tolist())
-        return [tuple(next(lengths) if want is None else want for want in spec.shape) for spec in self._specs]
+        return [
+            tuple(next(lengths) if want is None else want for want in spec.shape)
+            for spec in self._specs
+        ]
 
     def _plan(self, shapes: Sequence[tuple[int, ...]]) -> _Plan:
         at = end = self._preamble
@@ -367,4 +415,5 @@ def _wire_dtype(spec: TensorSpec) -> np.dtype[Any]:
         return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
     own = np.dtype(spec.dtype)
     little = own.newbyteorder("<")
-    return cast("np.dtype[Any]", own if own == little else little)  # most arrays share numpy's own dtype object
+    # most arrays share numpy's own dtype object
+    return cast("np.dtype[Any]", own if own == little else little)

@@ -188,7 +188,9 @@ ALLOWED: dict[tuple[ConversationState, int, int], Rule] = {
 @functools.cache
 def allowed(extensions: int) -> Mapping[tuple[ConversationState, int, int], Rule]:
     """Return those rules of :data:`ALLOWED` that need no other than these extensions."""
-    return {key: rule for key, rule in ALLOWED.items() if not int(rule.extension or 0) & ~extensions}
+    return {
+        key: rule for key, rule in ALLOWED.items() if not int(rule.extension or 0) & ~extensions
+    }
 
 
 REQUESTS = frozenset(int(rule.kind) for rule in RULES)

@@ -7,17 +7,34 @@ from collections.abc import Sequence
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from nnpipe.protocols.conversation import handshake
 from nnpipe.protocols.conversation.conversation import Conversation, Message
-from nnpipe.protocols.conversation.frame import STAGING, Buffer, FrameFlag, FrameKind, header, size_of
+from nnpipe.protocols.conversation.frame import (
+    STAGING,
+    Buffer,
+    FrameFlag,
+    FrameKind,
+    header,
+    size_of,
+)
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
-from nnpipe.protocols.conversation.rules import ALLOWED, REQUESTS, Bound, ConversationState, Extension, Rule
+from nnpipe.protocols.conversation.rules import (
+    ALLOWED,
+    REQUESTS,
+    Bound,
+    ConversationState,
+    Extension,
+    Rule,
+)
 
-# Global names, since they are used with every frame and looking up members of an enum is much slower.
+# Global names, since they are used with every frame and looking up members of an enum is much
+# slower.
 _OK, _ERROR, _LOG = int(FrameKind.OK), int(FrameKind.ERROR), int(FrameKind.LOG)
 _MODEL, _PROCESS, _STATS = int(FrameKind.MODEL), int(FrameKind.PROCESS), int(FrameKind.STATS)
 _KIND_PROCESS = FrameKind.PROCESS
 _NEW, _RUNNING, _CLOSED = ConversationState.NEW, ConversationState.RUNNING, ConversationState.CLOSED
-_MODEL_LOADED = frozenset((ConversationState.READY, ConversationState.LOADED, ConversationState.DONE))
+_MODEL_LOADED = frozenset(
+    (ConversationState.READY, ConversationState.LOADED, ConversationState.DONE)
+)
 _TENSORS, _PART = Bound.TENSORS, Bound.PART
 _STARTED, _FATAL, _CLOCK = int(FrameFlag.STARTED), int(FrameFlag.FATAL), int(FrameFlag.CLOCK)
 _LOGGING = int(Extension.LOG)
@@ -65,7 +82,8 @@ class TargetConversation(Conversation):
         Raises
         ------
         RemoteProtocolError
-            If the host broke the rules, or a frame was damaged; :meth:`error` can still report it to the host.
+            If the host broke the rules, or a frame was damaged; :meth:`error` can still report it
+            to the host.
         """
         if self._owed:
             raise LocalProtocolError("the request before has not been answered yet")
@@ -111,17 +129,23 @@ class TargetConversation(Conversation):
         return self.answer((handshake.proof(self._token or b"", "target", *self._said),))
 
     def answer(self, parts: Sequence[Buffer] = (), flags: int = 0) -> list[Buffer]:
-        """Return the frame of an OK; the first one to PROCESS has the flag ``FrameFlag.STARTED``."""
+        """Return the frame of an OK; the first one to PROCESS has the flag
+        ``FrameFlag.STARTED``.
+        """
         rule = self._rule
         if rule is None or not self._owed or self._skipped:
             raise LocalProtocolError("there is nothing to say OK to")
         if rule.kind is _KIND_PROCESS and (flags == _STARTED) == (self.state is _RUNNING):
-            raise LocalProtocolError("PROCESS is answered with two OKs, the first with the flag STARTED")
+            raise LocalProtocolError(
+                "PROCESS is answered with two OKs, the first with the flag STARTED"
+            )
         length = check = 0
         if parts:
             length = size_of(parts)
             if length > self._most_sent[rule.answer_bound]:
-                raise LocalProtocolError(f"the answer to {rule.kind.name} has more bytes than the host takes")
+                raise LocalProtocolError(
+                    f"the answer to {rule.kind.name} has more bytes than the host takes"
+                )
             check = self._check_of(parts)
         if flags == _STARTED:
             self.state = _RUNNING
@@ -143,7 +167,10 @@ class TargetConversation(Conversation):
         if fatal:
             self.state = ConversationState.CLOSED
         flags = _FATAL if fatal else 0
-        return [header(_ERROR, flags, self.number, len(payload), self._check_of((payload,))), payload]
+        return [
+            header(_ERROR, flags, self.number, len(payload), self._check_of((payload,))),
+            payload,
+        ]
 
     def log(self, payload: bytes) -> list[Buffer]:
         """Return the frame of a log line; empty if the host did not agree to receive them."""
@@ -170,7 +197,10 @@ class TargetConversation(Conversation):
             raise self._broken(f"{rule.kind.name} with flags {flags:#x} came")
         bound = rule.ask_bound
         if length > self._most_taken[bound]:
-            raise self._broken(f"{rule.kind.name} announces {length:,} bytes, {self._most_taken[bound]:,} are the most")
+            raise self._broken(
+                f"{rule.kind.name} announces {length:,} bytes, {self._most_taken[bound]:,} are the "
+                f"most"
+            )
         self._rule, self._skipped = rule, skipped
         if (bound is _TENSORS or bound is _PART) and self.place is not None and not skipped:
             return self.place(rule.kind, length)
@@ -184,5 +214,6 @@ class TargetConversation(Conversation):
             if self.state is ConversationState.EMPTY and kind == _MODEL and flags == FrameFlag.PART:
                 return ALLOWED[ConversationState.RECEIVING, kind, flags]
         raise self._broken(
-            f"{FrameKind(kind).name} with flags {flags:#x} came while the state was {self.state.value!r}"
+            f"{FrameKind(kind).name} with flags {flags:#x} came while the state was "
+            f"{self.state.value!r}"
         )

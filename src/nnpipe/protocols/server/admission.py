@@ -1,4 +1,5 @@
-"""The admission of new clients: handshakes with several clients at a time, none of which is trusted yet.
+"""The admission of new clients: handshakes with several clients at a time, none of which is trusted
+yet.
 
 A client that sends nothing, or garbage, needs a descriptor and a few kilobytes
 until its time limit.  When too many wait, the one that has waited longest is
@@ -110,17 +111,21 @@ class Admission:
     Attributes
     ----------
     serving_since
-        Since when a client is served, on the monotonic clock, for those who are refused meanwhile; ``None`` if none is.
+        Since when a client is served, on the monotonic clock, for those who are refused meanwhile;
+        ``None`` if none is.
     """
 
-    def __init__(self, listener: Listener, limits: Limits, token: bytes | None, patience: float) -> None:
+    def __init__(
+        self, listener: Listener, limits: Limits, token: bytes | None, patience: float
+    ) -> None:
         self._listener = listener
         self._limits = limits
         self._token = token
         self._patience = patience
         self._guests: dict[int, PendingClient] = {}
         self._greeted: list[PendingClient] = []
-        self._held: list[tuple[PendingClient, Message]] = []  # clients whose proof must wait to be checked
+        # clients whose proof must wait to be checked
+        self._held: list[tuple[PendingClient, Message]] = []
         self._throttle = TokenThrottle()
         self.serving_since: float | None = None
         self._selector: selectors.BaseSelector | None = None
@@ -146,7 +151,8 @@ class Admission:
         timeout
             The longest time to wait for an event, in seconds.
         busy
-            Called for each HELLO; returns whether a client is being served, in which case the new one is refused.
+            Called for each HELLO; returns whether a client is being served, in which case the new
+            one is refused.
         """
         if self._selector is None:
             return self._simple_step(timeout, busy())
@@ -158,7 +164,9 @@ class Admission:
         for key, _ in events:
             guest = self._guests.get(key.fd)
             if guest is not None:
-                self._attend(guest, lambda: not all(other.left() for other in self._greeted) or busy())
+                self._attend(
+                    guest, lambda: not all(other.left() for other in self._greeted) or busy()
+                )
             elif key.fd == self._listener.fileno():  # type: ignore[attr-defined]
                 self._let_in()
         self._send_away_late()
@@ -193,7 +201,11 @@ class Admission:
         assert isinstance(channel, PollableChannel)
         if len(self._guests) >= _MOST_GUESTS:
             self._drop_oldest()
-        guest = PendingClient(channel, TargetConversation(self._limits, self._token), time.monotonic() + self._patience)
+        guest = PendingClient(
+            channel,
+            TargetConversation(self._limits, self._token),
+            time.monotonic() + self._patience,
+        )
         self._guests[channel.fileno()] = guest
         assert self._selector is not None
         self._selector.register(channel.fileno(), selectors.EVENT_READ)
@@ -263,9 +275,15 @@ class Admission:
         self._send_away(guest, self._busy())
 
     def _busy(self) -> ErrorPayload:
-        """Return why a client is refused; who is being served does not concern it, but for how long may help it."""
+        """Return why a client is refused; who is being served does not concern it, but for how
+        long may help it.
+        """
         since = self.serving_since
-        text = "try again later" if since is None else f"for {time.monotonic() - since:.0f} s now; try again later"
+        text = (
+            "try again later"
+            if since is None
+            else f"for {time.monotonic() - since:.0f} s now; try again later"
+        )
         return ErrorPayload(ErrorCode.BUSY, text)
 
     def _send_away(self, guest: PendingClient, failure: ErrorPayload | None) -> None:
@@ -289,7 +307,9 @@ class Admission:
         now = time.monotonic()
         for guest in [guest for guest in self._guests.values() if guest.deadline <= now]:
             log.info("%s was not let in: it did not say who it is in time", guest.name)
-            self._send_away(guest, ErrorPayload(ErrorCode.TIMEOUT, f"no greeting came for {self._patience:g} s"))
+            self._send_away(
+                guest, ErrorPayload(ErrorCode.TIMEOUT, f"no greeting came for {self._patience:g} s")
+            )
 
     def _drop_oldest(self) -> None:
         if self._guests:
@@ -304,10 +324,13 @@ class Admission:
             self._selector.close()
 
     def abandon(self) -> None:
-        """Close all descriptors without sending anything, in a forked process that does not serve these clients."""
+        """Close all descriptors without sending anything, in a forked process that does not
+        serve these clients.
+        """
         for guest in [*self._guests.values(), *self._greeted]:
             guest.channel.close()
         if self._selector is not None:
             self._selector.close()
-        if isinstance(self._listener, LineListener):  # otherwise, the listener is the client's own line
+        # otherwise, the listener is the client's own line
+        if isinstance(self._listener, LineListener):
             self._listener.close()

@@ -56,7 +56,10 @@ def without_folders(text: str, *folders: Path) -> str:
     folders
         Further folders to remove, whose names may contain any character, such as spaces.
     """
-    known = {os.fspath(folder.absolute()) for folder in (*folders, Path.home(), Path.cwd(), Path(sys.prefix))}
+    known = {
+        os.fspath(folder.absolute())
+        for folder in (*folders, Path.home(), Path.cwd(), Path(sys.prefix))
+    }
     known |= {os.path.realpath(folder) for folder in known} | {tempfile.gettempdir()}
     for folder in sorted(known, key=len, reverse=True):
         if len(Path(folder).parts) > 1:
@@ -79,7 +82,9 @@ log = logging.getLogger("nnpipe")
 
 @functools.cache
 def target_facts() -> dict[str, Any]:
-    """Return facts about this machine and its packages; read once, before a server's first client."""
+    """Return facts about this machine and its packages; read once, before a server's first
+    client.
+    """
     return {"host": host_facts(), "frameworks": framework_versions()}
 
 
@@ -105,7 +110,9 @@ class Service:
         The function for each request, except PROCESS and INFER; it returns the payload of the OK.
     """
 
-    def __init__(self, runtime: Runtime, options: ServerOptions, store: ModelStore, board: SharedPage) -> None:
+    def __init__(
+        self, runtime: Runtime, options: ServerOptions, store: ModelStore, board: SharedPage
+    ) -> None:
         self._runtime = runtime
         self._options = options
         self._store = store
@@ -188,7 +195,15 @@ class Service:
     def _stats(self, message: Message) -> list[Buffer]:
         received = time.perf_counter_ns()
         rows = b"" if message.flags & FrameFlag.CLOCK else self._board.new_rows()
-        stats = Stats(Counter.WALL, _NS, received, time.perf_counter_ns(), self._inferences, self._load_ns, rows)
+        stats = Stats(
+            Counter.WALL,
+            _NS,
+            received,
+            time.perf_counter_ns(),
+            self._inferences,
+            self._load_ns,
+            rows,
+        )
         return [stats.pack()]
 
     def _model(self, message: Message) -> list[Buffer]:
@@ -212,11 +227,14 @@ class Service:
         runtime = type(self._runtime).__name__
         if not isinstance(format, str) or format not in self._runtime.accepts:
             accepted = " or ".join(self._runtime.accepts)
-            raise Refusal(ErrorCode.MODEL, f"{runtime} here runs {accepted}, the model is {format!r}")
+            raise Refusal(
+                ErrorCode.MODEL, f"{runtime} here runs {accepted}, the model is {format!r}"
+            )
         if format in self._runtime.native_code and not self._options.allow_native_code_from_clients:
             raise Refusal(
                 ErrorCode.NATIVE_CODE,
-                f"{format!r}; if all clients are trusted, start the server with --allow-native-code-from-clients",
+                f"{format!r}; if all clients are trusted, start the server with "
+                f"--allow-native-code-from-clients",
             )
 
     def _keep(self, offer: ModelOffer) -> Artifact:
@@ -243,7 +261,10 @@ class Service:
             session = self._runtime.load(artifact)
             self._load_ns = time.perf_counter_ns() - begun
             try:
-                self._inputs, self._outputs = TensorLayout(session.io.inputs), TensorLayout(session.io.outputs)
+                self._inputs, self._outputs = (
+                    TensorLayout(session.io.inputs),
+                    TensorLayout(session.io.outputs),
+                )
                 self._check_size(self._inputs)
             except BaseException:
                 session.close()
@@ -267,7 +288,8 @@ class Service:
         if inputs.size is not None and inputs.size > self._options.max_input_bytes:
             raise Refusal(
                 ErrorCode.MEMORY,
-                f"its inputs take {inputs.size:,} bytes, this server takes {self._options.max_input_bytes:,}",
+                f"its inputs take {inputs.size:,} bytes, this server takes "
+                f"{self._options.max_input_bytes:,}",
             )
 
     def _unload(self) -> None:

@@ -35,7 +35,8 @@ from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.payloads import ErrorPayload, ModelOffer
 
 _KEEP_SIZE = 1  # reserving does not change the file's size, which shows how much has been written
-_WINDOW = 8 << 20  # bytes reserved at a time; at most this much stays reserved if the process is killed
+# bytes reserved at a time; at most this much stays reserved if the process is killed
+_WINDOW = 8 << 20
 
 
 class SpaceReservation:
@@ -82,7 +83,9 @@ def _reserved(descriptor: int, at: int, length: int) -> bool:
 
 @functools.cache
 def _fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Return Linux's ``fallocate``; the portable function of ``os`` makes the file longer, and may write zeros."""
+    """Return Linux's ``fallocate``; the portable function of ``os`` makes the file longer, and
+    may write zeros.
+    """
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None)
@@ -142,7 +145,9 @@ class PartialUpload:
 
     @classmethod
     def of(cls, final: Path, offer: ModelOffer, place: Path) -> PartialUpload:
-        """Open the part of an earlier upload if no other process uses it, otherwise a new file in a private folder."""
+        """Open the part of an earlier upload if no other process uses it, otherwise a new file
+        in a private folder.
+        """
         path = final.with_name(f".{offer.sha256.hex()}{PART}")
         handle = open_leased(path)
         if handle is None:
@@ -161,12 +166,15 @@ class PartialUpload:
 
 
 class IncomingModel:
-    """A model that is being received; a thread hashes each part while the next one is received and written.
+    """A model that is being received; a thread hashes each part while the next one is received and
+    written.
 
     Without a ``partial``, the model is already complete, under its private name in ``place``.
     """
 
-    def __init__(self, final: Path, place: Path, offer: ModelOffer, partial: PartialUpload | None, part: int) -> None:
+    def __init__(
+        self, final: Path, place: Path, offer: ModelOffer, partial: PartialUpload | None, part: int
+    ) -> None:
         self._offer = offer
         self._kept = StoredModel(final, place / final.name, offer.sha256.hex())
         self._partial = partial
@@ -174,14 +182,18 @@ class IncomingModel:
         self._digest = hashlib.sha256()
         self._unreadable: OSError | None = None
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
-        self._full: queue.SimpleQueue[tuple[memoryview | bytes, memoryview | None] | None] = queue.SimpleQueue()
+        self._full: queue.SimpleQueue[tuple[memoryview | bytes, memoryview | None] | None] = (
+            queue.SimpleQueue()
+        )
         self._current: memoryview | None = None
         self._part = part + 8
         self._made = 0
         self._thread: threading.Thread | None = None
         if partial is not None:
             self._room = SpaceReservation(partial.file.fileno(), partial.had, offer.size)
-            self._thread = threading.Thread(target=self._hash, args=(partial,), name="nnpipe-store", daemon=True)
+            self._thread = threading.Thread(
+                target=self._hash, args=(partial,), name="nnpipe-store", daemon=True
+            )
             self._thread.start()
 
     def buffer(self, length: int) -> memoryview:
@@ -194,10 +206,14 @@ class IncomingModel:
         return self._current[:length]
 
     def add(self, offset: int, content: memoryview | bytes) -> None:
-        """Write a part of the file, which must follow the previous one; a thread hashes it meanwhile."""
+        """Write a part of the file, which must follow the previous one; a thread hashes it
+        meanwhile.
+        """
         current, self._current = self._current, None
         if offset != self._at or self._at + len(content) > self._offer.size:
-            raise Refusal(ErrorCode.MODEL, f"a part at byte {offset:,} came where {self._at:,} comes next")
+            raise Refusal(
+                ErrorCode.MODEL, f"a part at byte {offset:,} came where {self._at:,} comes next"
+            )
         self._at += len(content)
         partial = self._partial
         if partial is not None:
@@ -226,13 +242,17 @@ class IncomingModel:
         if self._unreadable is not None:
             raise self._unreadable
         if self._at != self._offer.size:
-            raise Refusal(ErrorCode.MODEL, f"the file ends at byte {self._at:,} of {self._offer.size:,}")
+            raise Refusal(
+                ErrorCode.MODEL, f"the file ends at byte {self._at:,} of {self._offer.size:,}"
+            )
         partial, kept = self._partial, self._kept
         if partial is None:
             return
         if self._digest.hexdigest() != kept.sha256:
             partial.path.unlink(missing_ok=True)
-            raise Refusal(ErrorCode.DAMAGED, "send it again; if that does not help, make the model anew")
+            raise Refusal(
+                ErrorCode.DAMAGED, "send it again; if that does not help, make the model anew"
+            )
         _link(partial.path, kept.loadable)
         os.replace(partial.path, kept.path)
 
@@ -357,7 +377,10 @@ class ModelStore:
         """
         self.abandon()
         if offer.size > self._most:
-            raise Refusal(ErrorCode.NO_SPACE, f"the model has {offer.size:,} bytes, this server takes {self._most:,}")
+            raise Refusal(
+                ErrorCode.NO_SPACE,
+                f"the model has {offer.size:,} bytes, this server takes {self._most:,}",
+            )
         final = self._path_for(offer)
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -369,7 +392,10 @@ class ModelStore:
             try:
                 if shutil.disk_usage(final.parent).free < offer.size - partial.had + _RESERVE:
                     wanted = offer.size - partial.had
-                    raise Refusal(ErrorCode.NO_SPACE, f"{wanted:,} bytes are wanted, the disk has no room for them")
+                    raise Refusal(
+                        ErrorCode.NO_SPACE,
+                        f"{wanted:,} bytes are wanted, the disk has no room for them",
+                    )
                 self._incoming = IncomingModel(final, place, offer, partial, self._part)
             except BaseException:
                 if not partial.had:
@@ -387,7 +413,8 @@ class ModelStore:
             self._own = LeasedFolder(final.parent, _PREFIX)
         for before in self._own.path.iterdir():
             shutil.rmtree(before, ignore_errors=True)
-        self._models += 1  # a path is never reused, since a library with that path may still be open
+        # a path is never reused, since a library with that path may still be open
+        self._models += 1
         place = self._own.path / str(self._models)
         place.mkdir()
         return place
@@ -437,7 +464,8 @@ class ModelStore:
     def describe(self, kept: StoredModel, description: bytes) -> None:
         """Write a model's description beside it, atomically."""
         written = kept.loadable.with_name("description")
-        written.write_bytes(description)  # written again for each use, so it need not be flushed to the disk
+        # written again for each use, so it need not be flushed to the disk
+        written.write_bytes(description)
         os.replace(written, sidecar_of(kept.path))
 
     def close(self) -> None:
@@ -451,7 +479,11 @@ class ModelStore:
         if not self._place.is_dir():
             return self._place
         name, suffix = offer.description.get("name") or "", offer.description.get("suffix") or ""
-        if not isinstance(name, str) or not isinstance(suffix, str) or not _SUFFIX.fullmatch(suffix):
+        if (
+            not isinstance(name, str)
+            or not isinstance(suffix, str)
+            or not _SUFFIX.fullmatch(suffix)
+        ):
             raise Refusal(ErrorCode.MODEL, "its name or suffix is not usable")
         if name and not _NAME.fullmatch(name):
             raise Refusal(ErrorCode.MODEL, "a model's name is letters, digits and _.+- and no path")
@@ -459,7 +491,9 @@ class ModelStore:
 
 
 def tidy(place: Path) -> None:
-    """Remove the files of killed servers from the folder of models, except for uploads that can be resumed."""
+    """Remove the files of killed servers from the folder of models, except for uploads that can
+    be resumed.
+    """
     folder = place if place.is_dir() else place.parent
     sweep(folder, _PREFIX)
     sweep_files(folder, ".", PART)

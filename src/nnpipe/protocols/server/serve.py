@@ -49,8 +49,8 @@ def check_exposure(protocol: RuntimeProtocol, options: ServerOptions) -> None:
     """
     if protocol.exposed() and options.token_file is None and not options.insecure:
         raise ConfigError(
-            "other machines can reach this address: name a file that holds a shared token (--token-file), "
-            "or serve everybody with --insecure"
+            "other machines can reach this address: name a file that holds a shared token "
+            "(--token-file), or serve everybody with --insecure"
         )
 
 
@@ -99,7 +99,8 @@ def serve(
             tidy(place)
         listener = stack.enter_context(protocol.listen())
         reception = Admission(listener, limits, token, options.greeting_timeout)
-        gpus = stack.enter_context(GPUs())  # opened once, since opening the driver for each client fragments memory
+        # opened once, since opening the driver for each client fragments memory
+        gpus = stack.enter_context(GPUs())
         supervisor = _Supervisor(reception, runtime, options, place, limits, stopping, gpus)
         if wake is not None:
             reception.watch(wake)
@@ -126,7 +127,9 @@ def attend(
     """Serve one client in this process after its handshake, and return the reason for the end."""
     store = ModelStore(place, options.max_model_bytes, conversation.limits.part)
     service = Service(runtime, options, store, board)
-    return ClientWorker(channel, conversation, service, board, options.idle_timeout, stopping).serve()
+    return ClientWorker(
+        channel, conversation, service, board, options.idle_timeout, stopping
+    ).serve()
 
 
 class _Supervisor:
@@ -148,7 +151,8 @@ class _Supervisor:
         self._stopping = stopping
         self._gpus = gpus
         self._worker: SupervisedWorker | None = None
-        self._next: PendingClient | None = None  # accepted while the previous client's worker is ending
+        # accepted while the previous client's worker is ending
+        self._next: PendingClient | None = None
 
     def run(self) -> None:
         while not self._stopping():
@@ -169,7 +173,8 @@ class _Supervisor:
             self._next = guest
 
     def _taken(self) -> bool:
-        """Return whether a client is being served, or one is waiting for the previous client's worker to end.
+        """Return whether a client is being served, or one is waiting for the previous client's
+        worker to end.
 
         A waiting client that has left does not count.
         """
@@ -182,7 +187,13 @@ class _Supervisor:
         if not self._options.isolate or not hasattr(os, "fork"):
             board = SharedPage()
             reason = attend(
-                guest.channel, guest.conversation, self._runtime, self._options, self._place, board, self._stopping
+                guest.channel,
+                guest.conversation,
+                self._runtime,
+                self._options,
+                self._place,
+                board,
+                self._stopping,
             )
             log.info("%s: %s", guest.name, reason)
             board.close()
@@ -201,11 +212,14 @@ class _Supervisor:
         """Serve a client in the worker process."""
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the supervisor, which ends the worker
+        # Ctrl-C is handled by the supervisor, which ends the worker
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
         die_with_parent(supervisor)
         self._reception.abandon()
-        reason = attend(guest.channel, guest.conversation, self._runtime, self._options, self._place, board)
+        reason = attend(
+            guest.channel, guest.conversation, self._runtime, self._options, self._place, board
+        )
         log.info("%s: %s", guest.name, reason)
 
     def _end_worker(self) -> None:
@@ -222,12 +236,15 @@ class _Supervisor:
             self._worker.kill(ErrorPayload(ErrorCode.STOPPING, ""))
             self._end_worker()
         if self._next is not None:
-            refuse(self._next.channel, self._next.conversation, ErrorPayload(ErrorCode.STOPPING, ""))
+            refuse(
+                self._next.channel, self._next.conversation, ErrorPayload(ErrorCode.STOPPING, "")
+            )
 
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python warns about threads; those here belong to numpy's BLAS, which handles a fork itself.
+        # Python warns about threads; those here belong to numpy's BLAS, which handles a fork
+        # itself.
         warnings.simplefilter("ignore", DeprecationWarning)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -37,11 +37,14 @@ class SharedPage:
 
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, _ROWS_AT + ROWS * ROW_SIZE)
-        # An item of this view is written and read atomically; struct would clear its destination before it writes.
+        # An item of this view is written and read atomically; struct would clear its destination
+        # before it writes.
         self._words = memoryview(self._page).cast("Q")
         self._read = 0
         self.phase = self._page
-        """The page; its first byte is the phase, which the worker often sets alone if the time does not matter."""
+        """The page; its first byte is the phase, which the worker often sets alone if the time
+        does not matter.
+        """
 
     def begin(self, phase: int, number: int) -> None:
         """Worker: begin a phase for a request."""
@@ -51,13 +54,17 @@ class SharedPage:
         self._page[0] = phase
 
     def doing(self) -> tuple[Phase, float, int]:
-        """Supervisor: return the worker's phase, the seconds since it began, and the number of the request."""
+        """Supervisor: return the worker's phase, the seconds since it began, and the number of
+        the request.
+        """
         phase = Phase(self._page[0])
         since = self._words[_SINCE]
         return phase, (time.monotonic_ns() - since) / 1e9, self._words[_NUMBER]
 
     def add_row(self, row: bytes) -> None:
-        """Supervisor: add a sample of the worker's resources; it replaces the oldest if the page is full."""
+        """Supervisor: add a sample of the worker's resources; it replaces the oldest if the page
+        is full.
+        """
         count = self._words[_COUNT]
         at = _ROWS_AT + count % ROWS * ROW_SIZE
         self._page[at : at + ROW_SIZE] = row
@@ -69,7 +76,10 @@ class SharedPage:
         # The oldest sample could be overwritten while it is read here.
         first = max(self._read, count - (ROWS - 16))
         self._read = count
-        rows = (self._page[at : at + ROW_SIZE] for at in (_ROWS_AT + i % ROWS * ROW_SIZE for i in range(first, count)))
+        rows = (
+            self._page[at : at + ROW_SIZE]
+            for at in (_ROWS_AT + i % ROWS * ROW_SIZE for i in range(first, count))
+        )
         return b"".join(rows)
 
     def close(self) -> None:

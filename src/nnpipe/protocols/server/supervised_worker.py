@@ -1,4 +1,6 @@
-"""The supervision of a worker process, which is monitored, and killed if necessary; its client is told the reason."""
+"""The supervision of a worker process, which is monitored, and killed if necessary; its client
+is told the reason.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,8 @@ class ResourceSampler:
 _GRACE = 1.0  # seconds for a worker to end after its client has left
 _SECOND_LOOK = 0.02  # seconds after which an exceeded time limit is checked again
 _STOPPED = 3.0  # seconds for which a worker may be stopped (SIGSTOP) while its client waits
-_LONGEST_LOOK = 0.5  # seconds at most that count between two checks, since the supervisor may have been stopped, too
+# seconds at most that count between two checks, since the supervisor may have been stopped, too
+_LONGEST_LOOK = 0.5
 _MOMENT = 0.1  # seconds for a worker to finish sending an answer before it is killed
 log = logging.getLogger("nnpipe")
 
@@ -95,7 +98,9 @@ class SupervisedWorker:
         The machine's GPUs, already open, for samples of the worker's resources.
     """
 
-    def __init__(self, pid: int, guest: PendingClient, board: SharedPage, options: ServerOptions, gpus: GPUs) -> None:
+    def __init__(
+        self, pid: int, guest: PendingClient, board: SharedPage, options: ServerOptions, gpus: GPUs
+    ) -> None:
         self._pid = pid
         self._guest = guest
         self._board = board
@@ -109,7 +114,9 @@ class SupervisedWorker:
         self._stopped_for = 0.0
 
     def look(self) -> bool:
-        """Return whether the worker has ended; kill it if it exceeds a time limit or its client has left."""
+        """Return whether the worker has ended; kill it if it exceeds a time limit or its client
+        has left.
+        """
         if self._reap():
             self._tell_if_died()
             return True
@@ -117,7 +124,10 @@ class SupervisedWorker:
         if row is not None:
             self._board.add_row(row)
         if self._stands_still():
-            log.warning("the process that served %s is stopped and does not go on, it is killed", self._guest.name)
+            log.warning(
+                "the process that served %s is stopped and does not go on, it is killed",
+                self._guest.name,
+            )
             self.kill(ErrorPayload(ErrorCode.DIED, f"it was stopped for {_STOPPED:g} s"))
             return True
         phase, seconds, _ = self._board.doing()
@@ -125,7 +135,8 @@ class SupervisedWorker:
         if limit is None or seconds <= limit:
             self._late_since = None
         elif self._late_since is None:
-            self._late_since = time.monotonic()  # checked twice, since the worker may write while the page is read
+            # checked twice, since the worker may write while the page is read
+            self._late_since = time.monotonic()
         elif time.monotonic() - self._late_since > _SECOND_LOOK:
             what = "loading the model" if phase is Phase.LOADING else "the inference"
             log.warning("%s took more than %g s, its process is killed", what, limit)
@@ -162,9 +173,15 @@ class SupervisedWorker:
             self._tell(failure)
 
     def _let_finish_sending(self) -> None:
-        """Wait a moment if the worker is sending, since nothing else can be sent in the middle of a frame."""
+        """Wait a moment if the worker is sending, since nothing else can be sent in the middle
+        of a frame.
+        """
         deadline = time.monotonic() + _MOMENT
-        while self._board.doing()[0] is Phase.SENDING and time.monotonic() < deadline and not self._reap():
+        while (
+            self._board.doing()[0] is Phase.SENDING
+            and time.monotonic() < deadline
+            and not self._reap()
+        ):
             time.sleep(0.001)
 
     def _reap(self) -> bool:
@@ -182,12 +199,17 @@ class SupervisedWorker:
             return
         how = f"by {signal_name(-code)}" if code < 0 else f"with status {code}"
         phase = self._board.doing()[0]
-        what = {Phase.LOADING: " while it loaded the model", Phase.RUNNING: " while it ran the model"}.get(phase, "")
+        what = {
+            Phase.LOADING: " while it loaded the model",
+            Phase.RUNNING: " while it ran the model",
+        }.get(phase, "")
         log.warning("the process that served %s ended %s%s", self._guest.name, how, what)
         self._tell(ErrorPayload(ErrorCode.DIED, f"it ended {how}{what}"))
 
     def _tell(self, failure: ErrorPayload) -> None:
-        """Send a message in the worker's place, unless it may have stopped in the middle of a frame, or uses TLS."""
+        """Send a message in the worker's place, unless it may have stopped in the middle of a
+        frame, or uses TLS.
+        """
         phase, _, number = self._board.doing()
         channel, conversation = self._guest.channel, self._guest.conversation
         if not isinstance(channel, PollableChannel) or channel.opaque:

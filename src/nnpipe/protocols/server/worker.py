@@ -8,7 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from nnpipe.core.errors import AuthenticationError, LineTimeout, ProtocolError, RemoteProtocolError, TransportError
+from nnpipe.core.errors import (
+    AuthenticationError,
+    LineTimeout,
+    ProtocolError,
+    RemoteProtocolError,
+    TransportError,
+)
 from nnpipe.core.runtime_protocol import Channel
 from nnpipe.protocols.channels.stream_socket import SLOWEST, PollableChannel
 from nnpipe.protocols.conversation.conversation import Message
@@ -21,7 +27,8 @@ from nnpipe.protocols.server.model_store import Refusal
 from nnpipe.protocols.server.shared_page import Phase, SharedPage
 
 _BATCH = 32  # buffers of answers that are collected while more requests have already arrived
-_AT_ONCE = 1 << 14  # bytes that a system accepts without waiting for the other side, and so never sends in part
+# bytes that a system accepts without waiting for the other side, and so never sends in part
+_AT_ONCE = 1 << 14
 _QUICK_NS = 1_000_000
 _WAITING, _SENDING, _RUNNING = int(Phase.WAITING), int(Phase.SENDING), int(Phase.RUNNING)
 _PROCESS, _OUTPUT, _INFER = FrameKind.PROCESS, FrameKind.OUTPUT, FrameKind.INFER
@@ -65,7 +72,9 @@ def hello(channel: Channel, conversation: TargetConversation, patience: float) -
 
 
 def refuse(channel: Channel, conversation: TargetConversation, failure: ErrorPayload) -> None:
-    """Send a client that still reads the reason why it is no longer served, and close the connection."""
+    """Send a client that still reads the reason why it is no longer served, and close the
+    connection.
+    """
     with contextlib.suppress(TransportError):
         channel.send(conversation.error(failure, fatal=True))
     end(channel)
@@ -129,14 +138,18 @@ class ClientWorker:
         # Cached, since they are used with every request and each lookup goes through two objects.
         self._reader, self._next_message = conversation.reader, conversation.next_message
         self._wanted, self._received, self._receive_into = (
-            conversation.wanted, conversation.received, channel.receive_into,
-        )  # fmt: skip
+            conversation.wanted,
+            conversation.received,
+            channel.receive_into,
+        )
         self._actions = service.actions
         self._log: deque[bytes] = deque(maxlen=64)
         conversation.place = service.place
 
     def serve(self) -> str:
-        """Answer requests until the client leaves, and return the reason for the end, for the log."""
+        """Answer requests until the client leaves, and return the reason for the end, for the
+        log.
+        """
         handler = _Forward(self._log, self._service.tellable)
         log.addHandler(handler)
         try:
@@ -186,9 +199,13 @@ class ClientWorker:
                 if self._stopping():
                     raise _Over(ErrorPayload(ErrorCode.STOPPING, "")) from None
                 if not conversation.between_frames:
-                    raise _Over(ErrorPayload(ErrorCode.TIMEOUT, "the rest of a frame did not come")) from None
+                    raise _Over(
+                        ErrorPayload(ErrorCode.TIMEOUT, "the rest of a frame did not come")
+                    ) from None
                 if time.monotonic() - silent_since > self._idle:
-                    raise _Over(ErrorPayload(ErrorCode.TIMEOUT, f"no request came for {self._idle:g} s")) from None
+                    raise _Over(
+                        ErrorPayload(ErrorCode.TIMEOUT, f"no request came for {self._idle:g} s")
+                    ) from None
                 continue
             if self._late:
                 self._look_at_pace(count)
@@ -202,7 +219,9 @@ class ClientWorker:
             self._due = now + self._channel.timeout
         self._due += count / SLOWEST
         if now > self._due:
-            raise _Over(ErrorPayload(ErrorCode.TIMEOUT, "a frame came more slowly than can be waited for"))
+            raise _Over(
+                ErrorPayload(ErrorCode.TIMEOUT, "a frame came more slowly than can be waited for")
+            )
 
     def _attend(self, message: Message) -> None:
         conversation, board = self._conversation, self._board
@@ -223,7 +242,9 @@ class ClientWorker:
                 self._out += conversation.answer(parts)
         except Refusal as refusal:
             failure = refusal.failure
-            self._out += conversation.error(ErrorPayload(failure.code, self._service.tellable(failure.text)))
+            self._out += conversation.error(
+                ErrorPayload(failure.code, self._service.tellable(failure.text))
+            )
         board.phase[0] = _WAITING
         if self._log:
             self._tell_log()
@@ -233,14 +254,16 @@ class ClientWorker:
     def _check_size(self, outputs: list[Buffer]) -> None:
         size, most = size_of(outputs), self._conversation.agreement.sendable
         if size > most:
-            raise Refusal(ErrorCode.TENSORS, f"the outputs take {size:,} bytes, the host takes {most:,}")
+            raise Refusal(
+                ErrorCode.TENSORS, f"the outputs take {size:,} bytes, the host takes {most:,}"
+            )
 
     def _process(self) -> None:
         received = time.perf_counter_ns()
         conversation = self._conversation
         self._out += conversation.answer((), _STARTED)
-        # If the model is fast, or the host has sent ahead, both OKs are sent together: waking the host while the
-        # model runs could disturb it, and no host waits for the first OK alone.
+        # If the model is fast, or the host has sent ahead, both OKs are sent together: waking the
+        # host while the model runs could disturb it, and no host waits for the first OK alone.
         if self._last_run_ns > _QUICK_NS and conversation.between_frames:
             self._flush()
         self._board.begin(_RUNNING, conversation.number)
@@ -285,7 +308,9 @@ class _Over(Exception):
 
 
 class _Forward(logging.Handler):
-    """Keeps log lines until the next answer is sent; the oldest are dropped if there are too many."""
+    """Keeps log lines until the next answer is sent; the oldest are dropped if there are too
+    many.
+    """
 
     def __init__(self, lines: deque[bytes], tellable: Callable[[str], str]) -> None:
         super().__init__(logging.INFO)
@@ -293,4 +318,6 @@ class _Forward(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(Exception):
-            self._lines.append(pack_log(min(record.levelno, 255), self._tellable(record.getMessage()[:2000])[:500]))
+            self._lines.append(
+                pack_log(min(record.levelno, 255), self._tellable(record.getMessage()[:2000])[:500])
+            )

@@ -19,7 +19,8 @@ from nnpipe.report.charts import Floats, Line
 from nnpipe.report.drawing.shapes import Path, Shape, Words, places
 from nnpipe.report.formatting import clean
 
-WIDTH = 380.0  # width of every picture in points: narrow, so that its text can be read on a telephone
+# width of every picture in points: narrow, so that its text can be read on a telephone
+WIDTH = 380.0
 SMALL = 10.5  # font size in points of all text except the names of axes
 NAME = 11.0
 ROW = 15.0  # points from one line of text to the next
@@ -53,9 +54,17 @@ class Span:
     names: tuple[str, ...] = ()
 
     @classmethod
-    def around(cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5) -> Span:
-        """Return the range of all finite values with a margin at both ends, given as a share of the range."""
-        found = np.clip([v for v in values if math.isfinite(v) and (v > _LEAST or not log)], -_GREATEST, _GREATEST)
+    def around(
+        cls, values: Iterable[float], margin: float = 0.0, log: bool = False, divisions: int = 5
+    ) -> Span:
+        """Return the range of all finite values with a margin at both ends, given as a share of
+        the range.
+        """
+        found = np.clip(
+            [v for v in values if math.isfinite(v) and (v > _LEAST or not log)],
+            -_GREATEST,
+            _GREATEST,
+        )
         found[np.abs(found) < _LEAST] = 0.0
         low, high = (float(found.min()), float(found.max())) if len(found) else (1.0, 2.0)
         if log:
@@ -65,7 +74,9 @@ class Span:
         return cls(low - room, high + room, False, divisions)
 
     def shares(self, values: npt.ArrayLike) -> Floats:
-        """Return the relative positions of values on the axis: 0 at the low end, 1 at the high end."""
+        """Return the relative positions of values on the axis: 0 at the low end, 1 at the high
+        end.
+        """
         given = np.asarray(values, np.float64)
         if not self.log:
             return np.asarray((given - self.low) / (self.high - self.low))
@@ -79,7 +90,9 @@ class Span:
         if self.log:
             decades = math.log10(self.high / self.low)
             steps = (1, 2, 5) if decades < 2 else (1, 3) if decades < 4 else (1,)
-            exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            exponents = range(
+                math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1
+            )
             every = max(1, round(len(exponents) / 8))
             found = [step * 10.0**exponent for exponent in exponents[::every] for step in steps]
             found = [tick for tick in found if self.low <= tick <= self.high]
@@ -126,7 +139,13 @@ class Plane:
 
 
 def plane(
-    height: float, x: Span, y: Span, *, left: float | None = None, above: float = 0.0, below: float = 0.0
+    height: float,
+    x: Span,
+    y: Span,
+    *,
+    left: float | None = None,
+    above: float = 0.0,
+    below: float = 0.0,
 ) -> Plane:
     """Return the area of a plot in a picture, with room for the text around it.
 
@@ -169,11 +188,17 @@ def frame(area: Plane, x_label: str, y_label: str = "", *, lines: str = "xy") ->
         for x, text in _apart(xs, [area.x.text(tick) for tick in x_ticks])
     ]
     for y, tick in zip(ys, y_ticks, strict=True):
-        shapes.append(Words(area.left - 5, y + 0.36 * SMALL, area.y.text(tick), SMALL, "muted", "end"))
-    shapes.append(Words((area.left + area.right) / 2, base + 14, clean(x_label, 60), NAME, "muted", "middle"))
+        shapes.append(
+            Words(area.left - 5, y + 0.36 * SMALL, area.y.text(tick), SMALL, "muted", "end")
+        )
+    shapes.append(
+        Words((area.left + area.right) / 2, base + 14, clean(x_label, 60), NAME, "muted", "middle")
+    )
     if y_label:
         middle = (area.top + area.bottom) / 2
-        shapes.append(Words(2 + 0.8 * NAME, middle, clean(y_label, 60), NAME, "muted", "middle", upright=True))
+        shapes.append(
+            Words(2 + 0.8 * NAME, middle, clean(y_label, 60), NAME, "muted", "middle", upright=True)
+        )
     return shapes
 
 
@@ -190,7 +215,9 @@ def _apart(places: Sequence[float], texts: Sequence[str]) -> list[tuple[float, s
 
 
 def legend(labels: Sequence[str], left: float, width: float) -> list[tuple[float, float, str]]:
-    """Return the place from the upper left and the text of each label, in rows, with room for a marker before it."""
+    """Return the place from the upper left and the text of each label, in rows, with room for a
+    marker before it.
+    """
     found, x, row = [], left, 0
     for label in (clean(label, 40) for label in labels):
         needed = 18 + length(label, SMALL)
@@ -208,7 +235,9 @@ def written(value: float) -> str:
 
 def length(text: str, size: float) -> float:
     """Return an estimate of a text's length in points, which is rather too long than too short."""
-    return size * sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.64 for letter in text)
+    return size * sum(
+        1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.64 for letter in text
+    )
 
 
 COLUMNS = 360  # approximate width of a plot in points
@@ -235,8 +264,11 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
     ends = np.append(starts[1:], len(x))
     ordered = y.copy()
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        ordered[start:end].sort()  # the median is then in the middle; np.median of each takes ten times as long
-    middle = (ordered[(starts + ends - 1) // 2].astype(np.float64) + ordered[(starts + ends) // 2]) / 2
+        # the median is then in the middle; np.median of each takes ten times as long
+        ordered[start:end].sort()
+    middle = (
+        ordered[(starts + ends - 1) // 2].astype(np.float64) + ordered[(starts + ends) // 2]
+    ) / 2
     return Line(
         label,
         _centres(x, starts, ends),
@@ -249,22 +281,30 @@ def thinned(label: str, x: npt.NDArray[Any], y: npt.NDArray[Any], columns: int =
 def column_means(
     x: npt.NDArray[Any], layers: tuple[npt.NDArray[Any], ...], columns: int = COLUMNS
 ) -> tuple[Floats, tuple[Floats, ...]]:
-    """Return the centres of the columns and the mean of each layer in them; the means add up like the layers."""
+    """Return the centres of the columns and the mean of each layer in them; the means add up
+    like the layers.
+    """
     if len(x) <= columns:
         return np.asarray(x, np.float64), tuple(np.asarray(layer, np.float64) for layer in layers)
     starts = column_starts(x, columns)
     ends = np.append(starts[1:], len(x))
-    means = tuple(np.add.reduceat(layer, starts, dtype=np.float64) / (ends - starts) for layer in layers)
+    means = tuple(
+        np.add.reduceat(layer, starts, dtype=np.float64) / (ends - starts) for layer in layers
+    )
     return _centres(x, starts, ends), means
 
 
 def column_starts(x: npt.NDArray[Any], columns: int) -> npt.NDArray[np.intp]:
-    """Return the first index in each of the columns of equal width that ``x`` is divided into, without empty ones."""
+    """Return the first index in each of the columns of equal width that ``x`` is divided into,
+    without empty ones.
+    """
     edges = np.linspace(float(x[0]), float(x[-1]), columns + 1)[:-1]
     starts = np.unique(np.searchsorted(x, edges))
     return starts[starts < len(x)]
 
 
-def _centres(x: npt.NDArray[Any], starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> Floats:
+def _centres(
+    x: npt.NDArray[Any], starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]
+) -> Floats:
     centres: Floats = (x[starts].astype(np.float64) + x[ends - 1]) / 2
     return centres

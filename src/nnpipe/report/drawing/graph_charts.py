@@ -1,9 +1,9 @@
 """The drawing of a graph as boxes in layers from top to bottom, shaded by a value.
 
-The layout is that of K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding of hierarchical system
-structures" (IEEE Transactions on Systems, Man, and Cybernetics 11, 1981): each box is one layer below the lowest of
-those before it, arrows over several layers pass through places of their own, and places are put below those that they
-come from.
+The layout is that of K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding of
+hierarchical system structures" (IEEE Transactions on Systems, Man, and Cybernetics 11, 1981): each
+box is one layer below the lowest of those before it, arrows over several layers pass through places
+of their own, and places are put below those that they come from.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ import numpy as np
 
 from nnpipe.report.charts import BoxedFrame, BoxGraph, BoxGroup
 from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, legend, length
-from nnpipe.report.drawing.shapes import Drawing, Path, Photo, Shape, Words, box, places, series, sign
+from nnpipe.report.drawing.shapes import (
+    Drawing,
+    Path,
+    Photo,
+    Shape,
+    Words,
+    box,
+    places,
+    series,
+    sign,
+)
 from nnpipe.report.formatting import clean, shortened
 
 _BOX, _PASS, _TALL, _PITCH, _GAP = 176.0, 12.0, 30.0, 50.0, 12.0
@@ -55,12 +65,22 @@ def box_graph(chart: BoxGraph) -> Drawing:
         shapes.append(Path((outline,), stroke="muted", width=0.8, tip=each.tip))
         for offset, text in ((12, each.label), (24, each.detail)):
             middle = centres[number]
-            shapes.append(Words(middle, top + offset, shortened(clean(text), _LETTERS), SMALL - 1, anchor="middle"))
+            shapes.append(
+                Words(
+                    middle,
+                    top + offset,
+                    shortened(clean(text), _LETTERS),
+                    SMALL - 1,
+                    anchor="middle",
+                )
+            )
     return Drawing(width, _TOP + _PITCH * len(rows), tuple(shapes))
 
 
 def _layers(chart: BoxGraph) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the nodes of each layer, and each arrow as a path of nodes through all layers between its ends."""
+    """Return the nodes of each layer, and each arrow as a path of nodes through all layers
+    between its ends.
+    """
     before: dict[int, list[int]] = {}
     for source, target in chart.arrows:
         before.setdefault(target, []).append(source)
@@ -82,7 +102,9 @@ def _layers(chart: BoxGraph) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def _order(rows: list[list[int]], paths: list[list[int]]) -> None:
-    """Put the nodes of each layer below those that they come from, and above those that they lead to."""
+    """Put the nodes of each layer below those that they come from, and above those that they
+    lead to.
+    """
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     for path in paths:
@@ -94,12 +116,17 @@ def _order(rows: list[list[int]], paths: list[list[int]]) -> None:
         for previous, row in itertools.pairwise(order):
             at = {node: place / max(1, len(previous) - 1) for place, node in enumerate(previous)}
             own = {node: place / max(1, len(row) - 1) for place, node in enumerate(row)}
-            mean = {n: float(np.mean([at[each] for each in near[n]])) if n in near else own[n] for n in row}
+            mean = {
+                n: float(np.mean([at[each] for each in near[n]])) if n in near else own[n]
+                for n in row
+            }
             row.sort(key=mean.__getitem__)
 
 
 def _centres(rows: list[list[int]], boxes: int) -> tuple[dict[int, float], float]:
-    """Return the middle of each node, with each layer in the middle of the picture, and the width of that."""
+    """Return the middle of each node, with each layer in the middle of the picture, and the
+    width of that.
+    """
 
     def wide(node: int) -> float:
         return (_BOX if node < boxes else _PASS) + _GAP
@@ -133,7 +160,10 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
     for (start, top, label), group in zip(keys, chart.groups, strict=True):
         colour, dashed = _look(group)
         line = places((2 + start, top + 8.5), (15 + start, top + 8.5))
-        shapes += [Path((line,), stroke=colour, width=2, dashed=dashed), Words(20 + start, top + 12, label, SMALL)]
+        shapes += [
+            Path((line,), stroke=colour, width=2, dashed=dashed),
+            Words(20 + start, top + 12, label, SMALL),
+        ]
     if chart.picture:
         shapes.append(Photo(left, above, width, height, chart.picture))
     labels: list[tuple[Corners, str, str, bool]] = []
@@ -144,7 +174,13 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
             edges = (left + ends[0], above + ends[1], left + ends[2], above + ends[3])
             outline = box(*edges)
             shapes.append(
-                Path((np.concatenate([outline, outline[:1]]),), stroke=colour, width=1.6, dashed=dashed, tip=text)
+                Path(
+                    (np.concatenate([outline, outline[:1]]),),
+                    stroke=colour,
+                    width=1.6,
+                    dashed=dashed,
+                    tip=text,
+                )
             )
             labels.append((edges, shortened(clean(text), _MOST_EDGE_LETTERS), colour, dashed))
         extent = np.array([chart.width, chart.height])
@@ -157,7 +193,8 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
 
 
 def _labels(labels: Sequence[tuple[Corners, str, str, bool]], frame: Corners) -> Iterator[Shape]:
-    """Yield the texts of boxes, each on a ground of its own and, where there is room, apart from the others.
+    """Yield the texts of boxes, each on a ground of its own and, where there is room, apart from
+    the others.
 
     Texts of predictions begin at the upper edge of their box, those of the truth at the lower edge.
     """
@@ -171,7 +208,9 @@ def _labels(labels: Sequence[tuple[Corners, str, str, bool]], frame: Corners) ->
         columns = [max(1.0, min(x, WIDTH - wide - 1)) for x in (left + 2, right - wide - 2)]
         rows = [max(SMALL, min(y, frame[3])) for y in (inside, outside, other, far)]
         spots = [(x - 1, y - SMALL + 1, x + wide + 1, y + 2.5) for y in rows for x in columns]
-        spot = min(spots, key=lambda each: sum(_shared(each, one) for one in taken) + _outside(each, frame))
+        spot = min(
+            spots, key=lambda each: sum(_shared(each, one) for one in taken) + _outside(each, frame)
+        )
         taken.append(spot)
         yield Path((box(*spot),), fill="page", opacity=0.75)
         yield Words(spot[0] + 1, spot[3] - 2.5, text, SMALL, colour)

@@ -21,8 +21,29 @@ from nnpipe.report.charts import (
     Points,
     Strands,
 )
-from nnpipe.report.drawing.axes import NAME, ROW, SMALL, WIDTH, Plane, Span, frame, legend, length, plane
-from nnpipe.report.drawing.shapes import SERIES, Drawing, Path, Shape, Words, box, places, series, sign
+from nnpipe.report.drawing.axes import (
+    NAME,
+    ROW,
+    SMALL,
+    WIDTH,
+    Plane,
+    Span,
+    frame,
+    legend,
+    length,
+    plane,
+)
+from nnpipe.report.drawing.shapes import (
+    SERIES,
+    Drawing,
+    Path,
+    Shape,
+    Words,
+    box,
+    places,
+    series,
+    sign,
+)
 from nnpipe.report.formatting import NOTHING, clean
 
 _MARKED = 60  # curves with fewer points have a marker at each point
@@ -33,7 +54,9 @@ def lines(chart: Lines) -> Drawing:
     """Return a drawing of curves with their bands."""
     y = _upward(chart)
     x = Span.around(_ends([line.x for line in chart.lines]), 0.01, chart.log_x, divisions=6)
-    keys = legend([line.label for line in chart.lines], 0, WIDTH - 60) if len(chart.lines) > 1 else []
+    keys = (
+        legend([line.label for line in chart.lines], 0, WIDTH - 60) if len(chart.lines) > 1 else []
+    )
     above = ROW + keys[-1][1] if keys else 0.0
     height = (155.0 if chart.flat else 200.0) + max(0.0, above - _KEYS * ROW)
     area = plane(height, x, y, above=above)
@@ -41,14 +64,17 @@ def lines(chart: Lines) -> Drawing:
     for number, line in enumerate(chart.lines):
         colour, again = _style(number, line)
         if line.low is not None and line.high is not None:
-            band = np.concatenate([area.curve(line.x, line.high), area.curve(line.x, line.low)[::-1]])
+            band = np.concatenate(
+                [area.curve(line.x, line.high), area.curve(line.x, line.low)[::-1]]
+            )
             shapes.append(Path((band,), fill=colour, opacity=0.28))
         curve = area.curve(line.x, line.y)
         if not line.loose:
             shapes.append(Path((curve,), stroke=colour, dashed=again))
         if len(curve) < _MARKED or line.loose:
             shapes.append(Path(tuple(sign(0, place, 1.5) for place in curve), fill=colour))
-    for number, (line, (left, top, label)) in enumerate(zip(chart.lines, keys, strict=False)):  # one has no key
+    # one has no key
+    for number, (line, (left, top, label)) in enumerate(zip(chart.lines, keys, strict=False)):
         colour, again = _style(number, line)
         if line.loose:
             shapes.append(Path((sign(0, (area.left + left + 6.5, top + 8.5), 2.5),), fill=colour))
@@ -73,7 +99,10 @@ def areas(chart: Areas) -> Drawing:
     keys = legend([label for label, _ in chart.layers], 0, WIDTH - 60)
     top = float(np.max(tops[-1]))
     area = plane(
-        210.0, Span.around(_ends([x]), 0.0, divisions=6), Span(0.0, 1.05 * top or 1.0), above=ROW + keys[-1][1]
+        210.0,
+        Span.around(_ends([x]), 0.0, divisions=6),
+        Span(0.0, 1.05 * top or 1.0),
+        above=ROW + keys[-1][1],
     )
     shapes = frame(area, chart.x_label, chart.y_label)
     for number, (low, high) in enumerate(pairwise(tops)):
@@ -95,7 +124,9 @@ def histogram(chart: Histogram) -> Drawing:
     above = 0.85 * ROW * (max(levels) + 1) if marks else 0.0
     area = plane(200.0, x, y, above=above)
     shapes = frame(area, chart.x_label, chart.y_label, lines="y")
-    outline = area.curve(np.repeat(chart.edges, 2), np.concatenate([[0], np.repeat(chart.counts, 2), [0]]))
+    outline = area.curve(
+        np.repeat(chart.edges, 2), np.concatenate([[0], np.repeat(chart.counts, 2), [0]])
+    )
     shapes.append(Path((outline,), fill="series-0", opacity=0.85))
     for (label, value), level in zip(marks, levels, strict=True):
         shapes += _mark(float(area.across(value)), area.top, area.bottom, clean(label, 20), level)
@@ -135,7 +166,9 @@ def _bounds(*given: Floats | None) -> list[Floats]:
 
 
 def _ends(given: list[Floats]) -> list[float]:
-    return [float(end) for values in given if len(values) for end in (np.min(values), np.max(values))]
+    return [
+        float(end) for values in given if len(values) for end in (np.min(values), np.max(values))
+    ]
 
 
 _HEIGHT = 210.0
@@ -144,7 +177,8 @@ _NAMES, _LONGEST = 12, 14  # greatest number of names of choices, and of letters
 _PITCH, _EDGE = 46.0, 10.0  # from one parallel axis to the next, and beside them
 _NONE = 26.0  # room at the end of a parallel axis for lines that have no value on it
 _ANGLES = np.linspace(0, 2 * np.pi, 8, endpoint=False)
-_DOT = np.stack([np.sin(_ANGLES), -np.cos(_ANGLES)], axis=1)  # few corners, because there are many points
+# few corners, because there are many points
+_DOT = np.stack([np.sin(_ANGLES), -np.cos(_ANGLES)], axis=1)
 
 
 def points(chart: Points) -> Drawing:
@@ -160,13 +194,21 @@ def points(chart: Points) -> Drawing:
     for line in chart.lines:
         curve = _within(area, line.x, line.y)
         shapes.append(
-            Path((curve,), stroke=series(line.colour), width=line.width, opacity=line.strength, dashed=line.dashed)
+            Path(
+                (curve,),
+                stroke=series(line.colour),
+                width=line.width,
+                opacity=line.strength,
+                dashed=line.dashed,
+            )
         )
     return Drawing(WIDTH, height, (*shapes, *_legend(rows, keys, area.left)))
 
 
 def parallel_axes(chart: ParallelAxes) -> Drawing:
-    """Return a drawing of lines across axes that lie below each other; where one has no value, it passes at the end."""
+    """Return a drawing of lines across axes that lie below each other; where one has no value,
+    it passes at the end.
+    """
     keys = _keys(chart.groups)
     rows = legend(list(keys), 0, WIDTH - 40) if len(keys) > 1 else []
     above = (ROW + rows[-1][1] if rows else 0.0) + 22
@@ -186,16 +228,22 @@ def parallel_axes(chart: ParallelAxes) -> Drawing:
         lines = np.unique(np.round(np.stack(across, axis=1), 1), axis=0)
         curves = tuple(np.stack([row, levels], axis=1) for row in lines)
         if curves:
-            shapes.append(Path(curves, stroke=series(group.colour), width=1.0, opacity=group.strength))
+            shapes.append(
+                Path(curves, stroke=series(group.colour), width=1.0, opacity=group.strength)
+            )
     for axis, span, level, end in zip(chart.axes, spans, levels.tolist(), ends, strict=True):
         shapes += _parallel_axis(axis, span, level, left, end)
         if end < right:
-            shapes.append(Path((places((right, level - 3), (right, level + 3)),), stroke="ink", width=0.8))
+            shapes.append(
+                Path((places((right, level - 3), (right, level + 3)),), stroke="ink", width=0.8)
+            )
             shapes.append(Words(right, level + 4 + SMALL, NOTHING, SMALL, "muted", "middle"))
     return Drawing(WIDTH, height, (*shapes, *_legend(rows, keys, _EDGE)))
 
 
-def _parallel_axis(axis: ChartAxis, span: Span, level: float, left: float, right: float) -> Iterator[Shape]:
+def _parallel_axis(
+    axis: ChartAxis, span: Span, level: float, left: float, right: float
+) -> Iterator[Shape]:
     label = clean(axis.label, 44)
     yield Path((places((left, level), (right, level)),), stroke="ink", width=1.2)
     ticks = span.ticks()
@@ -216,7 +264,9 @@ def _parallel_axis(axis: ChartAxis, span: Span, level: float, left: float, right
 
 
 def _ground(left: float, base: float, width: float) -> Path:
-    return Path((box(left - 1, base - SMALL, left + 0.9 * width, base + 3),), fill="page", opacity=0.85)
+    return Path(
+        (box(left - 1, base - SMALL, left + 0.9 * width, base + 3),), fill="page", opacity=0.85
+    )
 
 
 def _group(area: Plane, group: PointGroup) -> Iterator[Shape]:
@@ -238,19 +288,27 @@ def _group(area: Plane, group: PointGroup) -> Iterator[Shape]:
         return
     for place, tip in zip(at, group.tips, strict=True):
         outline = sign(group.marker, place, _TIPPED)
-        yield Path((outline,), fill=colour, stroke="page", width=0.6, opacity=group.strength, tip=tip)
+        yield Path(
+            (outline,), fill=colour, stroke="page", width=0.6, opacity=group.strength, tip=tip
+        )
 
 
 def _within(area: Plane, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
     """Return the coordinates of points, those beyond an end of an axis at the end."""
     found = area.curve(x, y)
-    return np.stack([np.clip(found[:, 0], area.left, area.right), np.clip(found[:, 1], area.top, area.bottom)], axis=1)
+    return np.stack(
+        [np.clip(found[:, 0], area.left, area.right), np.clip(found[:, 1], area.top, area.bottom)],
+        axis=1,
+    )
 
 
 def _span(axis: ChartAxis, divisions: int = 6) -> Span:
     if axis.names:
         every = -(-len(axis.names) // _NAMES)
-        names = tuple(clean(name, _LONGEST) if number % every == 0 else "" for number, name in enumerate(axis.names))
+        names = tuple(
+            clean(name, _LONGEST) if number % every == 0 else ""
+            for number, name in enumerate(axis.names)
+        )
         return Span(-0.6, len(axis.names) - 0.4, names=names)
     return Span.around((axis.low, axis.high), 0.03, axis.log, divisions)
 
@@ -264,7 +322,9 @@ def _keys(groups: Iterable[PointGroup | PointLine | Strands]) -> dict[str, int]:
     return found
 
 
-def _legend(rows: Sequence[tuple[float, float, str]], keys: dict[str, int], left: float) -> Iterator[Shape]:
+def _legend(
+    rows: Sequence[tuple[float, float, str]], keys: dict[str, int], left: float
+) -> Iterator[Shape]:
     for (x, top, label), colour in zip(rows, keys.values(), strict=False):
         yield Path((box(left + x, top + 4, left + x + 13, top + 12),), fill=series(colour))
         yield Words(left + x + 18, top + 12, label, SMALL)

@@ -79,7 +79,8 @@ def body(drawing: Drawing) -> str:
 
 
 def inline(drawing: Drawing, body: str, description: str) -> str:
-    """Return an SVG element for a page; it has no ids that could clash, and takes the available width.
+    """Return an SVG element for a page; it has no ids that could clash, and takes the available
+    width.
 
     Parameters
     ----------
@@ -91,11 +92,15 @@ def inline(drawing: Drawing, body: str, description: str) -> str:
         The description for screen readers.
     """
     text = html_text(clean(description))
-    return f'<svg class="plot" role="img" aria-label="{text}" viewBox="{_box(drawing)}">{body}</svg>'
+    return (
+        f'<svg class="plot" role="img" aria-label="{text}" viewBox="{_box(drawing)}">{body}</svg>'
+    )
 
 
 def standalone(drawing: Drawing, body: str, title: str, description: str) -> str:
-    """Return the content of an SVG file with fixed colours on a white background, a title and a description."""
+    """Return the content of an SVG file with fixed colours on a white background, a title and a
+    description.
+    """
     size = f'width="{drawing.width:g}pt" height="{drawing.height:g}pt" viewBox="{_box(drawing)}"'
     plain = _VARIABLE.sub(lambda found: COLOURS[found[1]], body)
     return (
@@ -132,7 +137,8 @@ def _path(shape: Path) -> str:
 
 
 def _outline(part: Floats, closed: bool) -> str:
-    # Each point is relative to the one before, in whole tenths: this is short, and rounding errors do not add up.
+    # Each point is relative to the one before, in whole tenths: this is short, and rounding errors
+    # do not add up.
     tenths = np.rint(10 * part.clip(-_FAR, _FAR)).astype(np.int64)
     tenths[1:] -= tenths[:-1].copy()
     numbers = tenths.ravel().tolist()
@@ -151,7 +157,10 @@ def _words(shape: Words) -> str:
     if shape.upright:
         place = f'transform="translate({shape.x:.1f} {shape.y:.1f})rotate(-90)"'
     anchor = "" if shape.anchor == "start" else f' text-anchor="{shape.anchor}"'
-    return f'<text {place} font-size="{shape.size:.3g}"{anchor} fill="var(--{shape.colour})">{text}</text>'
+    return (
+        f'<text {place} font-size="{shape.size:.3g}"{anchor} '
+        f'fill="var(--{shape.colour})">{text}</text>'
+    )
 
 
 def _raster(shape: Raster) -> str:
@@ -161,14 +170,19 @@ def _raster(shape: Raster) -> str:
 def _image(shape: Raster | Photo, content: bytes, kind: str, look: str) -> str:
     data = base64.b64encode(content).decode("ascii")
     place = f'x="{shape.x:g}" y="{shape.y:g}" width="{shape.width:g}" height="{shape.height:g}"'
-    return f'<image {place} preserveAspectRatio="none"{look} href="data:image/{kind};base64,{data}"/>'
+    return (
+        f'<image {place} preserveAspectRatio="none"{look} href="data:image/{kind};base64,{data}"/>'
+    )
 
 
 def _png(shape: Raster) -> bytes:
-    """Return opacities of one colour as PNG with a palette (W3C, "Portable Network Graphics", 3rd edition, 2025)."""
+    """Return opacities of one colour as PNG with a palette (W3C, "Portable Network Graphics",
+    3rd edition, 2025).
+    """
     rows, columns = shape.opacities.shape
     colour = bytes.fromhex(COLOURS[shape.colour][1:])
-    lines = np.zeros((rows, columns + 1), np.uint8)  # each line starts with the number of its filter; 0 means none
+    # each line starts with the number of its filter; 0 means none
+    lines = np.zeros((rows, columns + 1), np.uint8)
     lines[:, 1:] = shape.opacities
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)),
@@ -177,7 +191,9 @@ def _png(shape: Raster) -> bytes:
         (b"IDAT", zlib.compress(lines.tobytes(), 6)),
         (b"IEND", b""),
     )
-    chunks = (struct.pack(">I", len(data)) + name + data + _checksum(name + data) for name, data in parts)
+    chunks = (
+        struct.pack(">I", len(data)) + name + data + _checksum(name + data) for name, data in parts
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
@@ -201,7 +217,8 @@ def to_png(drawing: Drawing) -> bytes:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingDependency(
-            "PNG pictures need matplotlib, which is not installed: pip install 'nnpipe[report]', or use SVG"
+            "PNG pictures need matplotlib, which is not installed: pip install 'nnpipe[report]', "
+            "or use SVG"
         ) from None
     figure = Figure((drawing.width / 72, drawing.height / 72), dpi=_DOTS, facecolor=COLOURS["page"])
     axes = figure.add_axes((0, 0, 1, 1))
@@ -211,8 +228,10 @@ def to_png(drawing: Drawing) -> bytes:
         _put(axes, shape, level)
     target = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names may be in any script
-        FigureCanvasAgg(figure).print_png(target, metadata={"Software": None})  # the same report gives the same file
+        # names may be in any script
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        # the same report gives the same file
+        FigureCanvasAgg(figure).print_png(target, metadata={"Software": None})
     return target.getvalue()
 
 
@@ -247,7 +266,10 @@ def _put_path(axes: Any, shape: Path, level: int) -> None:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Outline
 
-    outlines = [Outline(np.vstack([p, p[:1]]) if shape.fill else p, closed=bool(shape.fill)) for p in shape.parts]
+    outlines = [
+        Outline(np.vstack([p, p[:1]]) if shape.fill else p, closed=bool(shape.fill))
+        for p in shape.parts
+    ]
     if not outlines:
         return
     axes.add_patch(
@@ -296,7 +318,9 @@ class Pictures:
         return standalone(drawing, body, figure.caption, figure.alt)
 
     def inline(self, figure: Plot) -> str:
-        """Return the picture as an SVG element for a page that defines its colours as CSS variables."""
+        """Return the picture as an SVG element for a page that defines its colours as CSS
+        variables.
+        """
         drawing, body = self._body(figure)
         return inline(drawing, body, figure.alt)
 

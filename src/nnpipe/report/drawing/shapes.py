@@ -13,13 +13,22 @@ import numpy.typing as npt
 
 from nnpipe.report.charts import Floats
 
-# The series colours are those of Okabe and Ito ("Color Universal Design", 2008), which people with any kind of colour
-# vision can distinguish.
+# The series colours are those of Okabe and Ito ("Color Universal Design", 2008), which people with
+# any kind of colour vision can distinguish.
 COLOURS = {
-    "ink": "#1b1f24", "muted": "#57606a", "line": "#d5dae0", "page": "#ffffff", "warn": "#9a4a00",
-    "series-0": "#0072b2", "series-1": "#d55e00", "series-2": "#009e73", "series-3": "#cc79a7",
-    "series-4": "#e69f00", "series-5": "#56b4e9", "series-6": "#7a5fb5",
-}  # fmt: skip
+    "ink": "#1b1f24",
+    "muted": "#57606a",
+    "line": "#d5dae0",
+    "page": "#ffffff",
+    "warn": "#9a4a00",
+    "series-0": "#0072b2",
+    "series-1": "#d55e00",
+    "series-2": "#009e73",
+    "series-3": "#cc79a7",
+    "series-4": "#e69f00",
+    "series-5": "#56b4e9",
+    "series-6": "#7a5fb5",
+}
 SERIES = 7
 """The number of colours of series; more begin again."""
 
@@ -122,7 +131,20 @@ def box(left: float, top: float, right: float, bottom: float) -> Floats:
 
 _ANGLES = np.linspace(0, 2 * np.pi, 24, endpoint=False)
 _CIRCLE = np.stack([np.sin(_ANGLES), -np.cos(_ANGLES)], axis=1)
-_CROSS = ((-1, -3), (1, -3), (1, -1), (3, -1), (3, 1), (1, 1), (1, 3), (-1, 3), (-1, 1), (-3, 1), (-3, -1), (-1, -1))
+_CROSS = (
+    (-1, -3),
+    (1, -3),
+    (1, -1),
+    (3, -1),
+    (3, 1),
+    (1, 1),
+    (1, 3),
+    (-1, 3),
+    (-1, 1),
+    (-3, 1),
+    (-3, -1),
+    (-1, -1),
+)
 _SIGNS = (
     _CIRCLE,
     0.85 * places((-1, -1), (1, -1), (1, 1), (-1, 1)),
@@ -133,7 +155,10 @@ _SIGNS = (
     (_CIRCLE * np.tile([1.25, 1, 0.75, 0.55, 0.75, 1], 4)[:, np.newaxis])[::2],
     0.36 * np.array(_CROSS, np.float64) @ np.array([[1, 1], [-1, 1]]) / np.sqrt(2),
 )
-"""Outlines of the markers.  Their number is coprime to that of the colours, so there are 56 different markers."""
+"""Outlines of the markers.
+
+Their number is coprime to that of the colours, so there are 56 different markers.
+"""
 
 
 def sign(number: int, place: npt.ArrayLike, radius: float) -> Floats:

@@ -27,7 +27,14 @@ from nnpipe.report.quantity_text import written
 
 TIMES = ("host_ns", "wire_ns", "target_ns")
 _SOMETIMES = ("scheduled_ns", "target_counts")  # under a load, and of targets without a clock
-RESOURCES = ("cpu_percent", "machine_cpu_percent", "process_bytes", "memory_bytes", "gpu_percent", "gpu_bytes")
+RESOURCES = (
+    "cpu_percent",
+    "machine_cpu_percent",
+    "process_bytes",
+    "memory_bytes",
+    "gpu_percent",
+    "gpu_bytes",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +54,8 @@ class Candidate:
     latency
         The times of its calls in nanoseconds, of the kind ``timed``; ``None`` if nothing was timed.
     warm_up, steady
-        The number of calls at the beginning that seem to be warm-up, and the latency of the others; ``None`` without
-        signs of warm-up.
+        The number of calls at the beginning that seem to be warm-up, and the latency of the others;
+        ``None`` without signs of warm-up.
     doubts
         Reasons to doubt the times or the predictions.
     round_trip
@@ -58,10 +65,11 @@ class Candidate:
     quality
         Its judged predictions; ``None`` if there are none, or their task is not known here.
     import_ns, load_ns, first_ns, size, throughput, peak_memory
-        Times in nanoseconds, size in bytes, samples per second, memory in bytes; ``None`` if unknown.
+        Times in nanoseconds, size in bytes, samples per second, memory in bytes; ``None`` if
+        unknown.
     verdict, verdict_reason
-        Whether the model's outputs agree with its source's: ``same``, ``close``, ``different`` or ``unknown``, and why;
-        empty if they were not compared.
+        Whether the model's outputs agree with its source's: ``same``, ``close``, ``different`` or
+        ``unknown``, and why; empty if they were not compared.
     verified_samples, same_class
         The number of compared samples, and of those with the same class.
     profile, no_profile
@@ -105,7 +113,11 @@ class Candidate:
             If a series, a time or an array is invalid; the message names it.
         """
         inference = _series(
-            run, "inference", "start_ns", ("latency_ns",), ("samples", "scheduled_ns", "target_counts", *TIMES)
+            run,
+            "inference",
+            "start_ns",
+            ("latency_ns",),
+            ("samples", "scheduled_ns", "target_counts", *TIMES),
         )
         resources = _series(run, "resources", "time_ns", (), RESOURCES)
         paced = _series(run, "paced", "start_ns", ("latency_ns", "asleep"), TIMES)
@@ -116,7 +128,11 @@ class Candidate:
         running = resources if target is None else target
         memory = known(running, "process_bytes")[1]
         session = run.timing.get("session")
-        loaded = session if remote and isinstance(session, Mapping) and "load_ns" in session else run.timing
+        loaded = (
+            session
+            if remote and isinstance(session, Mapping) and "load_ns" in session
+            else run.timing
+        )
         times = inference[timed.column] if len(inference) else np.empty(0)
         warm_up = warm_up_calls(times)
         return cls(
@@ -127,7 +143,10 @@ class Candidate:
             latency=Summary.of(times) if len(times) else None,
             warm_up=warm_up,
             steady=Summary.of(times[warm_up:]) if warm_up else None,
-            doubts=(*diagnose(run, warm_up if timed in (LATENCY, ON_TARGET) else None), *quality_doubts(run)),
+            doubts=(
+                *diagnose(run, warm_up if timed in (LATENCY, ON_TARGET) else None),
+                *quality_doubts(run),
+            ),
             round_trip=Summary.of(inference["latency_ns"]) if timed is ON_TARGET else None,
             inference=inference,
             resources=resources,
@@ -165,11 +184,15 @@ class Candidate:
 
 
 def quality_text(candidate: Candidate) -> str:
-    """Return the metric of quality as text, with a question mark if there is reason to distrust it."""
+    """Return the metric of quality as text, with a question mark if there is reason to distrust
+    it.
+    """
     if candidate.quality is None:
         return NOTHING
     doubtful = any(doubt.kind in OF_QUALITY for doubt in candidate.doubts)
-    return written(candidate.quality.quantity, candidate.quality.value) + (" (?)" if doubtful else "")
+    return written(candidate.quality.quantity, candidate.quality.value) + (
+        " (?)" if doubtful else ""
+    )
 
 
 def known(resources: Series, column: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -187,7 +210,8 @@ def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[
     Raises
     ------
     ArtifactError
-        If a run holds invalid data; the message begins with the run's source, or with its name if there is none.
+        If a run holds invalid data; the message begins with the run's source, or with its name if
+        there is none.
     """
     taken: set[str] = set()
     found = []
@@ -195,7 +219,8 @@ def candidates_of(runs: Sequence[Run], sources: Sequence[object] = ()) -> tuple[
     for number, (run, source) in enumerate(zip_longest(runs, sources[: len(runs)])):
         title, again = titles[number], 2
         if titles.count(title) > 1 and isinstance(source, Path) and sources.count(source) == 1:
-            title = f"{title} ({clean(source.stem, 60)})"  # the name of a file is more informative than a number
+            # the name of a file is more informative than a number
+            title = f"{title} ({clean(source.stem, 60)})"
         name = title
         while name in taken:
             name, again = f"{title} ({again})", again + 1
@@ -225,7 +250,9 @@ def leaf(component: Any) -> str:
     return shortened(clean(path).rpartition(".")[2], 60) or "unnamed"
 
 
-def _series(run: Run, name: str, axis: str, required: Sequence[str], optional: Sequence[str]) -> Series:
+def _series(
+    run: Run, name: str, axis: str, required: Sequence[str], optional: Sequence[str]
+) -> Series:
     given = run.series.get(name)
     if given is None or not len(given):
         return Series({})
@@ -250,7 +277,9 @@ def _checked(name: str, column: str, values: npt.NDArray[Any], gaps: bool) -> np
     # Sampling may begin before the first inference, so points in time may be negative.
     least = -np.inf if column in ("start_ns", "time_ns") else 0
     if not np.isfinite(known).all() or (known < least).any():
-        raise ArtifactError(f"series {name!r}: {column} has entries that are negative or not finite; measure again")
+        raise ArtifactError(
+            f"series {name!r}: {column} has entries that are negative or not finite; measure again"
+        )
     return values
 
 
@@ -259,8 +288,14 @@ def _number(mapping: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     try:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise ArtifactError(f"{name} must be a number from 0 upwards, not {clean(repr(value), 40)}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not 0 <= value < math.inf
+        ):
+            raise ArtifactError(
+                f"{name} must be a number from 0 upwards, not {clean(repr(value), 40)}"
+            )
         return float(value)
     except OverflowError:
         raise ArtifactError(f"{name} is too large") from None
@@ -272,7 +307,9 @@ def _throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float |
     load = run.timing.get("load")
     busy_ns = _number(load, "busy_ns") if isinstance(load, Mapping) else None
     seconds = (busy_ns or float(np.sum(times, dtype=np.float64))) / 1e9
-    samples = float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
+    samples = (
+        float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
+    )
     return samples / seconds if seconds > 0 else None
 
 
@@ -280,18 +317,23 @@ _MOST_NAMED = 8
 
 
 def pairing(first: Candidate, other: Candidate) -> PairedQuality | None:
-    """Return the comparison of two candidates; ``None`` unless both were judged on the same samples."""
+    """Return the comparison of two candidates; ``None`` unless both were judged on the same
+    samples.
+    """
     return paired(first.quality, other.quality)
 
 
 def on_the_same_samples(candidates: Sequence[Candidate]) -> bool:
-    """Return whether all judged candidates did the same task on the same samples, so that metrics can be compared."""
+    """Return whether all judged candidates did the same task on the same samples, so that
+    metrics can be compared.
+    """
     judged = [c.quality for c in candidates if c.quality is not None]
     return all(comparable(judged[0], each) for each in judged[1:])
 
 
 def unlike_samples(judged: Sequence[tuple[str, Quality | None]]) -> str:
-    """Return a sentence that names the samples of candidates which were not judged alike; empty if they were.
+    """Return a sentence that names the samples of candidates which were not judged alike; empty if
+    they were.
 
     Parameters
     ----------
@@ -301,21 +343,29 @@ def unlike_samples(judged: Sequence[tuple[str, Quality | None]]) -> str:
     known = [(name, quality) for name, quality in judged if quality is not None]
     if all(comparable(known[0][1], quality) for _, quality in known[1:]):
         return ""
-    told = [f"{name}: {quality.task.name}, {quality.samples:,} samples" for name, quality in known[:_MOST_NAMED]]
+    told = [
+        f"{name}: {quality.task.name}, {quality.samples:,} samples"
+        for name, quality in known[:_MOST_NAMED]
+    ]
     more = f"; {len(known) - _MOST_NAMED:,} more" if len(known) > _MOST_NAMED else ""
     return (
-        "The candidates were not all judged on the same samples and in the same way, so their figures of quality "
+        "The candidates were not all judged on the same samples and in the same way, so their "
+        "figures of quality "
         f"cannot be compared ({'; '.join(told)}{more})."
     )
 
 
 def unlike_work(first: Quality | None, other: Quality | None) -> str:
-    """Return why the times of two candidates' calls are not of the same work; empty if they are, or it is not known."""
+    """Return why the times of two candidates' calls are not of the same work; empty if they are,
+    or it is not known.
+    """
     if first is None or other is None or first.task.name != other.task.name:
         return ""
     return first.task.unlike_work(first.evaluation, other.evaluation)
 
 
 def leading_quality(candidates: Sequence[Candidate]) -> Quality | None:
-    """Return the quality of the first judged candidate, whose metric the headings of tables name."""
+    """Return the quality of the first judged candidate, whose metric the headings of tables
+    name.
+    """
     return next((c.quality for c in candidates if c.quality is not None), None)

@@ -13,7 +13,9 @@ _MOST = 100_000  # greatest number of entries in a list
 T = TypeVar("T")
 
 
-def read_content(data: Any, kind: str, schema: int, what: str, read: Callable[[dict[str, Any]], T]) -> T:
+def read_content(
+    data: Any, kind: str, schema: int, what: str, read: Callable[[dict[str, Any]], T]
+) -> T:
     """Return what ``read`` makes of the content of a result file of a kind.
 
     Parameters
@@ -25,7 +27,8 @@ def read_content(data: Any, kind: str, schema: int, what: str, read: Callable[[d
     what
         What the file is of, in messages, such as ``a sweep``.
     read
-        Reads it, and may raise :class:`KeyError`, :class:`TypeError`, :class:`ValueError` and :class:`ConfigError`.
+        Reads it, and may raise :class:`KeyError`, :class:`TypeError`, :class:`ValueError` and
+        :class:`ConfigError`.
 
     Raises
     ------
@@ -35,7 +38,9 @@ def read_content(data: Any, kind: str, schema: int, what: str, read: Callable[[d
     if not isinstance(data, dict) or data.get("kind") != kind:
         raise ArtifactError(f"not the result of {what}")
     if data.get("schema") != schema:
-        raise ArtifactError(f"schema {clean(data.get('schema'), 40)} is unknown, this version reads {schema}")
+        raise ArtifactError(
+            f"schema {clean(data.get('schema'), 40)} is unknown, this version reads {schema}"
+        )
     try:
         return read(data)
     except KeyError as error:

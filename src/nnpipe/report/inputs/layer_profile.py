@@ -1,4 +1,6 @@
-"""The layers of a candidate as a result file holds them: their times, what they cost, and why a run takes its time."""
+"""The layers of a candidate as a result file holds them: their times, what they cost, and why a
+run takes its time.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from nnpipe.report.formatting import clean
 from nnpipe.report.layer_tables import MemoryUse
 
 MOST_LAYERS = 2000
-"""The greatest number of layers that are kept of a candidate: the costliest; the others are one row together."""
+"""The greatest number of layers that are kept of a candidate: the costliest; the others are one
+row together.
+"""
 
 _MOST_CHARACTERS = 1 << 20  # of all names together
 _MOST_NAMES, _NAME = 64, 120  # names of operations of a layer, and characters of each
@@ -27,7 +31,8 @@ _MOST_TEXTS, _TEXT = 50, 600
 _TEXTS = ("step", "kind", "operator", "kernel", "precision")
 _NAMES = ("operations", "converts")
 _REALS = ("time_ns", "low_ns", "high_ns", "share")
-_COUNTS = ("macs", "others", "bytes_read", "bytes_written", "live_bytes", "values")  # -1 where unknown
+# -1 where unknown
+_COUNTS = ("macs", "others", "bytes_read", "bytes_written", "live_bytes", "values")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +46,8 @@ class LayerProfile:
     reasons
         Why a run takes its time, in words; the greatest share first.
     live_bytes
-        Bytes of all values that exist while each operation runs, ``(operations,)``; empty if a size is not known.
+        Bytes of all values that exist while each operation runs, ``(operations,)``; empty if a size
+        is not known.
     ceilings
         What the machine can do, if it was measured before.
     memory
@@ -55,15 +61,26 @@ class LayerProfile:
     memory: MemoryUse | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the profile in its JSON form, in which its size is bounded (:data:`MOST_LAYERS`)."""
+        """Return the profile in its JSON form, in which its size is bounded
+        (:data:`MOST_LAYERS`).
+        """
         times = _bounded(self.times)
         rows = times.rows
-        layers: dict[str, Any] = {name: "\n".join(_line(getattr(row, name)) for row in rows) for name in _TEXTS}
-        layers |= {
-            name: "\n".join("\t".join(map(_line, getattr(row, name)[:_MOST_NAMES])) for row in rows) for name in _NAMES
+        layers: dict[str, Any] = {
+            name: "\n".join(_line(getattr(row, name)) for row in rows) for name in _TEXTS
         }
-        layers |= {name: pack(np.array([getattr(row, name) for row in rows], np.float64)) for name in _REALS}
-        layers |= {name: pack(np.array([_known(getattr(row, name)) for row in rows], np.int64)) for name in _COUNTS}
+        layers |= {
+            name: "\n".join("\t".join(map(_line, getattr(row, name)[:_MOST_NAMES])) for row in rows)
+            for name in _NAMES
+        }
+        layers |= {
+            name: pack(np.array([getattr(row, name) for row in rows], np.float64))
+            for name in _REALS
+        }
+        layers |= {
+            name: pack(np.array([_known(getattr(row, name)) for row in rows], np.int64))
+            for name in _COUNTS
+        }
         layers["parameters"] = pack(np.array([row.parameters for row in rows], np.int64))
         live = self.live_bytes if len(self.live_bytes) <= _MOST_OPERATIONS else ()
         return {
@@ -93,11 +110,16 @@ class LayerProfile:
         try:
             rows = _rows(data["layers"])
             times = LayerTimes(
-                clean(data["runtime"], _NAME), rows[:-1], rows[-1], _number(data["run_ns"]),
-                None if data["plain_ns"] is None else _number(data["plain_ns"]), _number(data["coverage"]),
-                None if data["overhead"] is None else _number(data["overhead"]), _texts(data["doubts"]),
+                clean(data["runtime"], _NAME),
+                rows[:-1],
+                rows[-1],
+                _number(data["run_ns"]),
+                None if data["plain_ns"] is None else _number(data["plain_ns"]),
+                _number(data["coverage"]),
+                None if data["overhead"] is None else _number(data["overhead"]),
+                _texts(data["doubts"]),
                 int(data["runs"]),
-            )  # fmt: skip
+            )
             if times.run_ns <= 0 or times.runs < 1:
                 raise ValueError("a run takes some time")
             live = unpack(data["live_bytes"], 8 * _MOST_OPERATIONS)
@@ -112,13 +134,19 @@ class LayerProfile:
                 None if memory is None else MemoryUse.from_json(memory),
             )
         except KeyError as error:
-            raise ArtifactError(f"the profile of its layers is damaged: {error} is missing") from None
+            raise ArtifactError(
+                f"the profile of its layers is damaged: {error} is missing"
+            ) from None
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ArtifactError(f"the profile of its layers is damaged: {clean(error, 200)}") from None
+            raise ArtifactError(
+                f"the profile of its layers is damaged: {clean(error, 200)}"
+            ) from None
 
 
 def _bounded(times: LayerTimes) -> LayerTimes:
-    """Return the times with the costliest layers only, if there are too many, and one row for all others."""
+    """Return the times with the costliest layers only, if there are too many, and one row for
+    all others.
+    """
     places = sorted(range(len(times.layers)), key=lambda place: -times.layers[place].time_ns)
     room, kept = _MOST_CHARACTERS, 0
     for place in places[:MOST_LAYERS]:
@@ -131,13 +159,23 @@ def _bounded(times: LayerTimes) -> LayerTimes:
     layers = [times.layers[place] for place in sorted(places[:kept])]
     rest = [times.layers[place] for place in places[kept:]]
     time, low, high, share = (sum(getattr(each, name) for each in rest) for name in _REALS)
-    macs = None if any(each.macs is None and each.operations for each in rest) else sum(each.macs or 0 for each in rest)
-    further = LayerTime(f"{len(rest):,} further steps", FURTHER, (), "", "", "", time, low, high, share, macs)
+    macs = (
+        None
+        if any(each.macs is None and each.operations for each in rest)
+        else sum(each.macs or 0 for each in rest)
+    )
+    further = LayerTime(
+        f"{len(rest):,} further steps", FURTHER, (), "", "", "", time, low, high, share, macs
+    )
     return replace(times, layers=(*layers, further))
 
 
 def _length(layer: LayerTime) -> int:
-    names = [*layer.operations[:_MOST_NAMES], *layer.converts[:_MOST_NAMES], *(getattr(layer, n) for n in _TEXTS)]
+    names = [
+        *layer.operations[:_MOST_NAMES],
+        *layer.converts[:_MOST_NAMES],
+        *(getattr(layer, n) for n in _TEXTS),
+    ]
     return sum(min(len(name), _NAME) + 1 for name in names)
 
 
@@ -152,11 +190,16 @@ def _known(value: int | None) -> int:
 def _rows(data: Mapping[str, Any]) -> tuple[LayerTime, ...]:
     columns: dict[str, Sequence[Any]] = {name: _lines(data[name]) for name in (*_TEXTS, *_NAMES)}
     columns |= {
-        name: [tuple(filter(None, line.split("\t")[:_MOST_NAMES])) for line in columns[name]] for name in _NAMES
+        name: [tuple(filter(None, line.split("\t")[:_MOST_NAMES])) for line in columns[name]]
+        for name in _NAMES
     }
     for name in (*_REALS, *_COUNTS, "parameters"):
         array = unpack(data[name], 8 * (MOST_LAYERS + 2))
-        if array.ndim != 1 or array.dtype.kind != ("f" if name in _REALS else "i") or not np.isfinite(array).all():
+        if (
+            array.ndim != 1
+            or array.dtype.kind != ("f" if name in _REALS else "i")
+            or not np.isfinite(array).all()
+        ):
             raise ValueError(f"{name} is no list of numbers")
         columns[name] = array.tolist()
     columns |= {name: [None if value < 0 else value for value in columns[name]] for name in _COUNTS}
@@ -170,7 +213,11 @@ def _rows(data: Mapping[str, Any]) -> tuple[LayerTime, ...]:
 
 
 def _lines(text: Any) -> list[str]:
-    if not isinstance(text, str) or len(text) > 4 * _MOST_CHARACTERS or text.count("\n") > MOST_LAYERS + 1:
+    if (
+        not isinstance(text, str)
+        or len(text) > 4 * _MOST_CHARACTERS
+        or text.count("\n") > MOST_LAYERS + 1
+    ):
         raise ValueError("names are missing, or too long")
     return text.split("\n")
 

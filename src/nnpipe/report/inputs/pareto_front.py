@@ -16,13 +16,16 @@ from nnpipe.report.charts import Floats
 from nnpipe.report.inputs.candidate import Candidate, on_the_same_samples, unlike_work
 from nnpipe.report.inputs.quality import Quality
 
-_DRAWS, _WORK = 2000, 4_000_000  # greatest number of draws, and of comparisons of two candidates in all draws
+# greatest number of draws, and of comparisons of two candidates in all draws
+_DRAWS, _WORK = 2000, 4_000_000
 _SEED = 0
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether a candidate is on the Pareto front of time and quality, and in which share of the draws."""
+    """Whether a candidate is on the Pareto front of time and quality, and in which share of the
+    draws.
+    """
 
     on_front: bool
     share: float
@@ -31,18 +34,24 @@ class Standing:
 def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
     """Return which candidates are on the Pareto front of median time and quality, and how surely.
 
-    The front is computed again for random values of the metrics: medians from lognormal distributions with the
-    measured intervals, metrics of quality from a joint normal distribution with the covariance of what samples
-    contribute to them (:func:`~nnpipe.analysis.quality_intervals.contributions`), so that samples that are hard for all
-    candidates do not matter.
+    The front is computed again for random values of the metrics: medians from lognormal
+    distributions with the measured intervals, metrics of quality from a joint normal distribution
+    with the covariance of what samples contribute to them
+    (:func:`~nnpipe.analysis.quality_intervals.contributions`), so that samples that are hard for
+    all candidates do not matter.
 
     Returns
     -------
     dict
-        Standings by the candidates' numbers; empty unless at least two were timed in the same way and evaluated on the
-        same samples, with the same work.  Candidates with doubts that keep them from being chosen are left out.
+        Standings by the candidates' numbers; empty unless at least two were timed in the same way
+        and evaluated on the same samples, with the same work.  Candidates with doubts that keep
+        them from being chosen are left out.
     """
-    known = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
+    known = [
+        (c, c.latency, c.quality)
+        for c in candidates
+        if c.latency is not None and c.quality is not None
+    ]
     chosen = [each for each in known if not is_barred(each[0])]
     alike = len({c.timed.name for c, _, _ in chosen}) == 1 and chosen[0][0].timed.ranks
     if any(unlike_work(chosen[0][2], quality) for _, _, quality in chosen[1:]):
@@ -79,15 +88,20 @@ def _spread(interval: tuple[float, float] | None) -> float:
 
 
 def _errors(qualities: Sequence[Quality], draws: int, random: np.random.Generator) -> Floats:
-    """Return random errors of the metric of all candidates, ``(draws, candidates)``, with the sign of their rank."""
+    """Return random errors of the metric of all candidates, ``(draws, candidates)``, with the
+    sign of their rank.
+    """
     metric, evaluations = qualities[0].metric, [each.evaluation for each in qualities]
     sign = -1.0 if metric.less_is_better else 1.0
     values = paired_contributions(metric, evaluations)
     there = np.isfinite(values).all(axis=0)
     values = values if there.all() else values[:, there]
     parts = values.shape[1]
-    covariance = np.atleast_2d(np.cov(values)) / parts if parts > 1 else np.zeros((len(values), len(values)))
-    # Eigenvalues are 0 for candidates with the same answers, or slightly negative because of rounding.
+    covariance = (
+        np.atleast_2d(np.cov(values)) / parts if parts > 1 else np.zeros((len(values), len(values)))
+    )
+    # Eigenvalues are 0 for candidates with the same answers, or slightly negative because of
+    # rounding.
     eigenvalues, vectors = np.linalg.eigh(covariance)
     scatter = vectors * np.sqrt(np.maximum(eigenvalues, 0))
     errors: Floats = sign * (random.standard_normal((draws, len(values))) @ scatter.T)

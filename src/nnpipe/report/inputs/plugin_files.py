@@ -32,17 +32,25 @@ _PICTURES = {
     ".svg": ("image/svg+xml", ()),
 }
 _SOUNDS = {
-    ".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", ".oga": "audio/ogg", ".opus": "audio/ogg",
-    ".flac": "audio/flac", ".m4a": "audio/mp4",
-}  # fmt: skip
+    ".wav": "audio/wav",
+    ".mp3": "audio/mpeg",
+    ".ogg": "audio/ogg",
+    ".oga": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".flac": "audio/flac",
+    ".m4a": "audio/mp4",
+}
 _FILMS = {".mp4": "video/mp4", ".m4v": "video/mp4", ".webm": "video/webm", ".ogv": "video/ogg"}
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _TEXTS = frozenset(
-    ".txt .text .log .md .rst .yaml .yml .toml .ini .xml .html .htm .xhtml .js .css .py .tex .jsonl .ndjson".split()
+    ".txt .text .log .md .rst .yaml .yml .toml .ini .xml .html .htm .xhtml .js .css .py .tex "
+    ".jsonl .ndjson".split()
 )
 _INERT = frozenset(
-    ".npz .npy .h5 .hdf5 .zip .gz .xz .tar .bin .onnx .tflite .pt .safetensors .txt .log .csv .tsv .json .jsonl "
-    ".png .jpg .jpeg .gif .webp .bmp .wav .mp3 .ogg .oga .opus .flac .m4a .mp4 .m4v .webm .ogv".split()
+    ".npz .npy .h5 .hdf5 .zip .gz .xz .tar .bin .onnx .tflite .pt .safetensors .txt .log .csv .tsv "
+    ".json .jsonl .png .jpg .jpeg .gif .webp .bmp .wav .mp3 .ogg .oga .opus .flac .m4a .mp4 .m4v "
+    ".webm "
+    ".ogv".split()
 )
 """Extensions of files in which a browser never runs code when it opens a link to them."""
 
@@ -62,8 +70,8 @@ class OutputFile:
     mime
         MIME type of pictures, audio and video; empty for other kinds.
     content
-        The whole content of a picture, audio, video or other file, or the beginning of a text; ``None`` if the file
-        was not read.
+        The whole content of a picture, audio, video or other file, or the beginning of a text;
+        ``None`` if the file was not read.
     remark
         The reason why the file was not read, or not completely.
     """
@@ -77,7 +85,9 @@ class OutputFile:
 
     @property
     def address(self) -> str | None:
-        """The path as a URL relative to the folder; ``None`` if a browser might run code in the file."""
+        """The path as a URL relative to the folder; ``None`` if a browser might run code in the
+        file.
+        """
         inert = _ending(self.name) in _INERT
         return quote(os.fsencode(self.name)) if inert and not self.refused else None
 
@@ -89,14 +99,18 @@ class OutputFile:
 
 @dataclass
 class Budget:
-    """The number of files and bytes that may still be read for a page; all folders of the page share it."""
+    """The number of files and bytes that may still be read for a page; all folders of the page
+    share it.
+    """
 
     left: int = 48 << 20
     each: int = 16 << 20
     files: int = 1000
 
     def take(self, size: int) -> str:
-        """Reserve bytes, and return the empty string; return the reason if the budget does not allow it."""
+        """Reserve bytes, and return the empty string; return the reason if the budget does not
+        allow it.
+        """
         if size > self.each:
             return f"larger than the {self.each >> 20} MiB of a file on this page"
         if size > self.left:
@@ -106,7 +120,9 @@ class Budget:
 
 
 def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
-    """Return the files below a folder and the number of files left out; a folder's own files come before subfolders."""
+    """Return the files below a folder and the number of files left out; a folder's own files
+    come before subfolders.
+    """
     found: list[OutputFile] = []
     more = 0
     for name, parent in _walk(folder, found):
@@ -119,7 +135,8 @@ def output_files(folder: Path, budget: Budget) -> tuple[list[OutputFile], int]:
 
 
 def _walk(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int]]:
-    """Yield the path of each entry that is not a folder, and the descriptor of its open folder; links are not followed.
+    """Yield the path of each entry that is not a folder, and the descriptor of its open folder;
+    links are not followed.
 
     Folders that cannot be read are added to ``unreadable``.
     """
@@ -133,7 +150,9 @@ def _walk(folder: Path, unreadable: list[OutputFile]) -> Iterator[tuple[str, int
         relative = os.path.relpath(place, folder)
         inner = "" if relative == "." else relative.replace(os.sep, "/") + "/"
         folders.sort()
-        links = [name for name in folders if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode)]
+        links = [
+            name for name in folders if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode)
+        ]
         closed = list(folders) if inner.count("/") >= _DEEPEST else links
         folders[:] = [name for name in folders if name not in closed]
         for name in sorted((*files, *closed)):
@@ -149,12 +168,15 @@ def _read(name: str, parent: int, budget: Budget) -> OutputFile:
         status = os.lstat(place, dir_fd=parent)
         if not stat.S_ISREG(status.st_mode):
             return OutputFile(name, -1, "other", remark=f"{_sort(status.st_mode)}, not followed")
-        # The entry may have changed since: the open file is checked again, and O_NONBLOCK keeps a pipe from blocking.
+        # The entry may have changed since: the open file is checked again, and O_NONBLOCK keeps a
+        # pipe from blocking.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(place, flags, dir_fd=parent), "rb") as handle:
             status = os.fstat(handle.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return OutputFile(name, -1, "other", remark=f"{_sort(status.st_mode)}, not followed")
+                return OutputFile(
+                    name, -1, "other", remark=f"{_sort(status.st_mode)}, not followed"
+                )
             head = handle.read(_MOST_TEXT)
             kind, mime, remark = _kind(name, head)
             whole = kind in ("picture", "audio", "video", "other")
@@ -203,9 +225,13 @@ def _is_text(head: bytes) -> bool:
 
 def _sort(mode: int) -> str:
     kinds = {
-        stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder too deep",
-    }  # fmt: skip
+        stat.S_IFLNK: "a link",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFDIR: "a folder too deep",
+    }
     return kinds.get(stat.S_IFMT(mode), "not a regular file")
 
 

@@ -1,4 +1,6 @@
-"""How well a run's model does its task: metrics with intervals, and paired comparisons of two models."""
+"""How well a run's model does its task: metrics with intervals, and paired comparisons of two
+models.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nnpipe.analysis.classification import wilson_interval
-from nnpipe.analysis.quality_intervals import QualityDifference, QualityEstimate, quality_difference, quality_estimate
+from nnpipe.analysis.quality_intervals import (
+    QualityDifference,
+    QualityEstimate,
+    quality_difference,
+    quality_estimate,
+)
 from nnpipe.core.errors import ComponentNotFound
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
@@ -38,7 +45,8 @@ class Quality:
 
     @classmethod
     def of(cls, run: Run) -> Quality | None:
-        """Return the quality of a run; ``None`` if nothing was judged, or its task is not known here.
+        """Return the quality of a run; ``None`` if nothing was judged, or its task is not known
+        here.
 
         Raises
         ------
@@ -112,7 +120,8 @@ class PairedQuality:
     gap
         The metric of the second candidate less that of the first.
     agreement
-        The share of samples for which both predict the same, right or wrong; ``None`` if the task cannot say.
+        The share of samples for which both predict the same, right or wrong; ``None`` if the task
+        cannot say.
     """
 
     gap: QualityDifference
@@ -128,7 +137,9 @@ def figure_of(metric: QualityMetric, evaluation: Evaluation, confidence: float) 
 
 
 def as_figure(found: QualityEstimate, *evaluations: Evaluation) -> Figure:
-    """Return an estimate from evaluations as a figure, which is unknown if it is not finite; the reason says why."""
+    """Return an estimate from evaluations as a figure, which is unknown if it is not finite; the
+    reason says why.
+    """
     words = next(filter(None, (each.not_finite_words() for each in evaluations)), "")
     value = found.value if math.isfinite(found.value) else None
     return Figure(value, found.low, found.high, found.samples, words)
@@ -141,19 +152,29 @@ def agreement_of(task: Task, one: Evaluation, other: Evaluation, confidence: flo
         return Figure.unknown(f"the task {task.name!r} does not say when predictions are the same")
     if words := one.not_finite_words() or other.not_finite_words():
         return Figure(float(np.mean(same)), count=len(same), reason=words)
-    return Figure(float(np.mean(same)), *wilson_interval(int(same.sum()), len(same), confidence), len(same))
+    return Figure(
+        float(np.mean(same)), *wilson_interval(int(same.sum()), len(same), confidence), len(same)
+    )
 
 
-def paired(first: Quality | None, other: Quality | None, confidence: float = CONFIDENCE) -> PairedQuality | None:
-    """Return the comparison of two candidates; ``None`` unless both were judged on the same samples."""
+def paired(
+    first: Quality | None, other: Quality | None, confidence: float = CONFIDENCE
+) -> PairedQuality | None:
+    """Return the comparison of two candidates; ``None`` unless both were judged on the same
+    samples.
+    """
     if first is None or other is None or not comparable(first, other):
         return None
     gap = quality_difference(first.metric, first.evaluation, other.evaluation, confidence)
-    return PairedQuality(gap, agreement_of(first.task, first.evaluation, other.evaluation, confidence).value)
+    return PairedQuality(
+        gap, agreement_of(first.task, first.evaluation, other.evaluation, confidence).value
+    )
 
 
 def comparable(first: Quality, other: Quality) -> bool:
-    """Return whether two candidates did the same task on the same samples, and were judged in the same way."""
+    """Return whether two candidates did the same task on the same samples, and were judged in
+    the same way.
+    """
     return (
         first.task.name == other.task.name
         and first.task.judged_alike(first.evaluation, other.evaluation)

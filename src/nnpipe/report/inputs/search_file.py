@@ -47,10 +47,16 @@ class SearchAxis:
     choices: tuple[str, ...] = ()
 
     def place(self, value: Any) -> float:
-        """Return a value as a number on the axis: of a choice, its place; NaN for one that it does not have."""
+        """Return a value as a number on the axis: of a choice, its place; NaN for one that it
+        does not have.
+        """
         if self.choices:
             return float(self._places.get(choice_text(value), "nan"))
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
+        return (
+            float(value)
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+            else float("nan")
+        )
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -84,7 +90,9 @@ class ImportanceRow:
 
 @dataclass(frozen=True)
 class ImportanceEntry:
-    """How much each parameter matters for an objective, by method; ``remark`` is what is to be known before."""
+    """How much each parameter matters for an objective, by method; ``remark`` is what is to be
+    known before.
+    """
 
     additive: tuple[ImportanceRow, ...]
     ped_anova: tuple[ImportanceRow, ...]
@@ -137,36 +145,56 @@ class SearchFile:
         axes = tuple(_axis(*item) for item in _named(data["parameters"], "'parameters'").items())
         importance = _named(data.get("importance", {}), "'importance'")
         return cls(
-            clean(data["title"], 200), objectives, axes,
-            tuple(sorted((_trial(each) for each in listed(data, "trials")), key=lambda trial: trial.number)),
+            clean(data["title"], 200),
+            objectives,
+            axes,
+            tuple(
+                sorted(
+                    (_trial(each) for each in listed(data, "trials")),
+                    key=lambda trial: trial.number,
+                )
+            ),
             {name: _importance(each) for name, each in importance.items() if name in objectives},
-            tuple((clean(n, 60), clean(t, 600)) for n, t in _named(data.get("facts", {}), "'facts'").items()),
-        )  # fmt: skip
+            tuple(
+                (clean(n, 60), clean(t, 600))
+                for n, t in _named(data.get("facts", {}), "'facts'").items()
+            ),
+        )
 
     def of_state(self, state: str) -> tuple[TrialEntry, ...]:
         """Return the trials of a state."""
         return tuple(trial for trial in self.trials if trial.state == state)
 
     def losses(self, trials: tuple[TrialEntry, ...]) -> Floats:
-        """Return the values of all objectives, those to maximise with the other sign, (trials, objectives)."""
+        """Return the values of all objectives, those to maximise with the other sign, (trials,
+        objectives).
+        """
         signs = [-1.0 if way == "maximize" else 1.0 for way in self.objectives.values()]
         found = [[trial.values[name] for name in self.objectives] for trial in trials]
         return np.array(found, np.float64).reshape(len(trials), len(signs)) * signs
 
     def finished(self) -> tuple[TrialEntry, ...]:
         """Return the trials that have a value of every objective."""
-        return tuple(t for t in self.of_state("finished") if self.objectives.keys() <= t.values.keys())
+        return tuple(
+            t for t in self.of_state("finished") if self.objectives.keys() <= t.values.keys()
+        )
 
 
 def choice_text(value: Any) -> str:
     """Return the text of a choice; texts that look like other values stay different from them."""
     if isinstance(value, str) and value not in ("true", "false", "null"):
         return clean(value, _LONGEST)
-    return {True: "true", False: "false", None: "null"}[value] if isinstance(value, (bool, type(None))) else repr(value)
+    return (
+        {True: "true", False: "false", None: "null"}[value]
+        if isinstance(value, (bool, type(None)))
+        else repr(value)
+    )
 
 
 def _objectives(data: Any) -> dict[str, str]:
-    found = {name: of_type(str, way, "a direction") for name, way in _named(data, "'objectives'").items()}
+    found = {
+        name: of_type(str, way, "a direction") for name, way in _named(data, "'objectives'").items()
+    }
     if not found or not set(found.values()) <= {"minimize", "maximize"}:
         raise ValueError("an objective is to minimize or to maximize")
     return found
@@ -180,7 +208,11 @@ def _axis(name: str, data: Any) -> SearchAxis:
         if not 1 <= len(choices) <= _MOST_CHOICES:
             raise ValueError(f"{name} has {len(choices)} choices")
         return SearchAxis(name, told, choices=tuple(choice_text(each) for each in choices))
-    low, high, log = number_of(data["low"]), number_of(data["high"]), of_type(bool, data["log"], "'log'")
+    low, high, log = (
+        number_of(data["low"]),
+        number_of(data["high"]),
+        of_type(bool, data["log"], "'log'"),
+    )
     if low > high or (log and low <= 0):
         raise ValueError(f"{name} has no range")
     return SearchAxis(name, told, low, high, log)
@@ -191,17 +223,25 @@ def _trial(data: Any) -> TrialEntry:
     state = of_type(str, data["state"], "'state'")
     if state not in STATES:
         raise ValueError(f"there is no state {clean(state, 40)!r}")
-    reports = [of_type(list, each, "a report") for each in of_type(list, data.get("reports", []), "'reports'")]
+    reports = [
+        of_type(list, each, "a report")
+        for each in of_type(list, data.get("reports", []), "'reports'")
+    ]
     intervals = _named(data.get("intervals", {}), "'intervals'")
     return TrialEntry(
-        int(number_of(data["number"])), state,
+        int(number_of(data["number"])),
+        state,
         _named(data.get("configuration") or {}, "'configuration'"),
-        {name: number_of(value) for name, value in _named(data.get("values", {}), "'values'").items()},
+        {
+            name: number_of(value)
+            for name, value in _named(data.get("values", {}), "'values'").items()
+        },
         {name: _pair(ends) for name, ends in intervals.items()},
         tuple((int(number_of(step)), number_of(value)) for step, value in reports),
         None if data.get("seconds") is None else number_of(data["seconds"]),
-        clean(data.get("message", ""), 600), clean(data.get("origin", ""), 120),
-    )  # fmt: skip
+        clean(data.get("message", ""), 600),
+        clean(data.get("origin", ""), 120),
+    )
 
 
 def _pair(data: Any) -> tuple[float, float]:
@@ -212,7 +252,8 @@ def _pair(data: Any) -> tuple[float, float]:
 def _importance(data: Any) -> ImportanceEntry:
     data = of_type(dict, data, "an importance")
     additive, ped_anova, fanova = (
-        tuple(_row(each) for each in listed(data, name)) for name in ("additive", "ped_anova", "fanova")
+        tuple(_row(each) for each in listed(data, name))
+        for name in ("additive", "ped_anova", "fanova")
     )
     trials, remark = int(number_of(data["trials"])), clean(data.get("remark", ""), 300)
     return ImportanceEntry(additive, ped_anova, fanova, trials, remark)
@@ -235,7 +276,8 @@ BEST = 0.1
 """The share of trials that pictures show as the best ones."""
 
 _SHOWN = 1500  # trials in a picture
-_DRAWS, _WORK = 2000, 400_000_000  # greatest number of draws, and of comparisons of two trials in all draws
+# greatest number of draws, and of comparisons of two trials in all draws
+_DRAWS, _WORK = 2000, 400_000_000
 _DECADES = 100.0  # from this ratio on, an axis of values is logarithmic
 _FAR = 3.0  # how many times the range of the better nine tenths an axis of values reaches
 
@@ -259,9 +301,13 @@ class SearchView:
         losses = self.found.losses(self.finished)
         chosen = set(np.flatnonzero(on_front(losses)).tolist()[: _SHOWN // 4])
         for column in losses.T:
-            chosen |= set(np.argsort(column, kind="stable")[: _SHOWN // (4 * losses.shape[1])].tolist())
+            chosen |= set(
+                np.argsort(column, kind="stable")[: _SHOWN // (4 * losses.shape[1])].tolist()
+            )
         rest = np.array([place for place in range(len(self.finished)) if place not in chosen])
-        chosen |= set(rest[np.linspace(0, len(rest) - 1, _SHOWN - len(chosen)).astype(np.int64)].tolist())
+        chosen |= set(
+            rest[np.linspace(0, len(rest) - 1, _SHOWN - len(chosen)).astype(np.int64)].tolist()
+        )
         return tuple(self.finished[place] for place in sorted(chosen))
 
     @property
@@ -269,7 +315,10 @@ class SearchView:
         """A sentence about what pictures leave out; empty if they show all finished trials."""
         if len(self.shown) == len(self.finished):
             return ""
-        return f" Shown are {len(self.shown):,} of {len(self.finished):,} trials, among them the best ones."
+        return (
+            f" Shown are {len(self.shown):,} of {len(self.finished):,} trials, among them the best "
+            f"ones."
+        )
 
     def values(self, objective: str, trials: Sequence[TrialEntry]) -> Floats:
         """Return the values of an objective."""
@@ -279,7 +328,10 @@ class SearchView:
         """Return the values of a parameter as numbers; NaN where it does not exist."""
         missing = float("nan")
         return np.array(
-            [axis.place(t.configuration[axis.name]) if axis.name in t.configuration else missing for t in trials]
+            [
+                axis.place(t.configuration[axis.name]) if axis.name in t.configuration else missing
+                for t in trials
+            ]
         )
 
     def axes(self, objective: str) -> tuple[SearchAxis, ...]:
@@ -300,7 +352,9 @@ class SearchView:
         return np.asarray(sign * self.values(objective, trials) <= limit)
 
     def value_axis(self, objective: str) -> ChartAxis:
-        """Return an axis for the values of an objective, on which few bad ones do not squeeze all others."""
+        """Return an axis for the values of an objective, on which few bad ones do not squeeze
+        all others.
+        """
         values = np.sort(self.values(objective, self.finished))
         if not len(values):
             return ChartAxis(objective, 0.0, 1.0)
@@ -321,35 +375,47 @@ class SearchView:
 
     @cached_property
     def points(self) -> tuple[TrialEntry, ...]:
-        """The finished trials, those of the same configuration as one, with their means and intervals."""
+        """The finished trials, those of the same configuration as one, with their means and
+        intervals.
+        """
         groups: dict[str, list[TrialEntry]] = defaultdict(list)
         for trial in self.finished:
             groups[json.dumps(dict(trial.configuration), sort_keys=True, default=str)].append(trial)
-        return tuple(group[0] if len(group) == 1 else self._mean(group) for group in groups.values())
+        return tuple(
+            group[0] if len(group) == 1 else self._mean(group) for group in groups.values()
+        )
 
     def _mean(self, group: Sequence[TrialEntry]) -> TrialEntry:
         count = len(group)
         means, intervals = {}, {}
         for name in self.found.objectives:
             values = self.values(name, group)
-            half = student_quantile((1 + CONFIDENCE) / 2, count - 1) * float(np.std(values, ddof=1)) / count**0.5
+            half = (
+                student_quantile((1 + CONFIDENCE) / 2, count - 1)
+                * float(np.std(values, ddof=1))
+                / count**0.5
+            )
             means[name] = float(values.mean())
             intervals[name] = (means[name] - half, means[name] + half)
         return replace(group[0], values=means, intervals=intervals)
 
     @cached_property
     def front(self) -> tuple[tuple[TrialEntry, float], ...]:
-        """The trials that may be on the Pareto front, each with the share of draws in which it is, the surest first.
+        """The trials that may be on the Pareto front, each with the share of draws in which it is,
+        the surest first.
 
-        Values are drawn from normal distributions with the widths of their intervals; without intervals, all shares
-        are 0 or 1.
+        Values are drawn from normal distributions with the widths of their intervals; without
+        intervals, all shares are 0 or 1.
         """
         trials = self.points
         if not trials:
             return ()
         losses = self.found.losses(trials)
-        spreads = np.array([[self._spread(trial, name) for name in self.found.objectives] for trial in trials])
-        # Whoever is beaten by two of its standard deviations and two of the other's is hardly ever on the front.
+        spreads = np.array(
+            [[self._spread(trial, name) for name in self.found.objectives] for trial in trials]
+        )
+        # Whoever is beaten by two of its standard deviations and two of the other's is hardly ever
+        # on the front.
         able = on_front(losses) | _may_win(losses, spreads)
         losses, spreads = losses[able], spreads[able]
         chosen = [trial for trial, may in zip(trials, able.tolist(), strict=True) if may]
@@ -392,4 +458,6 @@ def spread_out(axis: SearchAxis, places: Floats, numbers: Sequence[int]) -> Floa
     if not axis.choices:
         return places
     # Multiples of the golden ratio are spread evenly.
-    return np.asarray(places + 0.56 * ((np.array(numbers, np.float64) + 1) * 0.6180339887498949 % 1.0 - 0.5))
+    return np.asarray(
+        places + 0.56 * ((np.array(numbers, np.float64) + 1) * 0.6180339887498949 % 1.0 - 0.5)
+    )

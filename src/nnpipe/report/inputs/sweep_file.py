@@ -1,4 +1,6 @@
-"""The reader of the result file of a sweep, ``sweep.json``, which may come from an untrusted source."""
+"""The reader of the result file of a sweep, ``sweep.json``, which may come from an untrusted
+source.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class SweepCandidate:
     claims
         Whether each constraint holds, by constraint; ``None`` if the data cannot decide.
     qualifies, on_front, front_share
-        Whether all constraints hold with confidence, whether the candidate is on the Pareto front, and in which share
-        of the draws.
+        Whether all constraints hold with confidence, whether the candidate is on the Pareto front,
+        and in which share of the draws.
     doubts
         Kinds of doubts and their reasons.
     stopped
@@ -41,7 +43,8 @@ class SweepCandidate:
     share
         The share of a full measurement that its figures are from.
     device, model, combination
-        In a sweep with targets: the name of its device, the title of its model, and its title without the device.
+        In a sweep with targets: the name of its device, the title of its model, and its title
+        without the device.
     """
 
     title: str
@@ -61,7 +64,9 @@ class SweepCandidate:
 
 @dataclass(frozen=True, eq=False)
 class Again:
-    """The second measurement of the chosen candidate, which its certificate is based on: figures and doubts."""
+    """The second measurement of the chosen candidate, which its certificate is based on: figures
+    and doubts.
+    """
 
     figures: Mapping[str, Figure]
     doubts: tuple[tuple[str, str], ...]
@@ -76,7 +81,8 @@ class FoundDevice:
     name, description, cost_per_hour, cost_per_piece
         As in :class:`~nnpipe.workflows.devices.device.Device`.
     chosen, again
-        Title of the best candidate that qualifies on it, and its second measurement; ``None`` if there is none.
+        Title of the best candidate that qualifies on it, and its second measurement; ``None`` if
+        there is none.
     refuted
         Reasons, by title, why candidates did not hold when they were measured again.
     away
@@ -120,7 +126,8 @@ class Found:
     cheapest
         The name of the cheapest device on which a candidate qualifies; empty if there is none.
     cost_by
-        By what its cost was compared: ``cost_per_hour`` or ``cost_per_piece``; empty if no cost is known.
+        By what its cost was compared: ``cost_per_hour`` or ``cost_per_piece``; empty if no cost is
+        known.
     """
 
     title: str
@@ -160,9 +167,12 @@ class Found:
             confidence=share_of(data["confidence"]),
             level=share_of(data.get("confidence_of_each", data["confidence"])),
             constraints=tuple(
-                MetricConstraint.parse(of_type(str, text, "a constraint")) for text in listed(data, "constraints")
+                MetricConstraint.parse(of_type(str, text, "a constraint"))
+                for text in listed(data, "constraints")
             ),
-            objectives=tuple(metric_of(of_type(str, name, "an objective")) for name in listed(data, "objectives")),
+            objectives=tuple(
+                metric_of(of_type(str, name, "an objective")) for name in listed(data, "objectives")
+            ),
             choose=metric_of(of_type(str, data["choose"], "'choose'")),
             chosen=None if data["chosen"] is None else clean(data["chosen"], 120),
             again=_again(data.get("confirmed")),
@@ -171,7 +181,9 @@ class Found:
             impossible=_reasons(data["impossible"]),
             points=tuple(_point(each) for each in listed(data, "points")),
             spent=_spent(data.get("budget")),
-            devices=tuple(_device(each) for each in of_type(list, data.get("devices", []), "'devices'")),
+            devices=tuple(
+                _device(each) for each in of_type(list, data.get("devices", []), "'devices'")
+            ),
             currency=clean(data.get("currency") or "", 20),
             cheapest=clean(data.get("cheapest") or "", 60),
             cost_by=clean(data.get("cost_by") or "", 20),
@@ -180,7 +192,11 @@ class Found:
     @property
     def metrics(self) -> tuple[Quantity, ...]:
         """All metrics of the sweep, each once."""
-        wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
+        wanted = (
+            *self.objectives,
+            self.choose,
+            *(constraint.metric for constraint in self.constraints),
+        )
         return tuple({metric.name: metric for metric in wanted}.values())
 
     @property
@@ -195,12 +211,18 @@ def _point(data: Any) -> SweepCandidate:
     if result.is_absolute() or ".." in result.parts:
         raise ValueError(f"the result {clean(result, 100)!r} lies outside of the sweep's folder")
     claims = of_type(dict, data["claims"], "'claims'")
-    if any(holds not in (True, False, None) or (holds in (0, 1) and type(holds) is int) for holds in claims.values()):
+    if any(
+        holds not in (True, False, None) or (holds in (0, 1) and type(holds) is int)
+        for holds in claims.values()
+    ):
         raise TypeError("a claim holds, fails, or is null")
     return SweepCandidate(
         title=clean(data["title"], 120),
         result=result,
-        figures={clean(n, 60): _figure(each) for n, each in of_type(dict, data["figures"], "'figures'").items()},
+        figures={
+            clean(n, 60): _figure(each)
+            for n, each in of_type(dict, data["figures"], "'figures'").items()
+        },
         claims=dict(claims),
         qualifies=of_type(bool, data["qualifies"], "'qualifies'"),
         on_front=of_type(bool, data["on_front"], "'on_front'"),
@@ -233,10 +255,13 @@ def _spent(data: Any) -> str:
     if data is None:
         return ""
     data = of_type(dict, data, "'budget'")
-    took, full, whole, all_ = (number_of(data[key]) for key in ("seconds", "full_seconds", "whole", "candidates"))
+    took, full, whole, all_ = (
+        number_of(data[key]) for key in ("seconds", "full_seconds", "whole", "candidates")
+    )
     return (
-        f"With a budget of {clean(data['budget'], 40)}, {whole:,.0f} of {all_:,.0f} candidates were measured in full, "
-        f"in {took:,.1f} s of the {full:,.1f} s that measuring all would have taken."
+        f"With a budget of {clean(data['budget'], 40)}, {whole:,.0f} of {all_:,.0f} candidates "
+        f"were measured in full, in {took:,.1f} s of the {full:,.1f} s that measuring all would "
+        f"have taken."
     )
 
 
@@ -244,12 +269,17 @@ def _again(data: Any) -> Again | None:
     if data is None:
         return None
     data = of_type(dict, data, "'confirmed'")
-    known = {clean(n, 60): _figure(each) for n, each in of_type(dict, data["figures"], "'figures'").items()}
+    known = {
+        clean(n, 60): _figure(each)
+        for n, each in of_type(dict, data["figures"], "'figures'").items()
+    }
     return Again(known, _doubts(data["doubts"]))
 
 
 def _doubts(data: Any) -> tuple[tuple[str, str], ...]:
-    found = [of_type(dict, each, "a doubt") for each in of_type(list, data, "'doubts'")[:_MOST_DOUBTS]]
+    found = [
+        of_type(dict, each, "a doubt") for each in of_type(list, data, "'doubts'")[:_MOST_DOUBTS]
+    ]
     return tuple((clean(each["kind"], 40), clean(each["reason"], 600)) for each in found)
 
 
@@ -267,4 +297,7 @@ def _figure(data: Any) -> Figure:
 
 
 def _reasons(data: Any) -> dict[str, str]:
-    return {clean(title, 120): clean(reason, 600) for title, reason in of_type(dict, data, "a list of reasons").items()}
+    return {
+        clean(title, 120): clean(reason, 600)
+        for title, reason in of_type(dict, data, "a list of reasons").items()
+    }

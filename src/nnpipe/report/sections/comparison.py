@@ -1,4 +1,6 @@
-"""The section on a comparison of candidates that took turns: verdicts, a plot of the ratios of times, and a table."""
+"""The section on a comparison of candidates that took turns: verdicts, a plot of the ratios of
+times, and a table.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class QualityGap:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """Return sentences that compare each candidate with the fastest one in time and quality, and the remarks."""
+    """Return sentences that compare each candidate with the fastest one in time and quality, and
+    the remarks.
+    """
     runs, names = comparison.whole, [clean(run.title, 60) for run in comparison.whole]
     found = comparison.verdicts()
     if not found:
@@ -56,13 +60,22 @@ def sentences(comparison: Comparison) -> list[str]:
         else:
             told.append(sentence(each, names, comparison.plan, per_start))
     for part in comparison.parts:
-        of_part = [each for each in comparison.verdicts(part=part) if best in (each.first, each.second)]
-        told += [f"In {part.upper()}, {sentence(each, names, comparison.plan, per_start)}" for each in of_part]
+        of_part = [
+            each for each in comparison.verdicts(part=part) if best in (each.first, each.second)
+        ]
+        told += [
+            f"In {part.upper()}, {sentence(each, names, comparison.plan, per_start)}"
+            for each in of_part
+        ]
     for place, run in enumerate(runs):
-        for gap in quality_gaps(runs[best], run, comparison.plan.confidence) if place != best else ():
+        for gap in (
+            quality_gaps(runs[best], run, comparison.plan.confidence) if place != best else ()
+        ):
             said = quality_sentence(gap, names[best], names[place])
             unknown = prepared_unknown(runs[best]) or prepared_unknown(run)
-            told.append(f"If both were given samples as they want them: {said}" if unknown else said)
+            told.append(
+                f"If both were given samples as they want them: {said}" if unknown else said
+            )
     return told + remarks(comparison)
 
 
@@ -75,7 +88,9 @@ def leader(found: Sequence[Verdict]) -> int:
     return max(ahead, key=lambda place: (ahead[place], -place))
 
 
-def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds_per_start: float) -> str:
+def sentence(
+    found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds_per_start: float
+) -> str:
     """Return a verdict on two candidates as a sentence."""
     first, second = names[found.first], names[found.second]
     longer = f"{second} takes {_ratio(found.ratio, found.interval)}"
@@ -85,8 +100,8 @@ def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds
         return f"{first} and {second} are the same within {_percent(plan.margin or 0.0)}: {longer}."
     if found.interval is None:
         return (
-            f"{first} and {second} cannot be told apart: {count(found.starts)} starts support no interval; "
-            f"{_more(found.more, seconds_per_start)} would be needed."
+            f"{first} and {second} cannot be told apart: {count(found.starts)} starts support no "
+            f"interval; {_more(found.more, seconds_per_start)} would be needed."
         )
     most = max(found.interval[1] - 1, 1 / found.interval[0] - 1)
     wanted = (
@@ -94,11 +109,15 @@ def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds
         if found.more is not None
         else "no number of starts that anybody would make tells such a difference"
     )
-    return f"{first} and {second} cannot be told apart: {longer}, {_percent(most)} at most; {wanted}."
+    return (
+        f"{first} and {second} cannot be told apart: {longer}, {_percent(most)} at most; {wanted}."
+    )
 
 
 def quality_gaps(first: Run, second: Run, confidence: float) -> tuple[QualityGap, ...]:
-    """Return the difference of each metric that the task compares; none unless both were judged on the same samples."""
+    """Return the difference of each metric that the task compares; none unless both were judged
+    on the same samples.
+    """
     one, two = Quality.of(first), Quality.of(second)
     if one is None or two is None or not comparable(one, two):
         return ()
@@ -116,12 +135,16 @@ def quality_sentence(found: QualityGap, first: str, second: str) -> str:
     if gap.gained == gap.lost == 0:
         if math.isnan(gap.p_value):
             return f"{first} and {second} do equally well on each of {count(gap.samples)} samples."
-        return f"{first} and {second} are right and wrong on the same of {count(gap.samples)} samples."
+        return (
+            f"{first} and {second} are right and wrong on the same of {count(gap.samples)} samples."
+        )
     interval = f"[{difference_text(metric, gap.low)}, {difference_text(metric, gap.high)}]{unit}"
     if gap.low > 0 or gap.high < 0:
         second_leads = (gap.value > 0) != metric.less_is_better
         better, worse = (second, first) if second_leads else (first, second)
-        value, low, high = (_unsigned(metric, each) for each in (gap.value, *sorted((gap.low, gap.high), key=abs)))
+        value, low, high = (
+            _unsigned(metric, each) for each in (gap.value, *sorted((gap.low, gap.high), key=abs))
+        )
         chance = "p < 0.0001" if gap.p_value < 1e-4 else f"p = {digits(gap.p_value, 2)}"
         test = "" if math.isnan(gap.p_value) else f" (McNemar {chance})"
         than = f"has a better {title} than {worse}"
@@ -137,7 +160,9 @@ def _unsigned(metric: QualityMetric, value: float) -> str:
 
 
 def samples_to_tell(gap: QualityDifference) -> int | None:
-    """Return an estimate of how many more samples would show a difference of quality; ``None`` if it is 0."""
+    """Return an estimate of how many more samples would show a difference of quality; ``None``
+    if it is 0.
+    """
     reach = (gap.high - gap.low) / 2
     if not gap.value or not math.isfinite(reach):
         return None
@@ -151,12 +176,14 @@ def remarks(comparison: Comparison) -> list[str]:
         idle = run.timing.get("idle_cpu_percent")
         if isinstance(idle, (int, float)) and idle > _BUSY_IDLE:
             told.append(
-                f"Mind that {clean(run.title, 60)} kept {digits(float(idle), 2)} % of a core busy while others had "
-                "their turn, and may have slowed them down; fewer threads (num_threads), or OMP_WAIT_POLICY=passive, "
-                "stop that."
+                f"Mind that {clean(run.title, 60)} kept {digits(float(idle), 2)} % of a core busy "
+                f"while others had "
+                "their turn, and may have slowed them down; fewer threads (num_threads), or "
+                "OMP_WAIT_POLICY=passive, stop that."
             )
     told += [
-        f"Mind that the quality of {clean(run.title, 60)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}."
+        f"Mind that the quality of {clean(run.title, 60)} is in doubt ({doubt.kind}): "
+        f"{clean(doubt.reason, 600)}."
         for run in comparison.whole
         for doubt in quality_doubts(run)
     ]
@@ -169,15 +196,26 @@ def remarks(comparison: Comparison) -> list[str]:
         f"Mind that {clean(title, 60)} is {clean(doubt.reason, 600)}."
         for title, doubt in slow_doubts(comparison.whole).items()
     ]
-    if unlike := unlike_samples([(clean(run.title, 60), Quality.of(run)) for run in comparison.whole]):
+    if unlike := unlike_samples(
+        [(clean(run.title, 60), Quality.of(run)) for run in comparison.whole]
+    ):
         told.append(unlike)
-    told += [f"{clean(title, 60)} fell out: {clean(reason)}" for title, reason in comparison.failures.items()]
+    told += [
+        f"{clean(title, 60)} fell out: {clean(reason)}"
+        for title, reason in comparison.failures.items()
+    ]
     return told
 
 
 def _doubts(run: Run, slow: Mapping[str, Doubt]) -> tuple[Doubt, ...]:
-    """Return the doubts that also apply to candidates that took turns; varying times show in the intervals instead."""
-    return (*quality_doubts(run), *settings_doubts(run), *([slow[run.title]] if run.title in slow else []))
+    """Return the doubts that also apply to candidates that took turns; varying times show in the
+    intervals instead.
+    """
+    return (
+        *quality_doubts(run),
+        *settings_doubts(run),
+        *([slow[run.title]] if run.title in slow else []),
+    )
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -190,19 +228,32 @@ def comparison_table(comparison: Comparison) -> Table:
     columns = [
         ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
         # The second column is visible on a narrow screen, too.
-        ("Doubts", [Cell(kinds(doubts) if (doubts := _doubts(run, slow)) else NOTHING) for run in runs]),
+        (
+            "Doubts",
+            [Cell(kinds(doubts) if (doubts := _doubts(run, slow)) else NOTHING) for run in runs],
+        ),
         (f"Median, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]),
         ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
-        (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs]),
+        (
+            f"p90, {scale.unit}",
+            [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs],
+        ),
         ("p90 by the fastest's", [_against(place, best, tails) for place in range(len(runs))]),
         *(column for part in comparison.parts for column in _part(comparison, part, best)),
-        *(column for metric in _metrics(runs) for column in _of_metric(metric, runs, best, confidence)),
+        *(
+            column
+            for metric in _metrics(runs)
+            for column in _of_metric(metric, runs, best, confidence)
+        ),
         ("Starts", [_counted(len(np.unique(run.series["inference"]["start"]))) for run in runs]),
         ("Calls", [_counted(len(run.series["inference"])) for run in runs]),
     ]
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
     points = [difference(metric).heading for metric in _metrics(runs) if metric.kind == "share"]
-    points_said = f"; {' and '.join(points)} {'is' if len(points) == 1 else 'are'} in percentage points" * bool(points)
+    points_said = (
+        f"; {' and '.join(points)} {'is' if len(points) == 1 else 'are'} in percentage points"
+        * bool(points)
+    )
     return Table(
         tuple(name for name, _ in columns),
         tuple(zip(*(cells for _, cells in columns), strict=True)),
@@ -212,11 +263,16 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def _part(comparison: Comparison, part: str, best: int) -> Iterator[tuple[str, list[Cell]]]:
-    """Yield the columns of a part of calls' times: its median, and the ratio to that of the fastest candidate."""
+    """Yield the columns of a part of calls' times: its median, and the ratio to that of the
+    fastest candidate.
+    """
     medians = [_overall(run, 0.5, f"{part}_ns") for run in comparison.whole]
     scale, name, found = Scale.of_times(medians), part.upper(), comparison.verdicts(part=part)
     yield f"{name}, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]
-    yield f"{name} by the fastest's", [_against(place, best, found) for place in range(len(medians))]
+    yield (
+        f"{name} by the fastest's",
+        [_against(place, best, found) for place in range(len(medians))],
+    )
 
 
 def _metrics(runs: Sequence[Run]) -> tuple[QualityMetric, ...]:
@@ -227,9 +283,14 @@ def _metrics(runs: Sequence[Run]) -> tuple[QualityMetric, ...]:
 def _of_metric(
     metric: QualityMetric, runs: Sequence[Run], best: int, confidence: float
 ) -> Iterator[tuple[str, list[Cell]]]:
-    """Yield the columns of a metric: its value, and the difference to that of the fastest candidate."""
+    """Yield the columns of a metric: its value, and the difference to that of the fastest
+    candidate.
+    """
     yield metric.heading, [_quality(run, metric) for run in runs]
-    gaps = ([g for g in quality_gaps(runs[best], run, confidence) if g.metric.name == metric.name] for run in runs)
+    gaps = (
+        [g for g in quality_gaps(runs[best], run, confidence) if g.metric.name == metric.name]
+        for run in runs
+    )
     yield (
         difference(metric).heading,
         [_gap(gap[0] if gap else None, place == best) for place, gap in enumerate(gaps)],
@@ -277,7 +338,8 @@ def _gap(found: QualityGap | None, is_best: bool) -> Cell:
     if found is None or is_best:
         return Cell(NOTHING)
     value, low, high = (
-        difference_text(found.metric, each) for each in (found.gap.value, found.gap.low, found.gap.high)
+        difference_text(found.metric, each)
+        for each in (found.gap.value, found.gap.low, found.gap.high)
     )
     return Cell(f"{value} [{low}, {high}]", found.gap.value)
 
@@ -313,7 +375,8 @@ def contest(comparison: Comparison) -> Section:
     """Return the section."""
     doubtful = set(remarks(comparison))
     blocks: list[Block] = [
-        Paragraph(text, "warning" if text in doubtful else "plain") for text in sentences(comparison)
+        Paragraph(text, "warning" if text in doubtful else "plain")
+        for text in sentences(comparison)
     ]
     figure = _ratios(comparison)
     if figure is not None:
@@ -329,7 +392,11 @@ def _ratios(comparison: Comparison) -> Plot | None:
     best = leader(found)
     rows = tuple(_row(each, best, names) for each in found if best in (each.first, each.second))
     margin = comparison.plan.margin or 0.0
-    within = f"; within the grey band, {100 * margin:g} % either way, times count as the same" if margin else ""
+    within = (
+        f"; within the grey band, {100 * margin:g} % either way, times count as the same"
+        if margin
+        else ""
+    )
     sure = share(comparison.plan.confidence, 0)
     starts = max(each.starts for each in found)
     return Plot(
@@ -341,9 +408,12 @@ def _ratios(comparison: Comparison) -> Plot | None:
             log_x=max(row.value for row in rows) > _WIDE and all(row.value > 0 for row in rows),
         ),
         "ratios-of-times",
-        f"How long each takes by the time of {names[best]}, from {count(starts)} starts in which all took turns; all "
-        f"intervals hold together with {sure} confidence. Hollow: not told apart{within}",
-        f"Ratios of times to {names[best]}: " + "; ".join(f"{row.label} {row.text}" for row in rows) + ".",
+        f"How long each takes by the time of {names[best]}, from {count(starts)} starts in which "
+        f"all took turns; all intervals hold together with {sure} confidence. Hollow: not told "
+        f"apart{within}",
+        f"Ratios of times to {names[best]}: "
+        + "; ".join(f"{row.label} {row.text}" for row in rows)
+        + ".",
     )
 
 

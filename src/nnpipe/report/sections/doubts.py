@@ -21,7 +21,8 @@ _SHORT = 4  # greatest number of rows of a table that is not folded
 def grouped_reasons(
     found: Sequence[tuple[str, str]], alone: Callable[[str], str], together: str, tone: Tone
 ) -> list[Block]:
-    """Return a paragraph for each of a few candidates, or one paragraph for all with a table of the reasons.
+    """Return a paragraph for each of a few candidates, or one paragraph for all with a table of the
+    reasons.
 
     Parameters
     ----------
@@ -48,7 +49,8 @@ def grouped_reasons(
     ]
 
 
-# Facts that must be the same for times to be comparable: their paths in the host's facts, and their names.
+# Facts that must be the same for times to be comparable: their paths in the host's facts, and their
+# names.
 _FACTS = {
     ("cpu", "model"): "CPU",
     ("cpu", "governor"): "CPU governor",
@@ -62,7 +64,9 @@ _CHANGING = ("powersave", "ondemand", "conservative", "schedutil")
 
 
 def doubts(candidates: Sequence[Candidate]) -> list[Block]:
-    """Return warnings that say why figures may be wrong or not comparable; an empty list if there is no reason."""
+    """Return warnings that say why figures may be wrong or not comparable; an empty list if
+    there is no reason.
+    """
     found = [
         _different_times(candidates),
         _different_hosts(candidates),
@@ -73,7 +77,11 @@ def doubts(candidates: Sequence[Candidate]) -> list[Block]:
 
 
 def _different_hosts(candidates: Sequence[Candidate]) -> str:
-    names = [name for path, name in _FACTS.items() if len({clean(_at(c.run.host, path)) for c in candidates}) > 1]
+    names = [
+        name
+        for path, name in _FACTS.items()
+        if len({clean(_at(c.run.host, path)) for c in candidates}) > 1
+    ]
     if not names:
         return ""
     return (
@@ -94,7 +102,10 @@ def _different_samples(candidates: Sequence[Candidate]) -> str:
 
 
 def _distrusted(candidates: Sequence[Candidate]) -> list[Block]:
-    return [*_distrusted_in(candidates, "predictions", True), *_distrusted_in(candidates, "times", False)]
+    return [
+        *_distrusted_in(candidates, "predictions", True),
+        *_distrusted_in(candidates, "times", False),
+    ]
 
 
 def _distrusted_in(candidates: Sequence[Candidate], what: str, of_quality: bool) -> list[Block]:
@@ -110,8 +121,12 @@ def _distrusted_in(candidates: Sequence[Candidate], what: str, of_quality: bool)
     several = len(candidates) > 1
     return grouped_reasons(
         reasons,
-        lambda name: f"There is reason to distrust {f'the {what} of {name}' if several else f'these {what}'}. ",
-        f"of {len(candidates):,} candidates have {what} that there is reason to distrust: {counted}.",
+        lambda name: (
+            f"There is reason to distrust "
+            f"{f'the {what} of {name}' if several else f'these {what}'}. "
+        ),
+        f"of {len(candidates):,} candidates have {what} that there is reason to distrust: "
+        f"{counted}.",
         "warning",
     )
 

@@ -1,4 +1,6 @@
-"""The section of layers: where the time and the memory of each candidate go, and two candidates layer by layer."""
+"""The section of layers: where the time and the memory of each candidate go, and two candidates
+layer by layer.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def layers(candidates: Sequence[Candidate]) -> Section:
     known = [(each, each.profile) for each in candidates if each.profile is not None]
     untold = [(each.name, each.no_profile) for each in candidates if each.no_profile]
     blocks: list[Block] = grouped_reasons(
-        untold, lambda name: f"The layers of {name} were not timed: ", "candidates have no times of layers.", "note"
+        untold,
+        lambda name: f"The layers of {name} were not timed: ",
+        "candidates have no times of layers.",
+        "note",
     )
     if len(candidates) == 1:
         blocks += [block for _, profile in known for block in profile_blocks(profile)]
@@ -44,12 +49,21 @@ def layers(candidates: Sequence[Candidate]) -> Section:
     blocks += _together(known)
     folded = len(known) > MOST_OPEN
     for each, profile in known:
-        blocks.append(Section(each.name, tuple(profile_blocks(profile, f"{each.number + 1}-")), folded, _note(profile)))
+        blocks.append(
+            Section(
+                each.name,
+                tuple(profile_blocks(profile, f"{each.number + 1}-")),
+                folded,
+                _note(profile),
+            )
+        )
     return Section("Layers", tuple(blocks))
 
 
 def profile_blocks(profile: LayerProfile, prefix: str = "") -> Iterator[Block]:
-    """Yield what is known of a candidate's layers: why it takes its time, the time by kind, the layers, the memory."""
+    """Yield what is known of a candidate's layers: why it takes its time, the time by kind, the
+    layers, the memory.
+    """
     times = profile.times
     for told in time_sentences(times):
         yield Paragraph(_sentence(told), "warning" if told.startswith(_DOUBT) else "plain")
@@ -57,7 +71,12 @@ def profile_blocks(profile: LayerProfile, prefix: str = "") -> Iterator[Block]:
         yield Paragraph(f"Reason: {clean(reason, 600)}.")
     if not prefix:  # otherwise the section has one for all candidates
         chart = breakdown_chart({times.runtime: times})
-        yield Plot(chart, "layers-time", "Time of a run by kind of operation", f"Time of a run: {_kinds(profile, 4)}.")
+        yield Plot(
+            chart,
+            "layers-time",
+            "Time of a run by kind of operation",
+            f"Time of a run: {_kinds(profile, 4)}.",
+        )
     yield replace(_table(kind_time_table(times)), caption="Time by kind of operation")
     roof = () if profile.ceilings is None else roof_shares(times, profile.ceilings)
     caption = f"The {len(times.layers):,} steps of a run, with the operations that each computes"
@@ -74,7 +93,8 @@ def profile_blocks(profile: LayerProfile, prefix: str = "") -> Iterator[Block]:
                 roofline,
                 f"{prefix}layers-roofline",
                 "Each layer below what this machine can do",
-                f"Operations a second of the layers in {clean(times.runtime)}, by operations a byte.",
+                f"Operations a second of the layers in {clean(times.runtime)}, by operations a "
+                f"byte.",
             )
     yield from _memory(profile, prefix)
 
@@ -86,7 +106,9 @@ def _memory(profile: LayerProfile, prefix: str) -> Iterator[Block]:
     chart = memory_chart(profile.live_bytes, profile.memory)
     if chart is not None and live is not None:
         measured = None if profile.memory is None else profile.memory.peak_bytes
-        beside = "" if measured is None else f"; the peak measured while it runs is {size(measured)}"
+        beside = (
+            "" if measured is None else f"; the peak measured while it runs is {size(measured)}"
+        )
         yield Plot(
             chart,
             f"{prefix}layers-memory",
@@ -114,16 +136,25 @@ def _together(known: Sequence[tuple[Candidate, LayerProfile]]) -> Iterator[Block
     pairs = 0
     for other, profile in others:
         try:
-            table = side_by_side_table(of_first.times, profile.times, (first.name, other.name), _MOST_ROWS)
+            table = side_by_side_table(
+                of_first.times, profile.times, (first.name, other.name), _MOST_ROWS
+            )
         except ConfigError:  # other networks
             continue
         pairs += 1
         if pairs > _MOST_PAIRS:
-            yield Paragraph("Further candidates are not shown beside the first; a report on two of them shows them.")
+            yield Paragraph(
+                "Further candidates are not shown beside the first; a report on two of them shows "
+                "them."
+            )
             return
         yield replace(
             table,
-            header=(*map(_first_up, table.header[:3]), *table.header[3:5], *map(_first_up, table.header[5:])),
+            header=(
+                *map(_first_up, table.header[:3]),
+                *table.header[3:5],
+                *map(_first_up, table.header[5:]),
+            ),
             sortable=True,
             folded=True,
             caption=f"Layer by layer: {first.name} and {other.name}",
@@ -136,7 +167,9 @@ def _note(profile: LayerProfile) -> str:
 
 
 def _kinds(profile: LayerProfile, most: int) -> str:
-    return ", ".join(f"{each.kind} {share(each.share, 0)}" for each in kind_times(profile.times)[:most])
+    return ", ".join(
+        f"{each.kind} {share(each.share, 0)}" for each in kind_times(profile.times)[:most]
+    )
 
 
 def _table(table: Table) -> Table:

@@ -38,13 +38,20 @@ class QualityAxis:
     def of(cls, quality: Quality) -> QualityAxis:
         """Return the axis for the metric by which candidates of a task are ranked."""
         metric = quality.metric
-        return cls(metric, (100.0 if metric.kind == "share" else 1.0) * (-1 if metric.less_is_better else 1))
+        return cls(
+            metric,
+            (100.0 if metric.kind == "share" else 1.0) * (-1 if metric.less_is_better else 1),
+        )
 
     @property
     def label(self) -> str:
         """The text beside the axis, which is short, because the axis is."""
         title = in_sentence(self.metric.heading)
-        return ("−" if self.metric.less_is_better else "") + title + (", %" if self.metric.kind == "share" else "")
+        return (
+            ("−" if self.metric.less_is_better else "")
+            + title
+            + (", %" if self.metric.kind == "share" else "")
+        )
 
     def place(self, value: float) -> float:
         """Return where a value is drawn."""
@@ -71,15 +78,24 @@ _LEVEL = 1.05  # sizes up to this ratio count as equal
 _FRONT = ". The broken line is the front; what another beats in both is pale"
 
 
-def overview(candidates: Sequence[Candidate], found: Mapping[int, Standing], *, judged: bool = False) -> list[Plot]:
+def overview(
+    candidates: Sequence[Candidate], found: Mapping[int, Standing], *, judged: bool = False
+) -> list[Plot]:
     """Return plots of the candidates' times, of quality against time and size, and of their sizes.
 
-    ``found`` is the result of :func:`~nnpipe.report.inputs.pareto_front.standings`.  Plots of quality are left out if
-    the candidates are ``judged`` already, because an earlier section has them.
+    ``found`` is the result of :func:`~nnpipe.report.inputs.pareto_front.standings`.  Plots of
+    quality are left out if the candidates are ``judged`` already, because an earlier section has
+    them.
     """
     if judged:
-        return [figure for figure in (_spreads(candidates), _sizes(candidates)) if figure is not None]
-    figures = [_spreads(candidates), _quality_against_time(candidates, found), _quality_against_size(candidates)]
+        return [
+            figure for figure in (_spreads(candidates), _sizes(candidates)) if figure is not None
+        ]
+    figures = [
+        _spreads(candidates),
+        _quality_against_time(candidates, found),
+        _quality_against_size(candidates),
+    ]
     return [figure for figure in (*figures, _sizes(candidates)) if figure is not None]
 
 
@@ -114,20 +130,36 @@ def _spreads(candidates: Sequence[Candidate]) -> Plot | None:
     return Plot(
         Spreads(f"{title}, {scale.unit}", tuple(rows), log),
         "inference-times",
-        f"Distribution of the {title} up to p99: the point is the median, the bar holds the middle half"
-        + (f". The {_MOST_DRAWN} fastest are drawn, {more:,} more are in the table" if more > 0 else ""),
+        f"Distribution of the {title} up to p99: the point is the median, the bar holds the middle "
+        f"half"
+        + (
+            f". The {_MOST_DRAWN} fastest are drawn, {more:,} more are in the table"
+            if more > 0
+            else ""
+        ),
         f"Distributions of the {title}. Medians: "
         + ", ".join(f"{candidate.name} {duration(latency.median)}" for candidate, latency in timed)
         + ".",
     )
 
 
-def _quality_against_time(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Plot | None:
-    judged = [(c, c.latency, c.quality) for c in candidates if c.latency is not None and c.quality is not None]
+def _quality_against_time(
+    candidates: Sequence[Candidate], found: Mapping[int, Standing]
+) -> Plot | None:
+    judged = [
+        (c, c.latency, c.quality)
+        for c in candidates
+        if c.latency is not None and c.quality is not None
+    ]
     chosen = [each for each in judged if each[2].is_known]
     alike = len({(c.timed.name, quality.metric.name) for c, _, quality in chosen}) == 1
     # If all are equally good, the plot would only show the times, which the plot above shows.
-    if len(chosen) < 2 or not alike or not chosen[0][0].timed.ranks or len({each.value for _, _, each in chosen}) == 1:
+    if (
+        len(chosen) < 2
+        or not alike
+        or not chosen[0][0].timed.ranks
+        or len({each.value for _, _, each in chosen}) == 1
+    ):
         return None
     axis = QualityAxis.of(chosen[0][2])
     title = chosen[0][0].timed.title
@@ -153,24 +185,34 @@ def _quality_against_time(candidates: Sequence[Candidate], found: Mapping[int, S
             )
         )
     return Plot(
-        Scatter(f"median {title}, {scale.unit}", axis.label, tuple(points), _wide(medians), front=bool(found)),
+        Scatter(
+            f"median {title}, {scale.unit}",
+            axis.label,
+            tuple(points),
+            _wide(medians),
+            front=bool(found),
+        ),
         axis.picture("time"),
-        f"{axis.metric.title} against {title}; up and to the left is better. Bars: 95\u00a0% intervals"
-        + _without_place(len(judged) - len(chosen))
-        + _FRONT * bool(found),
-        f"{axis.metric.title} and median {title}: " + "; ".join(point.tip for point in points) + ".",
+        f"{axis.metric.title} against {title}; up and to the left is better. Bars: 95\u00a0% "
+        f"intervals" + _without_place(len(judged) - len(chosen)) + _FRONT * bool(found),
+        f"{axis.metric.title} and median {title}: "
+        + "; ".join(point.tip for point in points)
+        + ".",
     )
 
 
 def _quality_against_size(candidates: Sequence[Candidate]) -> Plot | None:
-    """Return the plot; ``None`` unless there are three candidates and a trade-off between quality and size."""
+    """Return the plot; ``None`` unless there are three candidates and a trade-off between
+    quality and size.
+    """
     judged = [(c, c.size, c.quality) for c in candidates if c.size and c.quality is not None]
     chosen = [each for each in judged if each[2].is_known]
     if len(chosen) < 3 or not on_the_same_samples(candidates):
         return None
     sizes, ranks = [value for _, value, _ in chosen], [quality.rank for _, _, quality in chosen]
     values = np.array([sizes, [-rank for rank in ranks]], np.float64).T
-    values[[is_barred(candidate) for candidate, _, _ in chosen]] = np.nan  # what cannot be chosen beats nothing
+    # what cannot be chosen beats nothing
+    values[[is_barred(candidate) for candidate, _, _ in chosen]] = np.nan
     best = on_front(values)
     if max(sizes) <= _LEVEL * min(sizes) or len(set(ranks)) == 1 or best.sum() < 2:
         return None
@@ -191,9 +233,12 @@ def _quality_against_size(candidates: Sequence[Candidate]) -> Plot | None:
     return Plot(
         Scatter(f"model size, {scale.unit}", axis.label, points, _wide(sizes), front=True),
         axis.picture("size"),
-        f"{axis.metric.title} against the size of the model. Bars: 95\u00a0% intervals of the quality"
+        f"{axis.metric.title} against the size of the model. Bars: 95\u00a0% intervals of the "
+        f"quality"
         f"{_without_place(len(judged) - len(chosen))}{_FRONT}",
-        f"{axis.metric.title} and size of the model: " + "; ".join(point.tip for point in points) + ".",
+        f"{axis.metric.title} and size of the model: "
+        + "; ".join(point.tip for point in points)
+        + ".",
     )
 
 

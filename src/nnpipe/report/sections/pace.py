@@ -14,7 +14,10 @@ from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, durat
 from nnpipe.report.inputs.candidate import Candidate
 
 _COLD = "caches and branch predictors have gone cold, or hold what others needed meanwhile"
-_SLEPT = "the core has to leave its idle state and its clock to rise again, and others ran on it meanwhile"
+_SLEPT = (
+    "the core has to leave its idle state and its clock to rise again, and others ran on it "
+    "meanwhile"
+)
 _KEPT = 0.99  # share of turns that must be taken for the pace to count as kept
 
 
@@ -29,8 +32,8 @@ class PaceFigures:
     tight
         Times of the tight loop, without warm-up.
     asleep, awake
-        Times at the pace: after the process slept, and after it polled the clock while waiting; ``awake`` may be
-        missing.
+        Times at the pace: after the process slept, and after it polled the clock while waiting;
+        ``awake`` may be missing.
     missed
         Number of turns that passed while a call was still running.
     """
@@ -44,13 +47,19 @@ class PaceFigures:
     @classmethod
     def of(cls, candidate: Candidate) -> PaceFigures | None:
         """Return the figures of a candidate; ``None`` if no calls were measured at a pace."""
-        pace, series, tight = candidate.run.timing.get("pace"), candidate.paced, candidate.steady or candidate.latency
+        pace, series, tight = (
+            candidate.run.timing.get("pace"),
+            candidate.paced,
+            candidate.steady or candidate.latency,
+        )
         if not isinstance(pace, Mapping) or not len(series) or tight is None:
             return None
         period, missed = pace.get("period_ns"), pace.get("missed")
         if not isinstance(period, int) or not 0 < period < 10**18:
             return None
-        times: npt.NDArray[np.int64] = series["target_ns" if "target_ns" in series else "latency_ns"]
+        times: npt.NDArray[np.int64] = series[
+            "target_ns" if "target_ns" in series else "latency_ns"
+        ]
         slept = series["asleep"] != 0
         if not slept.any():
             return None
@@ -65,20 +74,40 @@ class PaceFigures:
         return turns >= _KEPT * (turns + self.missed)
 
     def sentences(self) -> Iterator[str]:
-        """Yield sentences on how much longer calls take at the pace than in the tight loop, and why."""
+        """Yield sentences on how much longer calls take at the pace than in the tight loop, and
+        why.
+        """
         pace = f"At one call in {duration(self.period_ns)}"
         asleep, tight = self.asleep.percentile(0.5), self.tight.percentile(0.5)
         if not self.kept:
-            yield f"The pace was not kept: {count(self.missed)} turns passed while a call was still running"
-        if asleep.value is None or tight.value is None or asleep.interval is None or tight.interval is None:
-            yield f"{pace} there were too few calls to tell what they take: give a longer --pace-seconds"
+            yield (
+                f"The pace was not kept: {count(self.missed)} turns passed while a call was still "
+                f"running"
+            )
+        if (
+            asleep.value is None
+            or tight.value is None
+            or asleep.interval is None
+            or tight.interval is None
+        ):
+            yield (
+                f"{pace} there were too few calls to tell what they take: give a longer "
+                f"--pace-seconds"
+            )
             return
         low, high = asleep.interval[0] - tight.interval[1], asleep.interval[1] - tight.interval[0]
         if low <= 0 <= high:
             yield f"{pace} the median cannot be told from that of the tight loop"
             return
-        times = f"{digits(asleep.value / tight.value, 2)} times as long as" if tight.value else "not as long as"
-        yield f"{pace} a call takes {duration(asleep.value)}, {times} in the tight loop ({duration(tight.value)})"
+        times = (
+            f"{digits(asleep.value / tight.value, 2)} times as long as"
+            if tight.value
+            else "not as long as"
+        )
+        yield (
+            f"{pace} a call takes {duration(asleep.value)}, {times} in the tight loop "
+            f"({duration(tight.value)})"
+        )
         yield from self._reasons(asleep.value - tight.value, tight.value, asleep.interval)
 
     def _reasons(self, more: float, tight: float, asleep: tuple[float, float]) -> Iterator[str]:
@@ -88,15 +117,23 @@ class PaceFigures:
         waiting = min(max(awake.value - tight, 0.0), more)
         sleeping = more - waiting
         if asleep[0] <= awake.interval[1] and awake.interval[0] <= asleep[1]:
-            yield f"It makes no difference whether the process sleeps between calls or stays awake: {_COLD}"
+            yield (
+                f"It makes no difference whether the process sleeps between calls or stays awake: "
+                f"{_COLD}"
+            )
             return
-        asleep_part = f"Of the {duration(more)} more, {duration(sleeping)} come from sleeping between calls: {_SLEPT}"
+        asleep_part = (
+            f"Of the {duration(more)} more, {duration(sleeping)} come from sleeping between calls: "
+            f"{_SLEPT}"
+        )
         awake_part = f"; {duration(waiting)} are there even if the process stays awake: {_COLD}"
         yield asleep_part + (awake_part if waiting > 0.05 * more else "")
 
 
 def pace_blocks(candidate: Candidate) -> list[Block]:
-    """Return a table and a paragraph that compare both kinds of calls; an empty list without calls at a pace."""
+    """Return a table and a paragraph that compare both kinds of calls; an empty list without
+    calls at a pace.
+    """
     found = PaceFigures.of(candidate)
     if found is None:
         return []
@@ -106,9 +143,17 @@ def pace_blocks(candidate: Candidate) -> list[Block]:
         rows.append((f"one call in {pace}, awake between", found.awake))
     scale = Scale.of_times([found.tight.median, found.asleep.median])
     cells = tuple((name, *_cells(summary, scale)) for name, summary in rows)
-    header = ("Pace of use", f"median, {scale.unit}", "95\u00a0% interval", f"p90, {scale.unit}", "calls")
+    header = (
+        "Pace of use",
+        f"median, {scale.unit}",
+        "95\u00a0% interval",
+        f"p90, {scale.unit}",
+        "calls",
+    )
     where = " on the target" if "target_ns" in candidate.paced else ""
-    table = Table(header, cells, caption=f"One inference{where} in a tight loop and at the pace of use")
+    table = Table(
+        header, cells, caption=f"One inference{where} in a tight loop and at the pace of use"
+    )
     text = ". ".join(found.sentences())
     return [table, Paragraph(f"{text}.", "note" if found.kept else "warning")]
 
@@ -116,7 +161,9 @@ def pace_blocks(candidate: Candidate) -> list[Block]:
 def _cells(summary: Summary, scale: Scale) -> tuple[Cell, str, Cell, Cell]:
     median, p90 = summary.percentile(0.5), summary.percentile(0.9)
     interval = median.interval
-    between = NOTHING if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
+    between = (
+        NOTHING if interval is None else f"{scale.text(interval[0])} to {scale.text(interval[1])}"
+    )
     number = Cell(f"{len(summary):,}", float(len(summary)))
     return (
         Cell(scale.text(median.value), median.value or 0.0),

@@ -13,7 +13,14 @@ from nnpipe.measuring.early_stopping import EarlyStoppingEstimate, early_stoppin
 from nnpipe.measuring.max_rate import LatencyBound, describe
 from nnpipe.measuring.punctuality import LATE_NS, Punctuality
 from nnpipe.measuring.quantities import quantity
-from nnpipe.measuring.run_figures import COUNTERS, board_bytes, counted_figure, counter_of, energy_figure, energy_source
+from nnpipe.measuring.run_figures import (
+    COUNTERS,
+    board_bytes,
+    counted_figure,
+    counter_of,
+    energy_figure,
+    energy_source,
+)
 from nnpipe.measuring.series import Series
 from nnpipe.measuring.statistics import Percentile, Summary
 from nnpipe.report.charts import Areas, Histogram, Lines
@@ -27,7 +34,9 @@ from nnpipe.report.sections.pace import pace_blocks
 
 
 def energy_blocks(candidate: Candidate) -> list[Block]:
-    """Return a paragraph on the energy, or on why it is not known; an empty list if it was not asked for."""
+    """Return a paragraph on the energy, or on why it is not known; an empty list if it was not
+    asked for.
+    """
     found = energy_figure(candidate.run)
     if found is None:
         return []
@@ -40,19 +49,27 @@ def energy_blocks(candidate: Candidate) -> list[Block]:
     return [
         Paragraph(
             f"An inference takes {ranged(quantity('energy'), found)}, as measured by "
-            f"{clean(energy_source(candidate.run), 400)}{idle}. {count(found.count)} calls in runs of their own took "
-            f"{duration(1e9 * seconds)}, at {digits(watts)} W in all."
+            f"{clean(energy_source(candidate.run), 400)}{idle}. {count(found.count)} calls in runs "
+            f"of their own took {duration(1e9 * seconds)}, at {digits(watts)} W in all."
         )
     ]
 
 
-_VERDICTS = {"kept": "kept, at 99\u00a0% confidence", "broken": "broken", "open": "not shown: too few queries"}
+_VERDICTS = {
+    "kept": "kept, at 99\u00a0% confidence",
+    "broken": "broken",
+    "open": "not shown: too few queries",
+}
 
 
 def load_blocks(candidate: Candidate) -> list[Block]:
-    """Return a table of the load and its schedule, and the audits; an empty list without a load and audits."""
+    """Return a table of the load and its schedule, and the audits; an empty list without a load
+    and audits.
+    """
     load = candidate.run.timing.get("load")
-    blocks = [_table(candidate, load)] if isinstance(load, Mapping) and len(candidate.inference) else []
+    blocks = (
+        [_table(candidate, load)] if isinstance(load, Mapping) and len(candidate.inference) else []
+    )
     return [*blocks, *_audits(candidate)]
 
 
@@ -80,7 +97,9 @@ def _table(candidate: Candidate, load: Mapping[str, Any]) -> Block:
         ]
     rows += _bound(candidate, load)
     cells = tuple((name, Cell(value, 0.0)) for name, value in rows if value not in ("", "–"))
-    caption = "The load; a latency lasts from when its query was " + ("due" if punctuality is not None else "sent")
+    caption = "The load; a latency lasts from when its query was " + (
+        "due" if punctuality is not None else "sent"
+    )
     if load.get("scenario") == "offline":
         caption = "The load; a time lasts from the answer before"
     return Table(("Quantity", "Value"), cells, caption=caption)
@@ -92,7 +111,11 @@ def _lateness(found: Punctuality) -> tuple[float, ...]:
 
 def _bound(candidate: Candidate, load: Mapping[str, Any]) -> list[tuple[str, str]]:
     search = load.get("search")
-    found = [("highest rate", clean(search.get("reason", ""), 200))] if isinstance(search, Mapping) else []
+    found = (
+        [("highest rate", clean(search.get("reason", ""), 200))]
+        if isinstance(search, Mapping)
+        else []
+    )
     text = load.get("max_latency")
     if not isinstance(text, str):
         return found
@@ -122,7 +145,11 @@ def _number(value: object) -> float | None:
 
 
 def _count_text(value: object) -> str:
-    return count(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else ""
+    return (
+        count(value)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15
+        else ""
+    )
 
 
 _BINS = 60
@@ -151,7 +178,9 @@ def _note(candidate: Candidate) -> str:
     if candidate.latency is None:
         return ""
     doubts = kinds(candidate.doubts)
-    return f"median {duration(candidate.latency.median)}" + (f"; doubts: {doubts}" if candidate.doubts else "")
+    return f"median {duration(candidate.latency.median)}" + (
+        f"; doubts: {doubts}" if candidate.doubts else ""
+    )
 
 
 def _blocks(candidate: Candidate, prefix: str) -> tuple[Block, ...]:
@@ -182,7 +211,12 @@ def _statistics(candidate: Candidate, latency: Summary, scale: Scale) -> Iterato
     yield _times(candidate.timed.title, latency, scale, caption)
     if candidate.steady is not None:
         left = f"Without the first {candidate.warm_up:,} calls, which look like warm-up"
-        yield _times(candidate.timed.title, candidate.steady, scale, f"{left}: {len(candidate.steady):,} calls")
+        yield _times(
+            candidate.timed.title,
+            candidate.steady,
+            scale,
+            f"{left}: {len(candidate.steady):,} calls",
+        )
 
 
 def _times(title: str, latency: Summary, scale: Scale, caption: str) -> Table:
@@ -207,17 +241,26 @@ def _bound_row(found: EarlyStoppingEstimate, scale: Scale) -> tuple[str, Cell, s
     name = f"p{100 * found.share:g} is at most"
     if found.value is None:
         return name, Cell(NOTHING), f"needs {found.needed:,} calls"
-    return name, Cell(scale.text(found.value), found.value), "MLPerf's early stopping, 99\u00a0% sure"
+    return (
+        name,
+        Cell(scale.text(found.value), found.value),
+        "MLPerf's early stopping, 99\u00a0% sure",
+    )
 
 
 def _circumstances(candidate: Candidate) -> Table:
     timing = candidate.run.timing
-    samples = int(np.sum(candidate.inference["samples"])) if "samples" in candidate.inference else None
+    samples = (
+        int(np.sum(candidate.inference["samples"])) if "samples" in candidate.inference else None
+    )
     rows = (
         ("import of the runtime's packages", duration(candidate.import_ns)),
         ("load time", duration(candidate.load_ns)),
         ("first inference", duration(candidate.first_ns)),
-        ("round trip, median", duration(candidate.round_trip.median if candidate.round_trip else None)),
+        (
+            "round trip, median",
+            duration(candidate.round_trip.median if candidate.round_trip else None),
+        ),
         ("warm-up calls", _whole(timing.get("warmup"))),
         ("samples in a call", _whole(timing.get("batch_size"))),
         ("samples in all", count(samples)),
@@ -249,8 +292,9 @@ def _over_time(candidate: Candidate, latency: Summary, scale: Scale, prefix: str
         Lines(f"time, {clock.unit}", f"{title}, {scale.unit}", (line,), log_y=bool(far)),
         f"{prefix}inference-time",
         caption,
-        f"{_first_up(title)} of {candidate.name} over {duration(float(np.ptp(start)))}: "
-        f"median {duration(latency.median)}, from {duration(latency.least)} to {duration(latency.greatest)}.",
+        f"{_first_up(title)} of {candidate.name} over {duration(float(np.ptp(start)))}: median "
+        f"{duration(latency.median)}, from {duration(latency.least)} to "
+        f"{duration(latency.greatest)}.",
     )
 
 
@@ -258,7 +302,9 @@ def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: 
     low, high = latency.least, _edge(latency)
     beyond = len(latency) - int(np.searchsorted(latency.ordered, high, "right"))
     shown = latency.ordered[: len(latency) - beyond]
-    counts, edges = np.histogram(shown, _bins(len(shown)), (low, max(high, low * (1 + 1e-6), low + 1)))
+    counts, edges = np.histogram(
+        shown, _bins(len(shown)), (low, max(high, low * (1 + 1e-6), low + 1))
+    )
     caption = f"How often each {candidate.timed.title} occurred"
     if beyond:
         caption += f"; of {len(latency):,} calls {beyond:,} were slower than what is shown"
@@ -268,16 +314,20 @@ def _distribution(candidate: Candidate, latency: Summary, scale: Scale, prefix: 
         if found.value is not None and found.value <= edges[-1]
     )
     return Plot(
-        Histogram(f"{candidate.timed.title}, {scale.unit}", "calls", edges / scale.divisor, counts, marks),
+        Histogram(
+            f"{candidate.timed.title}, {scale.unit}", "calls", edges / scale.divisor, counts, marks
+        ),
         f"{prefix}inference-time-distribution",
         caption,
-        f"Histogram of the {candidate.timed.title} of {candidate.name}: half of the calls took between "
-        f"{duration(latency.quantile(0.25))} and {duration(latency.quantile(0.75))}.",
+        f"Histogram of the {candidate.timed.title} of {candidate.name}: half of the calls took "
+        f"between {duration(latency.quantile(0.25))} and {duration(latency.quantile(0.75))}.",
     )
 
 
 def _edge(latency: Summary) -> float:
-    """Return the upper end of a histogram, which is lowered so that a few slow calls do not flatten the rest."""
+    """Return the upper end of a histogram, which is lowered so that a few slow calls do not
+    flatten the rest.
+    """
     lower, upper, most = (latency.quantile(part) for part in (0.25, 0.75, 0.9))
     return min(latency.greatest, max(most, upper + 6 * (upper - lower)))
 
@@ -294,7 +344,14 @@ def _shares_table(candidate: Candidate) -> Table:
     for name, what in zip(TIMES, ("host", "wire", "target"), strict=True):
         values = candidate.inference[name]
         mean = float(np.mean(values))
-        rows.append((what, Cell(scale.text(medians[name])), Cell(scale.text(mean)), Cell(share(mean / total, 1))))
+        rows.append(
+            (
+                what,
+                Cell(scale.text(medians[name])),
+                Cell(scale.text(mean)),
+                Cell(share(mean / total, 1)),
+            )
+        )
     header = ("Where the time goes", f"median, {scale.unit}", f"mean, {scale.unit}", "share")
     return Table(header, tuple(rows), caption="Time on the host, on the wire, and on the target")
 
@@ -306,11 +363,19 @@ def _shares_figure(candidate: Candidate, scale: Scale, prefix: str) -> Plot:
     x, means = column_means(start / clock.divisor, layers)
     labels = ("target", "wire", "host")
     return Plot(
-        Areas(f"time, {clock.unit}", f"time of a call, {scale.unit}", x, tuple(zip(labels, means, strict=True))),
+        Areas(
+            f"time, {clock.unit}",
+            f"time of a call, {scale.unit}",
+            x,
+            tuple(zip(labels, means, strict=True)),
+        ),
         f"{prefix}host-wire-target",
         "What each call spent on the target, on the wire and on the host",
         f"Stacked times of {candidate.name}: "
-        + ", ".join(f"{label} {np.mean(mean):.3g} {scale.unit}" for label, mean in zip(labels, means, strict=True))
+        + ", ".join(
+            f"{label} {np.mean(mean):.3g} {scale.unit}"
+            for label, mean in zip(labels, means, strict=True)
+        )
         + " on average.",
     )
 
@@ -321,7 +386,9 @@ def _resources(candidate: Candidate, prefix: str) -> list[Block]:
     target = _of_machine(candidate, candidate.target, f"{prefix}target-", ", on the target")
     return [
         *target,
-        *_of_machine(candidate, candidate.resources, prefix, ", on the host, where the model does not run"),
+        *_of_machine(
+            candidate, candidate.resources, prefix, ", on the host, where the model does not run"
+        ),
     ]
 
 
@@ -349,7 +416,11 @@ def _curves(
     if not observed:
         return None
     percent = next(iter(columns)).endswith("percent")
-    scale = Scale("%", 1.0) if percent else Scale.of_sizes([max(float(v.max()) for _, v in observed.values())])
+    scale = (
+        Scale("%", 1.0)
+        if percent
+        else Scale.of_sizes([max(float(v.max()) for _, v in observed.values())])
+    )
     clock = Scale.of_times([max(float(np.ptp(time)) for time, _ in observed.values())])
     lines, figures = [], []
     for label, (time, values) in observed.items():
@@ -376,8 +447,9 @@ def _curves(
 _SIZES = ("flash", "ram", "arena", "data", "stack")
 _HEADINGS = {"data": "Data", "stack": "Stack, most used"}
 _CAPTION = (
-    "In bytes. Flash is code, constants and initial values, as built for the core. RAM is arena, data and the stack "
-    "that runs have used; the prediction adds the frames of the deepest chain of calls. The firmware is not included."
+    "In bytes. Flash is code, constants and initial values, as built for the core. RAM is arena, "
+    "data and the stack that runs have used; the prediction adds the frames of the deepest chain "
+    "of calls. The firmware is not included."
 )
 
 
@@ -388,18 +460,25 @@ def board_section(candidates: Sequence[Candidate]) -> Section | None:
         return None
     counters = [name for name in COUNTERS if any(counter_of(each.run) == name for each, _ in there)]
     header = (
-        "Candidate", "Board", *(_HEADINGS.get(name) or quantity(name).heading for name in _SIZES), "Stack, predicted",
+        "Candidate",
+        "Board",
+        *(_HEADINGS.get(name) or quantity(name).heading for name in _SIZES),
+        "Stack, predicted",
         *(quantity(name).heading for name in counters),
-    )  # fmt: skip
+    )
     rows = []
     for each, sizes in there:
         predicted = _about(each).get("stack_predicted_bytes")
         figures = [counted_figure(each.run, name).value for name in counters]
-        rows.append((
-            Cell(each.name, float(each.number), each.made_of), Cell(_board(each)),
-            *(_bytes(sizes.get(f"{name}_bytes")) for name in _SIZES), _bytes(predicted),
-            *(Cell(counted(value), value) for value in figures),
-        ))  # fmt: skip
+        rows.append(
+            (
+                Cell(each.name, float(each.number), each.made_of),
+                Cell(_board(each)),
+                *(_bytes(sizes.get(f"{name}_bytes")) for name in _SIZES),
+                _bytes(predicted),
+                *(Cell(counted(value), value) for value in figures),
+            )
+        )
     return Section("On the board", (Table(header, tuple(rows), sortable=True, caption=_CAPTION),))
 
 

@@ -1,4 +1,6 @@
-"""The provenance section: machine, packages, commands, components and model files, for repeating the measurement."""
+"""The provenance section: machine, packages, commands, components and model files, for repeating
+the measurement.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def provenance(candidates: Sequence[Candidate]) -> Section:
         return Section("Provenance", (*_origin(candidates[0]), *blocks))
     folded = len(candidates) > MOST_OPEN
     own = _own_facts(candidates) if len(candidates) > _BESIDE else {}
-    parts = (Section(c.name, (*_origin(c), *own.get(c.number, ())), folded, c.made_of) for c in candidates)
+    parts = (
+        Section(c.name, (*_origin(c), *own.get(c.number, ())), folded, c.made_of)
+        for c in candidates
+    )
     return Section("Provenance", (*blocks, *parts))
 
 
@@ -47,11 +52,18 @@ def _origin(candidate: Candidate) -> Iterator[Block]:
         for part in listed(parts)
     ]
     if rows:
-        yield Table(("Role", "Component", "Arguments", "Class"), tuple(rows), caption="Components", folded=True)
+        yield Table(
+            ("Role", "Component", "Arguments", "Class"),
+            tuple(rows),
+            caption="Components",
+            folded=True,
+        )
     ancestry = tuple(_ancestry(run.artifact))
     if ancestry:
         header = ("Model file", "Format", "Target", "Made by", "SHA-256")
-        yield Table(header, ancestry, caption="Where the model comes from, newest first", folded=True)
+        yield Table(
+            header, ancestry, caption="Where the model comes from, newest first", folded=True
+        )
     else:
         yield Paragraph("No model file was recorded.", "note")
 
@@ -80,16 +92,28 @@ def _ancestry(artifact: Any) -> Iterator[tuple[str, ...]]:
         artifact = parents[0] if parents else None
 
 
-def _facts(what: str, facts: Sequence[Mapping[str, str]], candidates: Sequence[Candidate]) -> Iterator[Block]:
-    """Yield a table of the facts that are the same for all candidates, and a table of those that differ."""
+def _facts(
+    what: str, facts: Sequence[Mapping[str, str]], candidates: Sequence[Candidate]
+) -> Iterator[Block]:
+    """Yield a table of the facts that are the same for all candidates, and a table of those that
+    differ.
+    """
     names = list(dict.fromkeys(name for found in facts for name in found))
     same = [name for name in names if len({found.get(name) for found in facts}) == 1]
     differing = [name for name in names if name not in same]
     if same:
         caption = what if len(candidates) == 1 else f"{what}, the same for all candidates"
-        yield Table(("Fact", "Value"), tuple((name, facts[0][name]) for name in same), caption=caption, folded=True)
+        yield Table(
+            ("Fact", "Value"),
+            tuple((name, facts[0][name]) for name in same),
+            caption=caption,
+            folded=True,
+        )
     if differing and len(candidates) > _BESIDE:
-        yield Paragraph(f"{what}, where the candidates differ: {', '.join(differing)}; told of each below.", "note")
+        yield Paragraph(
+            f"{what}, where the candidates differ: {', '.join(differing)}; told of each below.",
+            "note",
+        )
     elif differing:
         rows = tuple((name, *(found.get(name, NOTHING) for found in facts)) for name in differing)
         header = ("Fact", *(c.name for c in candidates))
@@ -103,7 +127,9 @@ def _own_facts(candidates: Sequence[Candidate]) -> dict[int, list[Block]]:
 
     It is used if there are too many candidates for a column each.
     """
-    facts = [dict(flattened({"machine": c.run.host, "packages": c.run.frameworks})) for c in candidates]
+    facts = [
+        dict(flattened({"machine": c.run.host, "packages": c.run.frameworks})) for c in candidates
+    ]
     names = list(dict.fromkeys(name for found in facts for name in found))
     differing = [name for name in names if len({found.get(name) for found in facts}) > 1]
     if not differing:
@@ -111,23 +137,35 @@ def _own_facts(candidates: Sequence[Candidate]) -> dict[int, list[Block]]:
     caption = "Machine and packages, where the candidates differ"
     return {
         c.number: [
-            Table(("Fact", "Value"), tuple((n, own.get(n, NOTHING)) for n in differing), caption=caption, folded=True)
+            Table(
+                ("Fact", "Value"),
+                tuple((n, own.get(n, NOTHING)) for n in differing),
+                caption=caption,
+                folded=True,
+            )
         ]
         for c, own in zip(candidates, facts, strict=True)
     }
 
 
 def flattened(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the leaves of nested mappings as ``outer.inner`` and text; number, depth and length are limited."""
+    """Yield the leaves of nested mappings as ``outer.inner`` and text; number, depth and length
+    are limited.
+    """
     return islice(_leaves(value, "", _DEPTH), _FACTS)
 
 
 def _leaves(value: Any, name: str, depth: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping) and depth:
         for key, inner in value.items():
-            yield from _leaves(inner, f"{name}.{clean(key, 60)}" if name else clean(key, 60), depth - 1)
+            yield from _leaves(
+                inner, f"{name}.{clean(key, 60)}" if name else clean(key, 60), depth - 1
+            )
     elif isinstance(value, (list, tuple)):
-        yield name, clean(", ".join(clean(part, _LENGTH) for part in value[:_FACTS]), _LENGTH) or NOTHING
+        yield (
+            name,
+            clean(", ".join(clean(part, _LENGTH) for part in value[:_FACTS]), _LENGTH) or NOTHING,
+        )
     elif name.endswith("_bytes") and type(value) is int and 0 <= value < 1 << 63:
         yield name, size(value)
     else:

@@ -1,4 +1,6 @@
-"""The section on what a search found: the best trial or the Pareto front, and how the search went."""
+"""The section on what a search found: the best trial or the Pareto front, and how the search
+went.
+"""
 
 from __future__ import annotations
 
@@ -56,18 +58,36 @@ def _table(view: SearchView) -> Table:
     rows = []
     for trial, chance in view.front[:_ROWS]:
         chances = (Cell(share(chance, 0), chance),) if uncertain else ()
-        values = (Cell(number_text(trial.values[name]), trial.values[name], range_text(trial, name)) for name in names)
-        rows.append((Cell(f"Trial {trial.number}", float(trial.number)), *chances, *values, configuration_text(trial)))
-    ways = ", ".join(f"{name} ({'less' if way == 'minimize' else 'more'} is better)" for name, way in
-                     view.found.objectives.items())  # fmt: skip
+        values = (
+            Cell(number_text(trial.values[name]), trial.values[name], range_text(trial, name))
+            for name in names
+        )
+        rows.append(
+            (
+                Cell(f"Trial {trial.number}", float(trial.number)),
+                *chances,
+                *values,
+                configuration_text(trial),
+            )
+        )
+    ways = ", ".join(
+        f"{name} ({'less' if way == 'minimize' else 'more'} is better)"
+        for name, way in view.found.objectives.items()
+    )
     more = len(view.front) - len(rows)
     return Table(
-        ("Trial", *(("On the front",) if uncertain else ()), *names, "Configuration"), tuple(rows), sortable=True,
+        ("Trial", *(("On the front",) if uncertain else ()), *names, "Configuration"),
+        tuple(rows),
+        sortable=True,
         minor=("Configuration",),
         caption=f"No other trial is at least as good in {ways}."
-        + (" How often, when values are drawn from their intervals, is their share." if uncertain else "")
+        + (
+            " How often, when values are drawn from their intervals, is their share."
+            if uncertain
+            else ""
+        )
         + (f" {count(more)} more are in the table of trials." if more > 0 else ""),
-    )  # fmt: skip
+    )
 
 
 def _picture(view: SearchView, first: str, second: str) -> Plot:
@@ -77,17 +97,26 @@ def _picture(view: SearchView, first: str, second: str) -> Plot:
     groups = (
         PointGroup("beaten", view.values(first, beaten), view.values(second, beaten), 0, 0.4),
         PointGroup(
-            "on the front", view.values(first, front), view.values(second, front), 1,
+            "on the front",
+            view.values(first, front),
+            view.values(second, front),
+            1,
             tips=tuple(_tip(trial, first, second) for trial in front),
-            x_ends=_ends(front, first), y_ends=_ends(front, second),
+            x_ends=_ends(front, first),
+            y_ends=_ends(front, second),
         ),
-    )  # fmt: skip
-    lines = (_stairs(view, front, first, second),) if len(view.found.objectives) == 2 and len(front) > 1 else ()
+    )
+    lines = (
+        (_stairs(view, front, first, second),)
+        if len(view.found.objectives) == 2 and len(front) > 1
+        else ()
+    )
     ways = {"minimize": "less", "maximize": "more"}
     better = " and ".join(f"{ways[view.found.objectives[name]]} {name}" for name in (first, second))
     best = sorted(front, key=lambda trial: trial.values[first])
     ends = "; ".join(
-        f"{first} {number_text(trial.values[first])} with {second} {number_text(trial.values[second])}"
+        f"{first} {number_text(trial.values[first])} with {second} "
+        f"{number_text(trial.values[second])}"
         for trial in best[:: max(1, len(best) - 1)]
     )
     places = list(view.found.objectives)
@@ -98,7 +127,7 @@ def _picture(view: SearchView, first: str, second: str) -> Plot:
         if any(trial.intervals for trial in front)
         else f"{second} against {first}; {better} is better.{view.told_shown}",
         f"{count(len(front))} trials on the Pareto front, from {ends}.",
-    )  # fmt: skip
+    )
 
 
 def _stairs(view: SearchView, front: Sequence[TrialEntry], first: str, second: str) -> PointLine:
@@ -114,7 +143,9 @@ def _stairs(view: SearchView, front: Sequence[TrialEntry], first: str, second: s
 def _ends(trials: Sequence[TrialEntry], name: str) -> Floats | None:
     if not any(name in trial.intervals for trial in trials):
         return None
-    return np.array([trial.intervals.get(name, (trial.values[name],) * 2) for trial in trials], np.float64)
+    return np.array(
+        [trial.intervals.get(name, (trial.values[name],) * 2) for trial in trials], np.float64
+    )
 
 
 def _tip(trial: TrialEntry, first: str, second: str) -> str:
@@ -133,10 +164,17 @@ def curves_of(view: SearchView) -> Plot | None:
     if not reported:
         return None
     objective = next(iter(view.found.objectives))
-    best = {t.number for t in view.shown if view.best(objective, [t])[0]} if view.finished else set()
+    best = (
+        {t.number for t in view.shown if view.best(objective, [t])[0]} if view.finished else set()
+    )
     kinds: list[tuple[str, list[TrialEntry], int, float]] = [
         ("pruned", [t for t in reported if t.state == "pruned"], _PURPLE, 0.45),
-        ("finished", [t for t in reported if t.state == "finished" and t.number not in best], _BLUE, 0.45),
+        (
+            "finished",
+            [t for t in reported if t.state == "finished" and t.number not in best],
+            _BLUE,
+            0.45,
+        ),
         ("best tenth", [t for t in reported if t.number in best], _VERMILLION, 0.9),
     ]
     values = np.array([value for trial in reported for _, value in trial.reports], np.float64)
@@ -148,23 +186,38 @@ def curves_of(view: SearchView) -> Plot | None:
     last = max(trial.reports[-1][0] for trial in reported)
     first = min(trial.reports[0][0] for trial in reported)
     lines = tuple(
-        _line(label, trial, colour, strength) for label, trials, colour, strength in kinds for trial in _evenly(trials)
+        _line(label, trial, colour, strength)
+        for label, trials, colour, strength in kinds
+        for trial in _evenly(trials)
     )
     steps = [trial.reports[-1][0] for trial in kinds[0][1]]
     half = f", half of them by step {int(np.median(steps)):,}" if steps else ""
-    shown = "" if len(lines) == len(reported) else f" Shown are {count(len(lines))} of {count(len(reported))} trials."
+    shown = (
+        ""
+        if len(lines) == len(reported)
+        else f" Shown are {count(len(lines))} of {count(len(reported))} trials."
+    )
     return Plot(
-        Points(ChartAxis("step", float(first), float(max(last, first + 1))), ChartAxis("value", low, high), (), lines),
+        Points(
+            ChartAxis("step", float(first), float(max(last, first + 1))),
+            ChartAxis("value", low, high),
+            (),
+            lines,
+        ),
         "curves",
         f"The values that trials reported while they ran.{shown}",
-        f"Curves of {count(len(reported))} trials over up to {last:,} steps; {count(len(steps))} were pruned{half}.",
+        f"Curves of {count(len(reported))} trials over up to {last:,} steps; {count(len(steps))} "
+        f"were pruned{half}.",
     )
 
 
 def _line(label: str, trial: TrialEntry, colour: int, strength: float) -> PointLine:
     reports = trial.reports
     if len(reports) > _STEPS:
-        reports = tuple(reports[place] for place in np.linspace(0, len(reports) - 1, _STEPS).astype(int).tolist())
+        reports = tuple(
+            reports[place]
+            for place in np.linspace(0, len(reports) - 1, _STEPS).astype(int).tolist()
+        )
     table = np.array(reports, np.float64)
     return PointLine(label, table[:, 0], table[:, 1], colour, strength, width=1.0)
 
@@ -172,7 +225,9 @@ def _line(label: str, trial: TrialEntry, colour: int, strength: float) -> PointL
 def _evenly(trials: Sequence[TrialEntry]) -> list[TrialEntry]:
     if len(trials) <= _CURVES:
         return list(trials)
-    return [trials[place] for place in np.linspace(0, len(trials) - 1, _CURVES).astype(int).tolist()]
+    return [
+        trials[place] for place in np.linspace(0, len(trials) - 1, _CURVES).astype(int).tolist()
+    ]
 
 
 BLUE, VERMILLION, GREEN, PURPLE = 0, 1, 2, 3
@@ -194,7 +249,11 @@ def search_outcome(view: SearchView) -> Section:
 def best_trial(view: SearchView, objective: str) -> TrialEntry | None:
     """Return the finished trial with the best value, the first of equals."""
     sign = -1.0 if view.found.objectives[objective] == "maximize" else 1.0
-    return min(view.finished, key=lambda trial: (sign * trial.values[objective], trial.number), default=None)
+    return min(
+        view.finished,
+        key=lambda trial: (sign * trial.values[objective], trial.number),
+        default=None,
+    )
 
 
 def _tiles(view: SearchView) -> Iterator[Tile]:
@@ -203,17 +262,29 @@ def _tiles(view: SearchView) -> Iterator[Tile]:
         best = best_trial(view, objective)
         way = "the least" if found.objectives[objective] == "minimize" else "the greatest"
         told = NOTHING if best is None else number_text(best.values[objective])
-        yield Tile(f"Best {objective}", told, "no trial finished" if best is None else f"{way}, trial {best.number}")
+        yield Tile(
+            f"Best {objective}",
+            told,
+            "no trial finished" if best is None else f"{way}, trial {best.number}",
+        )
     if len(found.objectives) > 1:
         sure = sum(chance >= 0.5 for _, chance in view.front)
-        yield Tile("On the Pareto front", count(sure), f"of {count(len(view.finished))} finished trials")
-    states = {state: len(found.of_state(state)) for state in ("pruned", "failed", "running", "waiting")}
+        yield Tile(
+            "On the Pareto front", count(sure), f"of {count(len(view.finished))} finished trials"
+        )
+    states = {
+        state: len(found.of_state(state)) for state in ("pruned", "failed", "running", "waiting")
+    }
     others = ", ".join(f"{count(number)} {state}" for state, number in states.items() if number)
     yield Tile("Finished trials", count(len(view.finished)), others)
     times = [trial.seconds for trial in found.trials if trial.seconds is not None]
     if times:
         middle = float(np.median(times))
-        yield Tile("Time of all trials", duration(1e9 * sum(times)), f"{duration(1e9 * middle)} in the median")
+        yield Tile(
+            "Time of all trials",
+            duration(1e9 * sum(times)),
+            f"{duration(1e9 * middle)} in the median",
+        )
     taken_over = sum(bool(trial.origin) for trial in found.trials)
     if taken_over:
         yield Tile("Taken over", count(taken_over), "from earlier runs")
@@ -226,7 +297,8 @@ def _warnings(found: SearchFile) -> Iterator[Block]:
         yield Paragraph("No trial finished.", "warning")
     elif len(failed) > len(ended) / 4:
         yield Paragraph(
-            f"{share(len(failed) / len(ended), 0)} of the trials failed; why is told at the table of trials. "
+            f"{share(len(failed) / len(ended), 0)} of the trials failed; why is told at the table "
+            f"of trials. "
             "What is said of parameters holds for the others.",
             "warning",
         )
@@ -236,15 +308,20 @@ def _best_table(view: SearchView) -> Table:
     """Return the configurations of the best trials, one a column."""
     (objective,) = view.found.objectives
     sign = -1.0 if view.found.objectives[objective] == "maximize" else 1.0
-    order = sorted(view.points, key=lambda trial: (sign * trial.values[objective], trial.number))[:3]
-    rows: list[tuple[str | Cell, ...]] = [(objective, *(_value_cell(objective, trial) for trial in order))]
+    order = sorted(view.points, key=lambda trial: (sign * trial.values[objective], trial.number))[
+        :3
+    ]
+    rows: list[tuple[str | Cell, ...]] = [
+        (objective, *(_value_cell(objective, trial) for trial in order))
+    ]
     for axis in view.found.axes:
         cells = (parameter_text(trial, axis.name) for trial in order)
         rows.append((axis.name, *cells))
     return Table(
-        ("", *(f"Trial {trial.number}" for trial in order)), tuple(rows),
+        ("", *(f"Trial {trial.number}" for trial in order)),
+        tuple(rows),
         caption="The best configurations" if len(order) > 1 else "The best configuration",
-    )  # fmt: skip
+    )
 
 
 def _value_cell(objective: str, trial: TrialEntry) -> Cell:
@@ -264,13 +341,23 @@ def _history(view: SearchView, objective: str) -> Plot | None:
     steps = np.repeat(better, 2)
     line_x, line_y = np.append(numbers[steps][1:], last), so_far[steps]
     groups = [
-        PointGroup("finished", np.array([t.number for t in view.shown], np.float64),
-                   view.values(objective, view.shown), BLUE, 0.5),
-    ]  # fmt: skip
+        PointGroup(
+            "finished",
+            np.array([t.number for t in view.shown], np.float64),
+            view.values(objective, view.shown),
+            BLUE,
+            0.5,
+        ),
+    ]
     pruned = [trial for trial in found.of_state("pruned") if objective in trial.values][-1000:]
     if pruned:
         places = np.array([trial.number for trial in pruned], np.float64)
-        groups.insert(0, PointGroup("pruned, last value", places, view.values(objective, pruned), PURPLE, 0.6, 3))
+        groups.insert(
+            0,
+            PointGroup(
+                "pruned, last value", places, view.values(objective, pruned), PURPLE, 0.6, 3
+            ),
+        )
     axis = view.value_axis(objective)
     failed = np.array([trial.number for trial in found.of_state("failed")][-1000:], np.float64)
     if len(failed):
@@ -281,14 +368,16 @@ def _history(view: SearchView, objective: str) -> Plot | None:
     best = float(so_far[-1])
     return Plot(
         Points(
-            ChartAxis("trial", 0.0, max(last, 1.0)), axis, tuple(groups),
+            ChartAxis("trial", 0.0, max(last, 1.0)),
+            axis,
+            tuple(groups),
             (PointLine("best so far", line_x, line_y, VERMILLION),),
         ),
         f"history-{_slug(view, objective)}",
         f"{objective} of each trial, and the best so far.{told}{view.told_shown}",
-        f"The best {objective} went from {number_text(float(so_far[0]))} at first to {number_text(best)}, which trial "
-        f"{int(numbers[better[-1]])} reached.",
-    )  # fmt: skip
+        f"The best {objective} went from {number_text(float(so_far[0]))} at first to "
+        f"{number_text(best)}, which trial {int(numbers[better[-1]])} reached.",
+    )
 
 
 def _slug(view: SearchView, objective: str) -> str:
@@ -308,7 +397,11 @@ def search_method(view: SearchView) -> Section:
     """Return the section on what was searched, and how."""
     facts = tuple(view.found.facts)
     blocks: list[Block] = [
-        Table(("Parameter", "Values"), tuple((axis.name, axis.told) for axis in view.found.axes), caption="The space")
+        Table(
+            ("Parameter", "Values"),
+            tuple((axis.name, axis.told) for axis in view.found.axes),
+            caption="The space",
+        )
     ]
     if facts:
         blocks.append(Table(("What", "How"), facts, caption="The search"))
@@ -328,9 +421,12 @@ def _failures(view: SearchView) -> Iterator[Block]:
         more = " and more" if len(numbers) > _EXAMPLES else ""
         rows.append((message, Cell(count(len(numbers)), float(len(numbers))), f"{examples}{more}"))
     yield Table(
-        ("Why trials failed", "How many", "Trials"), tuple(rows), sortable=True, caption="Reasons of failures",
+        ("Why trials failed", "How many", "Trials"),
+        tuple(rows),
+        sortable=True,
+        caption="Reasons of failures",
         folded=len(rows) > _OPEN,
-    )  # fmt: skip
+    )
 
 
 def _trials_table(view: SearchView) -> Table | Paragraph:
@@ -344,27 +440,53 @@ def _trials_table(view: SearchView) -> Table | Paragraph:
     noted = any(trial.message or trial.origin for trial in shown)
     rows = []
     for trial in shown:
-        seconds = Cell(NOTHING) if trial.seconds is None else Cell(duration(1e9 * trial.seconds), trial.seconds)
-        rows.append((
-            Cell(f"Trial {trial.number}", float(trial.number)),
-            *(_value(trial, name) for name in objectives),
-            trial.state,
-            *(Cell(parameter_text(trial, axis.name), _sorted_by(trial, axis.name)) for axis in axes),
-            seconds,
-            *((trial.message or (f"from {trial.origin}" if trial.origin else ""),) if noted else ()),
-        ))  # fmt: skip
+        seconds = (
+            Cell(NOTHING)
+            if trial.seconds is None
+            else Cell(duration(1e9 * trial.seconds), trial.seconds)
+        )
+        rows.append(
+            (
+                Cell(f"Trial {trial.number}", float(trial.number)),
+                *(_value(trial, name) for name in objectives),
+                trial.state,
+                *(
+                    Cell(parameter_text(trial, axis.name), _sorted_by(trial, axis.name))
+                    for axis in axes
+                ),
+                seconds,
+                *(
+                    (trial.message or (f"from {trial.origin}" if trial.origin else ""),)
+                    if noted
+                    else ()
+                ),
+            )
+        )
     names = [axis.name for axis in axes]
-    header = ("Trial", *objectives, "State", *_unlike(names, objectives), "Time", *(("Note",) if noted else ()))
+    header = (
+        "Trial",
+        *objectives,
+        "State",
+        *_unlike(names, objectives),
+        "Time",
+        *(("Note",) if noted else ()),
+    )
     parts = [
         f"All {count(len(order))} trials"
         if len(shown) == len(order)
         else f"{count(len(shown))} of {count(len(order))} trials",
         ", the best first" if len(objectives) == 1 else ", the Pareto front first",
         "; then those that were pruned, with their last values, and those that failed.",
-        f" The {len(axes)} most important of {len(found.axes)} parameters." if len(axes) < len(found.axes) else "",
+        f" The {len(axes)} most important of {len(found.axes)} parameters."
+        if len(axes) < len(found.axes)
+        else "",
     ]
     return Table(
-        header, tuple(rows), sortable=True, caption="".join(parts), minor=(*_unlike(names, objectives)[4:], "Time")
+        header,
+        tuple(rows),
+        sortable=True,
+        caption="".join(parts),
+        minor=(*_unlike(names, objectives)[4:], "Time"),
     )
 
 
@@ -386,7 +508,8 @@ def _sorted_by(trial: TrialEntry, name: str) -> float | None:
 
 
 def _ordered(view: SearchView) -> list[TrialEntry]:
-    """Return the trials: finished ones by value or the front first, then pruned, failed and unfinished ones.
+    """Return the trials: finished ones by value or the front first, then pruned, failed and
+    unfinished ones.
 
     If there are more than the table holds, a tenth of it is kept for those that did not finish.
     """
@@ -394,11 +517,14 @@ def _ordered(view: SearchView) -> list[TrialEntry]:
     sign = -1.0 if view.found.objectives[objective] == "maximize" else 1.0
     front = {trial.number for trial, _ in view.front} if others else set()
     finished = sorted(
-        view.finished, key=lambda trial: (trial.number not in front, sign * trial.values[objective], trial.number)
+        view.finished,
+        key=lambda trial: (trial.number not in front, sign * trial.values[objective], trial.number),
     )
     known = {trial.number for trial in finished}
     states = ("pruned", "failed", "finished", "running", "waiting")
-    rest = sorted((t for t in view.found.trials if t.number not in known), key=lambda t: states.index(t.state))
+    rest = sorted(
+        (t for t in view.found.trials if t.number not in known), key=lambda t: states.index(t.state)
+    )
     if len(finished) + len(rest) <= _MOST_TRIAL_ROWS:
         return [*finished, *rest]
     room = max(_MOST_TRIAL_ROWS - len(rest), _MOST_TRIAL_ROWS * 9 // 10)

@@ -1,4 +1,6 @@
-"""The section on where good trials of a search lie: parallel coordinates, slices, and pairs of parameters."""
+"""The section on where good trials of a search lie: parallel coordinates, slices, and pairs of
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ _PICTURED = 12
 _FEW = 30  # trials, below which shares say little
 
 FANOVA_WARNING = (
-    "fANOVA's regression trees rank parameters wrongly where trials crowd together, as those of all samplers but "
-    "random and grid do. Trust its order only if the other methods agree."
+    "fANOVA's regression trees rank parameters wrongly where trials crowd together, as those of "
+    "all samplers but random and grid do. Trust its order only if the other methods agree."
 )
 
 
@@ -47,43 +49,76 @@ def _of(objective: str, known: ImportanceEntry, number: int, many: bool) -> Iter
         yield Paragraph(f"For {objective}, there are too few finished trials to tell.", "note")
         return
     if known.trials < _FEW:
-        yield Paragraph(f"For {objective}, {known.trials} finished trials say little: see the intervals.", "note")
+        yield Paragraph(
+            f"For {objective}, {known.trials} finished trials say little: see the intervals.",
+            "note",
+        )
     if known.remark:
-        yield Paragraph(f"{objective}: {known.remark}." if many else _sentence(known.remark), "warning")
+        yield Paragraph(
+            f"{objective}: {known.remark}." if many else _sentence(known.remark), "warning"
+        )
     if known.fanova:
         yield Paragraph(FANOVA_WARNING, "warning")
     if known.additive:
-        yield _picture(objective, known.additive, f"importance-{number}", "over its whole range, by the additive model")
-    yield _picture(objective, known.ped_anova, f"importance-best-{number}", "for the best tenth, by PED-ANOVA")
+        yield _picture(
+            objective,
+            known.additive,
+            f"importance-{number}",
+            "over its whole range, by the additive model",
+        )
+    yield _picture(
+        objective, known.ped_anova, f"importance-best-{number}", "for the best tenth, by PED-ANOVA"
+    )
     yield _table(objective, known)
 
 
 def _picture(objective: str, rows: Sequence[ImportanceRow], name: str, what: str) -> Plot:
     shown = rows[:_PICTURED]
-    few = f"; the first {len(shown)} of {count(len(rows))} parameters" if len(shown) < len(rows) else ""
+    few = (
+        f"; the first {len(shown)} of {count(len(rows))} parameters"
+        if len(shown) < len(rows)
+        else ""
+    )
     return Plot(
-        Intervals(f"share of what matters for {objective}, %"[:60], tuple(_bar(row) for row in shown), 0.0),
+        Intervals(
+            f"share of what matters for {objective}, %"[:60], tuple(_bar(row) for row in shown), 0.0
+        ),
         name,
         f"What each parameter matters for {objective} {what}, with 95 % intervals{few}",
-        f"Importance for {objective}, {what}: " + ", ".join(f"{row.name} {share(row.share, 0)}" for row in shown) + ".",
+        f"Importance for {objective}, {what}: "
+        + ", ".join(f"{row.name} {share(row.share, 0)}" for row in shown)
+        + ".",
     )
 
 
 def _bar(row: ImportanceRow) -> Interval:
-    return Interval(row.name, 100 * row.share, (100 * row.low, 100 * row.high), share(row.share, 1), 0, row.low > 0)
+    return Interval(
+        row.name,
+        100 * row.share,
+        (100 * row.low, 100 * row.high),
+        share(row.share, 1),
+        0,
+        row.low > 0,
+    )
 
 
 def _table(objective: str, known: ImportanceEntry) -> Table:
-    methods = {"Additive model": known.additive, "PED-ANOVA": known.ped_anova, "fANOVA": known.fanova}
+    methods = {
+        "Additive model": known.additive,
+        "PED-ANOVA": known.ped_anova,
+        "fANOVA": known.fanova,
+    }
     given = {title: {row.name: row for row in rows} for title, rows in methods.items() if rows}
     names = list(dict.fromkeys(name for rows in given.values() for name in rows))
     return Table(
         ("Parameter", *given),
         tuple((name, *(_cell(rows.get(name)) for rows in given.values())) for name in names),
         sortable=True,
-        caption=f"Importance for {objective} from {count(known.trials)} finished trials. Additive model: the share of "
-        "the variance that each parameter alone explains, over its whole range. PED-ANOVA: how much the best tenth of "
-        "trials differs from all in the parameter. Both with 95 % intervals, and usable on trials that crowd together.",
+        caption=f"Importance for {objective} from {count(known.trials)} finished trials. Additive "
+        f"model: the share of "
+        "the variance that each parameter alone explains, over its whole range. PED-ANOVA: how "
+        "much the best tenth of trials differs from all in the parameter. Both with 95 % "
+        "intervals, and usable on trials that crowd together.",
     )
 
 
@@ -116,12 +151,20 @@ def search_places(view: SearchView) -> Section | None:
         axes = view.axes(objective)
         if len(view.finished) < 2 or not axes:
             return None
-        pictures: list[Block] = [_parallel(view, objective, axes, number), *_slices(view, objective, axes, number)]
+        pictures: list[Block] = [
+            _parallel(view, objective, axes, number),
+            *_slices(view, objective, axes, number),
+        ]
         pictures += _pairs(view, objective, axes, number)
         more = _slices(view, objective, axes[_SLICES : _SLICES + _MORE], number, _SLICES)
         if more:
             pictures.append(
-                Section(f"Other parameters and {objective}", tuple(more), folded=True, note=count(len(more)))
+                Section(
+                    f"Other parameters and {objective}",
+                    tuple(more),
+                    folded=True,
+                    note=count(len(more)),
+                )
             )
         if len(view.found.objectives) > 1:
             blocks.append(Section(f"For {objective}", tuple(pictures), folded=number > 1))
@@ -130,7 +173,9 @@ def search_places(view: SearchView) -> Section | None:
     return Section("Where good trials are", tuple(blocks))
 
 
-def _groups(view: SearchView, objective: str) -> tuple[tuple[str, npt.NDArray[np.bool_], int, float], ...]:
+def _groups(
+    view: SearchView, objective: str
+) -> tuple[tuple[str, npt.NDArray[np.bool_], int, float], ...]:
     best = view.best(objective, view.shown)
     return (("other trials", ~best, _OTHERS, 0.4), ("best tenth", best, _GOOD, 0.9))
 
@@ -146,17 +191,26 @@ def _parallel(view: SearchView, objective: str, axes: Sequence[SearchAxis], numb
         if len(rows) > most:
             rows = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
         groups.append(Strands(label, rows, colour, 0.6 * strength))
-    left_out = f" The {len(shown)} most important of {len(axes)} parameters." if len(shown) < len(axes) else ""
+    left_out = (
+        f" The {len(shown)} most important of {len(axes)} parameters."
+        if len(shown) < len(axes)
+        else ""
+    )
     return Plot(
-        ParallelAxes((*(chart_axis(axis) for axis in shown), view.value_axis(objective)), tuple(groups)),
+        ParallelAxes(
+            (*(chart_axis(axis) for axis in shown), view.value_axis(objective)), tuple(groups)
+        ),
         f"parallel-{number}",
-        f"Each line is a trial, across its parameters and its {objective}.{left_out}{view.told_shown}",
-        f"Lines of {count(len(view.shown))} trials across {', '.join(axis.name for axis in shown)} and {objective}. "
-        + _told_best(view, objective, shown[:3]),
+        f"Each line is a trial, across its parameters and its "
+        f"{objective}.{left_out}{view.told_shown}",
+        f"Lines of {count(len(view.shown))} trials across {', '.join(axis.name for axis in shown)} "
+        f"and {objective}. " + _told_best(view, objective, shown[:3]),
     )
 
 
-def _slices(view: SearchView, objective: str, axes: Sequence[SearchAxis], number: int, first: int = 0) -> list[Block]:
+def _slices(
+    view: SearchView, objective: str, axes: Sequence[SearchAxis], number: int, first: int = 0
+) -> list[Block]:
     known = view.found.importance.get(objective)
     shares = {} if known is None else told_shares(known.additive or known.ped_anova)
     found: list[Block] = []
@@ -170,10 +224,16 @@ def _slices(view: SearchView, objective: str, axes: Sequence[SearchAxis], number
             trials = _chosen(trials, there)
             groups.append(
                 PointGroup(
-                    label, spread_out(axis, x[there], [trial.number for trial in trials]), y[there], colour, strength,
-                    tips=_tips(trials, objective) if colour == _GOOD and len(trials) <= _TIPS else (),
+                    label,
+                    spread_out(axis, x[there], [trial.number for trial in trials]),
+                    y[there],
+                    colour,
+                    strength,
+                    tips=_tips(trials, objective)
+                    if colour == _GOOD and len(trials) <= _TIPS
+                    else (),
                 )
-            )  # fmt: skip
+            )
         found.append(
             Plot(
                 Points(chart_axis(axis), view.value_axis(objective), tuple(groups)),
@@ -198,16 +258,20 @@ def _pairs(view: SearchView, objective: str, axes: Sequence[SearchAxis], number:
             turned = [trial.number * 7 + 3 for trial in trials]
             groups.append(
                 PointGroup(
-                    label, spread_out(one, x[there], [trial.number for trial in trials]),
-                    spread_out(other, y[there], turned), colour, strength,
+                    label,
+                    spread_out(one, x[there], [trial.number for trial in trials]),
+                    spread_out(other, y[there], turned),
+                    colour,
+                    strength,
                 )
-            )  # fmt: skip
+            )
         places = [view.found.axes.index(axis) + 1 for axis in (one, other)]
         found.append(
             Plot(
                 Points(chart_axis(one), chart_axis(other), tuple(groups)),
                 f"pair-{number}-{places[0]}-{places[1]}",
-                f"{other.name} against {one.name}: where the best tenth in {objective} lies.{view.told_shown}",
+                f"{other.name} against {one.name}: where the best tenth in {objective} "
+                f"lies.{view.told_shown}",
                 f"{other.name} against {one.name}. {_told_best(view, objective, [one, other])}",
             )
         )
@@ -234,7 +298,9 @@ def _told_best(view: SearchView, objective: str, axes: Sequence[SearchAxis]) -> 
 
 
 def _tips(trials: Sequence[TrialEntry], objective: str) -> tuple[str, ...]:
-    return tuple(f"trial {trial.number}: {objective} {trial.values[objective]:.5g}" for trial in trials)
+    return tuple(
+        f"trial {trial.number}: {objective} {trial.values[objective]:.5g}" for trial in trials
+    )
 
 
 def _chosen(trials: Sequence[TrialEntry], which: npt.NDArray[np.bool_]) -> tuple[TrialEntry, ...]:

@@ -1,4 +1,6 @@
-"""The first section of a report: the most important figures, and a table that compares the candidates."""
+"""The first section of a report: the most important figures, and a table that compares the
+candidates.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from nnpipe.measuring.run_figures import (
 from nnpipe.measuring.series import LATENCY, ON_TARGET, ROUND_TRIP
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import NOTHING, Scale, count, counted, digits, share
-from nnpipe.report.inputs.candidate import Candidate, leading_quality, on_the_same_samples, pairing, quality_text
+from nnpipe.report.inputs.candidate import (
+    Candidate,
+    leading_quality,
+    on_the_same_samples,
+    pairing,
+    quality_text,
+)
 from nnpipe.report.inputs.pareto_front import Standing, standings
 from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import difference_text, interval, kinds, written
@@ -31,7 +39,9 @@ from nnpipe.report.writers.json_figures import costs_of
 
 
 def headline_figures(candidate: Candidate) -> Iterator[tuple[Quantity, Figure]]:
-    """Yield the figures of speed, quality and cost that are known, or whose absence has a reason."""
+    """Yield the figures of speed, quality and cost that are known, or whose absence has a
+    reason.
+    """
     found, timed, judged = costs_of(candidate), candidate.timed.name, candidate.quality
     if judged is not None:
         found[judged.metric.name] = judged.figure
@@ -74,7 +84,9 @@ def headline(candidate: Candidate) -> Table:
         rows.append(("Agreement with the source", Cell(candidate.verdict), as_source(candidate)))
     if candidate.latency is not None:
         rows.append(("Doubts", Cell(kinds(candidate.doubts)), ""))
-    calls = f"{count(len(candidate.latency))} timed calls" if candidate.latency is not None else NOTHING
+    calls = (
+        f"{count(len(candidate.latency))} timed calls" if candidate.latency is not None else NOTHING
+    )
     return Table(("Figure", "Value", "95\u00a0% interval"), tuple(rows), caption=calls)
 
 
@@ -84,7 +96,8 @@ _Column = tuple[str, list[Cell]]
 def summary(candidates: Sequence[Candidate], *, judged: bool = False) -> Section:
     """Return the section: the figures of a single candidate, or a comparison of several.
 
-    If the candidates are ``judged`` already, as by a sweep, there is no second verdict, because it might differ.
+    If the candidates are ``judged`` already, as by a sweep, there is no second verdict, because it
+    might differ.
     """
     if len(candidates) == 1:
         return Section("Summary", _alone(candidates[0]))
@@ -94,7 +107,10 @@ def summary(candidates: Sequence[Candidate], *, judged: bool = False) -> Section
         *departures(candidates),
         *doubts(candidates),
     ]
-    return Section("Comparison", (*blocks, _table(candidates, found), *overview(candidates, found, judged=judged)))
+    return Section(
+        "Comparison",
+        (*blocks, _table(candidates, found), *overview(candidates, found, judged=judged)),
+    )
 
 
 def _alone(candidate: Candidate) -> tuple[Block, ...]:
@@ -102,7 +118,11 @@ def _alone(candidate: Candidate) -> tuple[Block, ...]:
     for each, known in headline_figures(candidate):
         range_ = interval(each, known)
         tiles.append(
-            Tile(each.title, written(each, known.value), f"95\u00a0% interval {range_}" if range_ else known.reason)
+            Tile(
+                each.title,
+                written(each, known.value),
+                f"95\u00a0% interval {range_}" if range_ else known.reason,
+            )
         )
     if candidate.verdict:
         tiles.append(Tile("Agreement with the source", candidate.verdict, as_source(candidate)))
@@ -122,7 +142,11 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
     joules = [energy_figure(c.run) for c in candidates]
     energies = Scale.of_energies([figure.value if figure else None for figure in joules])
     leading = leading_quality(candidates)
-    heading, gap = ("", "") if leading is None else (leading.metric.heading, difference(leading.metric).heading)
+    heading, gap = (
+        ("", "")
+        if leading is None
+        else (leading.metric.heading, difference(leading.metric).heading)
+    )
     others = () if leading is None else leading.task.metrics[1:]
     timed = [_timed(name, candidates) for name in dict.fromkeys(c.timed.name for c in candidates)]
     # The most important columns come first, because a narrow screen shows only the first ones.
@@ -140,7 +164,10 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
         ("Calls", [Cell(count(len(c.latency)) if c.latency else NOTHING) for c in candidates]),
         (f"Load, {loads.unit}", [Cell(loads.text(c.load_ns), c.load_ns) for c in candidates]),
         (f"First, {firsts.unit}", [Cell(firsts.text(c.first_ns), c.first_ns) for c in candidates]),
-        (f"Memory, {memory.unit}", [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates]),
+        (
+            f"Memory, {memory.unit}",
+            [Cell(memory.text(c.peak_memory), c.peak_memory) for c in candidates],
+        ),
         (f"Energy, {energies.unit}", [_energy(figure, energies) for figure in joules]),
         *((quantity(name).heading, [_counted(c, name) for c in candidates]) for name in COUNTERS),
         *(_board(name, candidates) for name in ("flash", "ram")),
@@ -150,14 +177,18 @@ def _table(candidates: Sequence[Candidate], found: Mapping[int, Standing]) -> Ta
     # Columns without any known value are left out.
     columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
     unranked = {"Candidate", "Calls", gap, "Same as first", "Front", "As its source", "Doubts"}
-    if len({energy_source(c.run) for c in candidates} - {""}) > 1:  # what one sensor sees, another may not
+    # what one sensor sees, another may not
+    if len({energy_source(c.run) for c in candidates} - {""}) > 1:
         unranked.add(f"Energy, {energies.unit}")
     highest = {"Samples/s"}
     if leading is not None:
         highest |= {metric.heading for metric in leading.task.metrics if not metric.less_is_better}
         if not on_the_same_samples(candidates):
             unranked |= {metric.heading for metric in leading.task.metrics}
-    cells = [column if name in unranked else _best_marked(column, name not in highest) for name, column in columns]
+    cells = [
+        column if name in unranked else _best_marked(column, name not in highest)
+        for name, column in columns
+    ]
     names = tuple(name for name, _ in columns)
     return Table(
         names,
@@ -176,7 +207,9 @@ def _counted(candidate: Candidate, counter: str) -> Cell:
 def _board(name: str, candidates: Sequence[Candidate]) -> _Column:
     values = [board_figure(c.run, name).value for c in candidates]
     scale = Scale.of_sizes(values)
-    return f"{quantity(name).heading}, {scale.unit}", [Cell(scale.text(value), value) for value in values]
+    return f"{quantity(name).heading}, {scale.unit}", [
+        Cell(scale.text(value), value) for value in values
+    ]
 
 
 def _timed(name: str, candidates: Sequence[Candidate]) -> tuple[list[_Column], list[_Column]]:
@@ -198,8 +231,14 @@ def _explained(candidates: Sequence[Candidate], leading: Quality | None) -> str:
     parts = []
     kinds = [c.timed for c in candidates if c.latency is not None]
     for timed in {timed.name: timed for timed in kinds}.values():
-        name = "Times" if timed.name == LATENCY.name else f"{timed.title[0].upper()}{timed.title[1:]}"
-        clock = ", on a target by its own clock" if timed.name == LATENCY.name and ON_TARGET in kinds else ""
+        name = (
+            "Times" if timed.name == LATENCY.name else f"{timed.title[0].upper()}{timed.title[1:]}"
+        )
+        clock = (
+            ", on a target by its own clock"
+            if timed.name == LATENCY.name and ON_TARGET in kinds
+            else ""
+        )
         parts.append(f"{name}: {timed.meaning}{clock}.")
     if any(c.round_trip is not None for c in candidates):
         parts.append(f"Round trip: {ROUND_TRIP.meaning}.")
@@ -211,13 +250,18 @@ def _explained(candidates: Sequence[Candidate], leading: Quality | None) -> str:
         )
         same = leading.task.agreement(leading.evaluation, leading.evaluation) is not None
         compared = (
-            f"{gap}{unit} and same as first (the same prediction, right or wrong) are" if same else f"{gap}{unit} is"
+            f"{gap}{unit} and same as first (the same prediction, right or wrong) are"
+            if same
+            else f"{gap}{unit} is"
         )
         parts.append(
-            f"{compared} against the first candidate; front is how surely no other beats it in both median time and "
-            f"{in_sentence(leading.metric.title)};"
+            f"{compared} against the first candidate; front is how surely no other beats it in "
+            f"both median time and {in_sentence(leading.metric.title)};"
         )
-    source = "as its source tells whether a compiled model gives what the one gives that it was made from;"
+    source = (
+        "as its source tells whether a compiled model gives what the one gives that it was made "
+        "from;"
+    )
     parts.append(
         f"{source if leading else source.capitalize()} doubts are reasons to distrust the times. "
         "The best of a column is bold."
@@ -247,7 +291,9 @@ def _round_trip(candidate: Candidate | None, scale: Scale) -> Cell:
     if candidate is None or candidate.round_trip is None:
         return Cell(NOTHING)
     median = candidate.round_trip.median
-    return Cell(scale.text(median), median, scale.range(candidate.round_trip.percentile(0.5).interval))
+    return Cell(
+        scale.text(median), median, scale.range(candidate.round_trip.percentile(0.5).interval)
+    )
 
 
 def _mean(candidate: Candidate | None, scale: Scale) -> Cell:
@@ -260,16 +306,27 @@ def _mean(candidate: Candidate | None, scale: Scale) -> Cell:
 def _energy(figure: Figure | None, scale: Scale) -> Cell:
     if figure is None or figure.value is None:
         return Cell(NOTHING, None, "" if figure is None else figure.reason)
-    range_ = f"{scale.text(figure.low)} to {scale.text(figure.high)}" if math.isfinite(figure.high) else ""
+    range_ = (
+        f"{scale.text(figure.low)} to {scale.text(figure.high)}"
+        if math.isfinite(figure.high)
+        else ""
+    )
     return Cell(scale.text(figure.value), figure.value, range_)
 
 
 def _throughput(candidate: Candidate) -> Cell:
     interval = candidate.latency.mean_interval if candidate.latency is not None else None
     note = ""
-    if candidate.latency is not None and candidate.throughput is not None and interval is not None and interval[0] > 0:
+    if (
+        candidate.latency is not None
+        and candidate.throughput is not None
+        and interval is not None
+        and interval[0] > 0
+    ):
         # The throughput is inverse to the mean time, so its interval follows from that of the mean.
-        slow, fast = (candidate.throughput * candidate.latency.mean / end for end in reversed(interval))
+        slow, fast = (
+            candidate.throughput * candidate.latency.mean / end for end in reversed(interval)
+        )
         note = f"{digits(slow)} to {digits(fast)}"
     return Cell(digits(candidate.throughput), candidate.throughput, note)
 

@@ -1,4 +1,6 @@
-"""The section on a sweep: the chosen candidate, why the others do not qualify, and a table of all candidates."""
+"""The section on a sweep: the chosen candidate, why the others do not qualify, and a table of
+all candidates.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,13 @@ from nnpipe.report.inputs.sweep_file import Again, Found, FoundDevice, SweepCand
 from nnpipe.report.quantity_text import interval, ranged, written
 from nnpipe.report.sections.doubts import grouped_reasons
 
-# The scale of a column by the kind of its metric, and what a value is multiplied by to be in the unit of the scale.
-SCALES = {"time": (1e9, Scale.of_times), "bytes": (1.0, Scale.of_sizes), "energy": (1.0, Scale.of_energies)}
+# The scale of a column by the kind of its metric, and what a value is multiplied by to be in the
+# unit of the scale.
+SCALES = {
+    "time": (1e9, Scale.of_times),
+    "bytes": (1.0, Scale.of_sizes),
+    "energy": (1.0, Scale.of_energies),
+}
 _DECADE = 8.0  # from this ratio on the axis is logarithmic, so that small values stay apart
 
 
@@ -40,8 +47,15 @@ def sweep_pictures(found: Found) -> Iterator[document.Plot]:
 
 
 def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | None:
-    known = [(n, p, p.figures.get(cost.name), p.figures.get(gain.name)) for n, p in enumerate(found.points)]
-    both = [(n, p, x, y) for n, p, x, y in known if x is not None and y is not None and None not in (x.value, y.value)]
+    known = [
+        (n, p, p.figures.get(cost.name), p.figures.get(gain.name))
+        for n, p in enumerate(found.points)
+    ]
+    both = [
+        (n, p, x, y)
+        for n, p, x, y in known
+        if x is not None and y is not None and None not in (x.value, y.value)
+    ]
     # If all are equally good, there is nothing to choose between and no picture.
     if len(both) < 2 or len({y.value for _, _, _, y in both}) == 1:
         return None
@@ -69,9 +83,16 @@ def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | No
     least = min(values)
     best = ", ".join(place.label for place in places if place.on_front)
     return document.Plot(
-        Scatter(f"{named(cost)}, {x_unit}", y_label, places, least > 0 and max(values) / least > _DECADE, front=True),
+        Scatter(
+            f"{named(cost)}, {x_unit}",
+            y_label,
+            places,
+            least > 0 and max(values) / least > _DECADE,
+            front=True,
+        ),
         f"sweep-{gain.name}-against-{cost.name}".replace("_", "-").replace(".", "-"),
-        f"{gain.title} against {named(cost)}; up and to the left is better. Bars are intervals, the broken line is "
+        f"{gain.title} against {named(cost)}; up and to the left is better. Bars are intervals, "
+        f"the broken line is "
         "what no candidate is beyond; pale ones are off the front of all objectives together",
         f"{gain.title} against {named(cost)} of {len(places):,} candidates. On the front: {best}.",
     )
@@ -115,8 +136,13 @@ def sweep_section(found: Found) -> Section:
 
 
 def most_telling(found: Found, most: int) -> tuple[SweepCandidate, ...]:
-    """Return the most important candidates: the chosen one, then qualified ones and those most surely on the front."""
-    order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
+    """Return the most important candidates: the chosen one, then qualified ones and those most
+    surely on the front.
+    """
+    order = sorted(
+        found.points,
+        key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title),
+    )
     return tuple(order[:most])
 
 
@@ -125,21 +151,39 @@ def _tiles(found: Found) -> Iterator[Tile]:
     if chosen is not None:
         known = _shipped(found, chosen).get(found.choose.name)
         where = f" on {found.cheapest}, the cheapest device" if found.cheapest else ""
-        note = f"best of those that qualify{where}: {found.choose.title} {ranged(found.choose, known)}"
-        yield Tile("Ship", chosen.title, note + (", measured again" if found.again is not None else ""))
+        note = (
+            f"best of those that qualify{where}: {found.choose.title} {ranged(found.choose, known)}"
+        )
+        yield Tile(
+            "Ship", chosen.title, note + (", measured again" if found.again is not None else "")
+        )
         if found.again is not None:
-            yield Tile("Doubts about it", _doubt_kinds(found.again.doubts), "from when it was measured again")
+            yield Tile(
+                "Doubts about it",
+                _doubt_kinds(found.again.doubts),
+                "from when it was measured again",
+            )
     else:
-        yield Tile("Ship", "none", "no candidate qualifies" if found.constraints else "nothing was confirmed")
+        yield Tile(
+            "Ship",
+            "none",
+            "no candidate qualifies" if found.constraints else "nothing was confirmed",
+        )
     if found.constraints:
         texts = "; ".join(constraint.text for constraint in found.constraints)
         yield Tile("Qualify", f"{len(found.qualified):,} of {len(found.points):,}", texts)
     best = sum(point.on_front for point in found.points)
-    yield Tile("On the Pareto front", f"{best:,}", "in " + ", ".join(named(metric) for metric in found.objectives))
+    yield Tile(
+        "On the Pareto front",
+        f"{best:,}",
+        "in " + ", ".join(named(metric) for metric in found.objectives),
+    )
 
 
 def _shipped(found: Found, chosen: SweepCandidate) -> Mapping[str, Figure]:
-    """Return the figures that are claimed for the chosen candidate: of its second measurement, if there is one."""
+    """Return the figures that are claimed for the chosen candidate: of its second measurement,
+    if there is one.
+    """
     return chosen.figures if found.again is None else found.again.figures
 
 
@@ -152,16 +196,21 @@ def _verdict(found: Found) -> Iterator[Block]:
     if chosen is not None:
         held = "; ".join(constraint.text for constraint in found.constraints)
         claims = (
-            f" {held}: each holds on its whole interval, all of them together with {sure} confidence." if held else ""
+            f" {held}: each holds on its whole interval, all of them together with {sure} "
+            f"confidence."
+            if held
+            else ""
         )
         yield Paragraph(
-            f"{chosen.title} is the one to ship, by {named(found.choose)}. It was measured a second time, "
-            f"and what is claimed of it stands on that.{claims}"
+            f"{chosen.title} is the one to ship, by {named(found.choose)}. It was measured a "
+            f"second time, and what is claimed of it stands on that.{claims}"
         )
         if found.again is not None:
             reasons = "; ".join(f"{kind}: {reason}" for kind, reason in found.again.doubts)
             if reasons:
-                yield Paragraph(f"There is reason to distrust what is claimed of it: {reasons}.", "warning")
+                yield Paragraph(
+                    f"There is reason to distrust what is claimed of it: {reasons}.", "warning"
+                )
             yield _claimed(found, chosen, found.again)
         level = _level_with(found, chosen)
         if level:
@@ -172,7 +221,8 @@ def _verdict(found: Found) -> Iterator[Block]:
             )
     elif found.constraints and not found.qualified:
         yield Paragraph(
-            "No candidate qualifies: for each, some constraint fails or cannot be told on its whole interval.",
+            "No candidate qualifies: for each, some constraint fails or cannot be told on its "
+            "whole interval.",
             "warning",
         )
     yield from grouped_reasons(
@@ -187,14 +237,21 @@ def _claimed(found: Found, chosen: SweepCandidate, again: Again) -> Table:
     """Return a table of the certified figures beside those that the choice was based on."""
     rows = []
     for metric in found.metrics:
-        bounds = "; ".join(c.text.removeprefix(metric.name).strip() for c in found.constraints if c.metric == metric)
+        bounds = "; ".join(
+            c.text.removeprefix(metric.name).strip()
+            for c in found.constraints
+            if c.metric == metric
+        )
         now, before = again.figures.get(metric.name), chosen.figures.get(metric.name)
         cells = (_figure_cell(metric, now), _figure_cell(metric, before))
         rows.append((metric.title, *cells, bounds or NOTHING))
     return Table(
         ("Figure", "Certified", "When it was chosen", "Wanted"),
         tuple(rows),
-        caption=f"What is claimed of it. Certified is what came out when it was measured again. {_intervals(found)}",
+        caption=(
+            f"What is claimed of it. Certified is what came out when it was measured again. "
+            f"{_intervals(found)}"
+        ),
     )
 
 
@@ -229,21 +286,29 @@ def _chosen(found: Found) -> SweepCandidate | None:
 
 
 def _table(found: Found) -> Table:
-    order = sorted(found.points, key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title))
+    order = sorted(
+        found.points,
+        key=lambda p: (p.title != found.chosen, not p.qualifies, -p.front_share, p.title),
+    )
     columns = [("Candidate", [Cell(point.title) for point in order])]
     columns += [_column(metric, order) for metric in found.metrics]
     columns.append(("Front", [_front_cell(point) for point in order]))
     if found.constraints or found.spent:
         columns.append(("Verdict", [Cell(_judged(found, point)) for point in order]))
     columns.append(("Doubts", [Cell(_doubt_kinds(point.doubts)) for point in order]))
-    again = " (the second measurement of the chosen one stands above)" if found.again is not None else ""
+    again = (
+        " (the second measurement of the chosen one stands above)"
+        if found.again is not None
+        else ""
+    )
     return Table(
         tuple(name for name, _ in columns),
         tuple(zip(*(cells for _, cells in columns), strict=True)),
         sortable=True,
         minor=tuple(columns[1 + place][0] for place in range(3, len(found.metrics))),
-        caption=f"All candidates as they were first measured{again}: the chosen one first, then those most surely on "
-        f"the front. {_intervals(found)} Front is the share of draws from the figures' uncertainty in which no other "
+        caption=f"All candidates as they were first measured{again}: the chosen one first, then "
+        f"those most surely on the front. {_intervals(found)} Front is the share of draws from the "
+        f"figures' uncertainty in which no other "
         f"candidate{' of the same device' * bool(found.devices)} is at least as good in "
         f"{', '.join(named(m) for m in found.objectives)}. In the sweep's file "
         + ", ".join(f"{m.name} is {m.title}" for m in found.metrics if m.name != m.heading.lower())
@@ -252,7 +317,9 @@ def _table(found: Found) -> Table:
 
 
 def _column(metric: Quantity, points: Sequence[SweepCandidate]) -> tuple[str, list[Cell]]:
-    """Return the heading and the cells of a column; times and sizes have a common unit, which the heading names."""
+    """Return the heading and the cells of a column; times and sizes have a common unit, which
+    the heading names.
+    """
     known = [point.figures.get(metric.name) or Figure.unknown("") for point in points]
     if metric.kind not in SCALES:
         return metric.heading, [_figure_cell(metric, each) for each in known]
@@ -281,8 +348,14 @@ def _judged(found: Found, point: SweepCandidate) -> str:
         return f"stopped at {share(point.share, 0)}"
     if point.qualifies:
         return "qualifies"
-    for verdict, words in (("fails", "fails "), ("not known", "not known: "), ("cannot be told", "undecided: ")):
-        headings = [c.metric.heading for c in found.constraints if _claim_verdict(c, point) == verdict]
+    for verdict, words in (
+        ("fails", "fails "),
+        ("not known", "not known: "),
+        ("cannot be told", "undecided: "),
+    ):
+        headings = [
+            c.metric.heading for c in found.constraints if _claim_verdict(c, point) == verdict
+        ]
         if headings:
             return words + ", ".join(headings)
     return "barred: " + _doubt_kinds(point.doubts)
@@ -312,11 +385,21 @@ def _killed(found: Found) -> Iterator[Block]:
     ]
     if rows:
         header = ("Candidate", "Constraint", "Verdict", "Measured")
-        yield Table(header, tuple(rows), sortable=True, caption="What kills each that does not qualify", folded=True)
+        yield Table(
+            header,
+            tuple(rows),
+            sortable=True,
+            caption="What kills each that does not qualify",
+            folded=True,
+        )
 
 
 def _stopped(found: Found) -> Iterator[Block]:
-    rows = [(point.title, share(point.share, 0), point.stopped) for point in found.points if point.stopped]
+    rows = [
+        (point.title, share(point.share, 0), point.stopped)
+        for point in found.points
+        if point.stopped
+    ]
     if found.spent:
         yield Paragraph(found.spent)
     if rows:
@@ -325,7 +408,10 @@ def _stopped(found: Found) -> Iterator[Block]:
             header,
             tuple(rows),
             sortable=True,
-            caption="Candidates that could not change the result any more, or for which the budget was too small",
+            caption=(
+                "Candidates that could not change the result any more, or for which the budget was "
+                "too small"
+            ),
             folded=True,
         )
 
@@ -337,7 +423,13 @@ def _left_out(found: Found) -> Iterator[Block]:
     ):
         if reasons:
             said = f"{count(len(reasons))} combination{'s' * (len(reasons) != 1)} {caption}"
-            yield Table(("Combination", "Reason"), tuple(reasons.items()), caption=said, folded=True, sortable=True)
+            yield Table(
+                ("Combination", "Reason"),
+                tuple(reasons.items()),
+                caption=said,
+                folded=True,
+                sortable=True,
+            )
 
 
 def devices_section(found: Found) -> Section:
@@ -352,12 +444,22 @@ def cost_sentence(found: Found) -> str:
         return "On no device does a candidate qualify."
     able = [each for each in found.devices if each.chosen is not None]
     if not found.cost_by:
-        why = f"what devices cost is not known, and its candidate is the best by {named(found.choose)}"
-        return f"{best.name} is the device to take: {why if len(able) > 1 else 'on no other does a candidate qualify'}."
+        why = (
+            f"what devices cost is not known, and its candidate is the best by "
+            f"{named(found.choose)}"
+        )
+        return (
+            f"{best.name} is the device to take: "
+            f"{why if len(able) > 1 else 'on no other does a candidate qualify'}."
+        )
     held = " that keeps the constraints" if found.constraints else ""
     cost = price(getattr(best, found.cost_by), found.cost_by, found.currency)
     unknown = [each.name for each in able if getattr(each, found.cost_by) is None]
-    more = f" What {', '.join(unknown)} costs is not known in this way, and was not compared." if unknown else ""
+    more = (
+        f" What {', '.join(unknown)} costs is not known in this way, and was not compared."
+        if unknown
+        else ""
+    )
     return f"{best.name} is the cheapest device{held}: {cost}.{more}"
 
 
@@ -365,16 +467,22 @@ def model_table(found: Found) -> Table:
     """Return a table of devices by models, with the best candidate that qualifies in each cell."""
     models = list(dict.fromkeys(point.model for point in found.points if point.model))
     rows = [
-        (Cell(each.name), Cell(_price(found, each)), *(_best_cell(found, each, model) for model in models))
+        (
+            Cell(each.name),
+            Cell(_price(found, each)),
+            *(_best_cell(found, each, model) for model in models),
+        )
         for each in found.devices
     ]
     return _with_prices(
         Table(
-            ("Device", "Cost", *models), tuple(rows),
-            caption=f"The best candidate of each model that qualifies on each device, by {named(found.choose)}; those "
+            ("Device", "Cost", *models),
+            tuple(rows),
+            caption=f"The best candidate of each model that qualifies on each device, by "
+            f"{named(found.choose)}; those "
             "that are chosen as measured again",
         )
-    )  # fmt: skip
+    )
 
 
 def device_table(found: Found) -> Table:
@@ -383,11 +491,18 @@ def device_table(found: Found) -> Table:
     rows = []
     for each in found.devices:
         figures = each.again.figures if each.again is not None else {}
-        claimed = [_device_figure_cell(figures.get(metric.name), metric) for metric in (found.choose, *metrics)]
-        rows.append((Cell(each.name), Cell(_price(found, each)), Cell(_said(found, each)), *claimed))
+        claimed = [
+            _device_figure_cell(figures.get(metric.name), metric)
+            for metric in (found.choose, *metrics)
+        ]
+        rows.append(
+            (Cell(each.name), Cell(_price(found, each)), Cell(_said(found, each)), *claimed)
+        )
     heads = [metric.heading for metric in (found.choose, *metrics)]
     caption = "The best candidate on each device, as measured again there"
-    return _with_prices(Table(("Device", "Cost", "Best candidate", *heads), tuple(rows), caption=caption))
+    return _with_prices(
+        Table(("Device", "Cost", "Best candidate", *heads), tuple(rows), caption=caption)
+    )
 
 
 def _blocks(found: Found) -> Iterator[Block]:
@@ -396,7 +511,9 @@ def _blocks(found: Found) -> Iterator[Block]:
     yield device_table(found)
     described = [(each.name, each.description) for each in found.devices if each.description]
     if described:
-        yield Table(("Device", "What it is"), tuple(described), folded=True, caption="What the devices are")
+        yield Table(
+            ("Device", "What it is"), tuple(described), folded=True, caption="What the devices are"
+        )
     for each in found.devices:
         if each.away:
             yield Paragraph(f"{each.name} did not give all results: {each.away}.", "warning")
@@ -406,9 +523,15 @@ def _best_cell(found: Found, device: FoundDevice, model: str) -> Cell:
     mine = [point for point in found.points if point.device == device.name and point.model == model]
     chosen = next((point for point in mine if point.title == device.chosen), None)
     if chosen is not None and device.again is not None:
-        return _device_figure_cell(device.again.figures.get(found.choose.name), found.choose, chosen.combination)
+        return _device_figure_cell(
+            device.again.figures.get(found.choose.name), found.choose, chosen.combination
+        )
     able = [point for point in mine if point.qualifies and found.choose.name in point.figures]
-    known = [(point.figures[found.choose.name], point) for point in able if point.title not in device.refuted]
+    known = [
+        (point.figures[found.choose.name], point)
+        for point in able
+        if point.title not in device.refuted
+    ]
     known = [(figure, point) for figure, point in known if figure.value is not None]
     if known:
         sign = 1 if found.choose.less_is_better else -1
@@ -421,14 +544,25 @@ def _best_cell(found: Found, device: FoundDevice, model: str) -> Cell:
 
 def _why_not(found: Found, points: Sequence[SweepCandidate]) -> str:
     """Return the constraint that most candidates do not keep."""
-    broken = Counter(c.metric.heading for p in points for c in found.constraints if p.claims.get(c.text) is not True)
+    broken = Counter(
+        c.metric.heading
+        for p in points
+        for c in found.constraints
+        if p.claims.get(c.text) is not True
+    )
     return f"most often {broken.most_common(1)[0][0]}" if broken else ""
 
 
 def _said(found: Found, device: FoundDevice) -> str:
     if device.chosen is None:
-        return "none qualifies" if any(point.device == device.name for point in found.points) else "not measured"
-    return next((point.combination for point in found.points if point.title == device.chosen), device.chosen)
+        return (
+            "none qualifies"
+            if any(point.device == device.name for point in found.points)
+            else "not measured"
+        )
+    return next(
+        (point.combination for point in found.points if point.title == device.chosen), device.chosen
+    )
 
 
 def _device_figure_cell(known: Figure | None, metric: Quantity, note: str = "") -> Cell:

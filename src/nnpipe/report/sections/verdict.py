@@ -1,4 +1,6 @@
-"""The verdict on several candidates: the best ones by how much, and whether the difference is more than noise."""
+"""The verdict on several candidates: the best ones by how much, and whether the difference is
+more than noise.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ _LEVEL = 1.05  # sizes up to this ratio count as equal
 def verdict(candidates: Sequence[Candidate], standings: Mapping[int, Standing]) -> list[Block]:
     """Return tiles of the best candidates, and a paragraph that names those on the Pareto front.
 
-    The tiles name the fastest candidate, the one of the best quality, the smallest, and the one with the least memory.
-    ``standings`` is the result of :func:`~nnpipe.report.inputs.pareto_front.standings`.
+    The tiles name the fastest candidate, the one of the best quality, the smallest, and the one
+    with the least memory. ``standings`` is the result of
+    :func:`~nnpipe.report.inputs.pareto_front.standings`.
     """
     same = on_the_same_samples(candidates)
     best_quality = _best_quality(candidates) if same else None
@@ -49,7 +52,10 @@ def verdict(candidates: Sequence[Candidate], standings: Mapping[int, Standing]) 
 
 
 def _fastest(candidates: Sequence[Candidate]) -> Tile | None:
-    timed = sorted(((c, c.latency) for c in candidates if c.latency is not None), key=lambda pair: pair[1].median)
+    timed = sorted(
+        ((c, c.latency) for c in candidates if c.latency is not None),
+        key=lambda pair: pair[1].median,
+    )
     if len(timed) < 2 or len({c.timed.name for c, _ in timed}) > 1:
         return None
     if not timed[0][0].timed.ranks:
@@ -69,12 +75,16 @@ def _fastest(candidates: Sequence[Candidate]) -> Tile | None:
 
 
 def _fewest(candidates: Sequence[Candidate]) -> Tile | None:
-    """Return the candidate with the fewest instructions or cycles, if all targets count the same."""
+    """Return the candidate with the fewest instructions or cycles, if all targets count the
+    same.
+    """
     (counter, *others) = {counter_of(c.run) for c in candidates}
     if others or not counter:
         return None
     counted = [(counted_figure(c.run, counter).value, c) for c in candidates]
-    known = sorted(((value, c) for value, c in counted if value is not None), key=lambda pair: pair[0])
+    known = sorted(
+        ((value, c) for value, c in counted if value is not None), key=lambda pair: pair[0]
+    )
     if len(known) < 2:
         return None
     (least, best), (most, greatest) = known[0], known[-1]
@@ -99,7 +109,9 @@ def _best_quality(candidates: Sequence[Candidate]) -> Tile | None:
     if len(level) == len(judged) - 1:
         note += ", but all others may be as good"
     elif level:
-        note += f", but {level[0].name if len(level) == 1 else f'{len(level)} others'} may be as good"
+        note += (
+            f", but {level[0].name if len(level) == 1 else f'{len(level)} others'} may be as good"
+        )
     return Tile(label, best.name, note)
 
 
@@ -113,7 +125,9 @@ def _smallest(candidates: Sequence[Candidate]) -> Tile | None:
 
 
 def size_of(candidate: Candidate) -> str:
-    """Return of what the size of a model is, such as of code and constants; empty for that of its files."""
+    """Return of what the size of a model is, such as of code and constants; empty for that of
+    its files.
+    """
     return clean(candidate.run.artifact.get("size_of", ""), 80)
 
 
@@ -122,7 +136,9 @@ def _thriftiest(candidates: Sequence[Candidate]) -> Tile | None:
 
 
 def _least(label: str, given: Sequence[tuple[Candidate, float | None]], what: str) -> Tile | None:
-    known = sorted(((c, value) for c, value in given if value is not None), key=lambda pair: pair[1])
+    known = sorted(
+        ((c, value) for c, value in given if value is not None), key=lambda pair: pair[1]
+    )
     if len(known) < 2:
         return None
     (best, value), (_, greatest) = known[0], known[-1]
@@ -133,19 +149,29 @@ def _least(label: str, given: Sequence[tuple[Candidate, float | None]], what: st
 
 
 def _choice(front: Sequence[str], standings: Mapping[int, Standing], metric: str) -> str:
-    """Return a sentence that names the candidates on the front; the empty string if there is no front."""
+    """Return a sentence that names the candidates on the front; the empty string if there is no
+    front.
+    """
     if not front:
         return ""
     if len(front) == 1:
         return f"{front[0]} is the fastest, and none has a better {metric}."
     if len(front) == len(standings):
-        return f"Each candidate has its point: none is beaten by another in both median time and {metric}."
+        return (
+            f"Each candidate has its point: none is beaten by another in both median time and "
+            f"{metric}."
+        )
     names = ", ".join(front[:-1]) + f" and {front[-1]}"
-    return f"The choice is between {names}: every other is beaten by one of these in both median time and {metric}."
+    return (
+        f"The choice is between {names}: every other is beaten by one of these in both median time "
+        f"and {metric}."
+    )
 
 
 def as_source(candidate: Candidate) -> str:
-    """Return how many samples agree with the model that a candidate was made from; empty if none were compared."""
+    """Return how many samples agree with the model that a candidate was made from; empty if none
+    were compared.
+    """
     if candidate.verified_samples is None:
         return ""
     samples = f"{count(int(candidate.verified_samples))} samples"
@@ -155,7 +181,9 @@ def as_source(candidate: Candidate) -> str:
 
 
 def departures(candidates: Sequence[Candidate]) -> list[Block]:
-    """Return paragraphs about candidates that could not be compared with their source; a difference is a doubt."""
+    """Return paragraphs about candidates that could not be compared with their source; a
+    difference is a doubt.
+    """
 
     def called(name: str) -> str:
         return name if len(candidates) > 1 else "This model"
@@ -163,7 +191,8 @@ def departures(candidates: Sequence[Candidate]) -> list[Block]:
     return grouped_reasons(
         [(c.name, c.verdict_reason) for c in candidates if c.verdict == "unknown"],
         lambda name: f"{called(name)} could not be held against the model that it was made from: ",
-        f"of {len(candidates):,} candidates could not be held against the models that they were made from.",
+        f"of {len(candidates):,} candidates could not be held against the models that they were "
+        f"made from.",
         "note",
     )
 
@@ -192,10 +221,11 @@ class Failure:
 
 
 def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -> Table:
-    """Return the table of size, load time, median and 90th percentile, quality, agreement with the source, and doubts.
+    """Return the table of size, load time, median and 90th percentile, quality, agreement with the
+    source, and doubts.
 
-    ``Same class`` is the share of the samples that get the same class as from the source, and ``Error`` is the largest
-    relative error of an output.
+    ``Same class`` is the share of the samples that get the same class as from the source, and
+    ``Error`` is the largest relative error of an output.
     """
     sizes = Scale.of_sizes([c.size for c in candidates])
     loads = Scale.of_times([c.load_ns for c in candidates])
@@ -217,23 +247,39 @@ def outcome(candidates: Sequence[Candidate], failures: Sequence[Failure] = ()) -
         rows.append((Cell(candidate.name), size, *map(Cell, texts)))
     for failure in sorted(failures, key=lambda failure: failure.place):
         blank = (NOTHING,) * (len(_TIMES) + len(_AGREEMENT) - 1)
-        rows.insert(failure.place, tuple(map(Cell, (clean(failure.title, 120), *blank, "failed", NOTHING))))
+        rows.insert(
+            failure.place, tuple(map(Cell, (clean(failure.title, 120), *blank, "failed", NOTHING)))
+        )
     units = {"Size": sizes.unit, "Load": loads.unit, "Median": times.unit, "p90": times.unit}
-    header = ("Candidate", *(f"{name}, {units[name]}" for name in _TIMES), _quality_heading(candidates), *_AGREEMENT)
+    header = (
+        "Candidate",
+        *(f"{name}, {units[name]}" for name in _TIMES),
+        _quality_heading(candidates),
+        *_AGREEMENT,
+    )
     return Table(header, tuple(rows))
 
 
 def failure_warnings(failures: Sequence[Failure]) -> list[Block]:
     """Return a warning for each failed candidate, with the reason."""
     return [
-        Paragraph(f"{clean(failure.title, 120)} could not be measured: {clean(failure.cause, 600)}", "warning")
+        Paragraph(
+            f"{clean(failure.title, 120)} could not be measured: {clean(failure.cause, 600)}",
+            "warning",
+        )
         for failure in failures
     ]
 
 
 def _quality_heading(candidates: Sequence[Candidate]) -> str:
-    """Return the heading of the metric by which the candidates are ranked, if all of them have the same one."""
-    headings = {candidate.quality.metric.heading for candidate in candidates if candidate.quality is not None}
+    """Return the heading of the metric by which the candidates are ranked, if all of them have
+    the same one.
+    """
+    headings = {
+        candidate.quality.metric.heading
+        for candidate in candidates
+        if candidate.quality is not None
+    }
     return headings.pop() if len(headings) == 1 else "Quality"
 
 
@@ -244,7 +290,9 @@ def _same_class(candidate: Candidate) -> float | None:
 
 
 def _error(candidate: Candidate) -> str:
-    """Return the largest relative error of an output as text; it may have any order of magnitude."""
+    """Return the largest relative error of an output as text; it may have any order of
+    magnitude.
+    """
     found = []
     for tensor in listed(candidate.run.verification.get("tensors")):
         value = tensor.get("max_relative") if isinstance(tensor, Mapping) else None

@@ -25,7 +25,9 @@ from nnpipe.report.formatting import clean
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NARROW = 5  # tables with at most this number of columns are shown side by side
-_FOLDS = 60  # with more folded parts than this, each is compressed, so that browsers only build those that are opened
+# with more folded parts than this, each is compressed, so that browsers only build those that are
+# opened
+_FOLDS = 60
 _LONG = 12  # words with more letters than this may be broken
 _BREAKS = re.compile(r"(?<=[._/:=\-])(?=\w)|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -62,12 +64,15 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
     except ImportError:
-        raise MissingDependency("HTML needs Jinja2, which is not installed: pip install 'nnpipe[report]'") from None
+        raise MissingDependency(
+            "HTML needs Jinja2, which is not installed: pip install 'nnpipe[report]'"
+        ) from None
 
     def tidy(value: Any) -> Any:
         return clean(value, 4000) if type(value) is str else value
 
-    # finalize gets every expression before it is escaped, and replaces characters that cannot be encoded.
+    # finalize gets every expression before it is escaped, and replaces characters that cannot be
+    # encoded.
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
         autoescape=True,
@@ -81,7 +86,9 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
     def picture(figure: Plot) -> Markup:
         return Markup(pictures.inline(figure))
 
-    style, script = ((_TEMPLATES / name).read_text("utf-8").strip() for name in ("report.css", "report.js"))
+    style, script = (
+        (_TEMPLATES / name).read_text("utf-8").strip() for name in ("report.css", "report.js")
+    )
     script = f"\n{script}\n"
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     return environment.get_template("report.html").render(
@@ -100,7 +107,8 @@ def to_html(document: Document, pictures: Pictures | None = None) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """A section in the form that the template needs, with an anchor of its own and its blocks in groups.
+    """A section in the form that the template needs, with an anchor of its own and its blocks in
+    groups.
 
     A group is a kind with blocks: ``figures``, ``small figures`` and ``tables`` are shown side by
     side, ``part`` holds sections, and other groups hold single blocks.
@@ -126,16 +134,22 @@ class Part:
 
 
 def _packed(text: str) -> str:
-    """Return a part of the page in compressed form; a browser decompresses it when a reader opens it."""
+    """Return a part of the page in compressed form; a browser decompresses it when a reader
+    opens it.
+    """
     return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")
 
 
 def _folds(sections: Sequence[Section]) -> int:
-    inner = [block for section in sections for block in section.blocks if isinstance(block, Section)]
+    inner = [
+        block for section in sections for block in section.blocks if isinstance(block, Section)
+    ]
     return sum(section.folded for section in sections) + (_folds(inner) if inner else 0)
 
 
-def _parts(sections: Sequence[Section], taken: set[str], level: int, many: bool = False) -> tuple[Part, ...]:
+def _parts(
+    sections: Sequence[Section], taken: set[str], level: int, many: bool = False
+) -> tuple[Part, ...]:
     found = []
     for section in sections:
         anchor = _anchor(clean(section.title), taken)
@@ -143,10 +157,17 @@ def _parts(sections: Sequence[Section], taken: set[str], level: int, many: bool 
         for kind, blocks in groupby(section.blocks, _kind):
             members: tuple[Any, ...] = tuple(blocks)
             if kind == "part":
-                members = _parts([block for block in members if isinstance(block, Section)], taken, level + 1, many)
+                members = _parts(
+                    [block for block in members if isinstance(block, Section)],
+                    taken,
+                    level + 1,
+                    many,
+                )
             groups.append((kind, members))
         packed = section.folded and many
-        found.append(Part(section.title, anchor, level, tuple(groups), section.folded, section.note, packed))
+        found.append(
+            Part(section.title, anchor, level, tuple(groups), section.folded, section.note, packed)
+        )
     return tuple(found)
 
 
@@ -161,10 +182,14 @@ def _kind(block: Block) -> str:
 
 
 def _numeric(table: Table) -> list[bool]:
-    """Return for each column whether it holds numbers; the first column never does, because it names the rows."""
+    """Return for each column whether it holds numbers; the first column never does, because it
+    names the rows.
+    """
     numbers = [False] * len(table.header)
     for row in table.cells():
-        numbers = [known or cell.value is not None for known, cell in zip(numbers, row, strict=True)]
+        numbers = [
+            known or cell.value is not None for known, cell in zip(numbers, row, strict=True)
+        ]
     return [False, *numbers[1:]]
 
 
@@ -178,7 +203,9 @@ def _pieces(text: str) -> list[str]:
 
 def _anchor(title: str, taken: set[str]) -> str:
     plain = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40].strip("-") or "part"
-    names: Iterator[str] = (f"{plain}-{number}" if number > 1 else plain for number in range(1, len(taken) + 2))
+    names: Iterator[str] = (
+        f"{plain}-{number}" if number > 1 else plain for number in range(1, len(taken) + 2)
+    )
     anchor = next(name for name in names if name not in taken)
     taken.add(anchor)
     return anchor

@@ -28,7 +28,9 @@ SCHEMA = 1
 KIND = "nnpipe report summary"
 
 
-def figures(candidates: Sequence[Candidate], title: str, failures: Sequence[Failure] = ()) -> dict[str, Any]:
+def figures(
+    candidates: Sequence[Candidate], title: str, failures: Sequence[Failure] = ()
+) -> dict[str, Any]:
     """Return everything in the summary of a report, as values for JSON.
 
     Times are in seconds, sizes in bytes, shares from 0 to 1, rates per second.
@@ -61,7 +63,8 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "created": candidate.run.created,
         "sha256": _text(candidate.run.artifact.get("sha256")),
         "figures": {
-            name: _written(name, known) | _needed(candidate, name) for name, known in figures_of(candidate).items()
+            name: _written(name, known) | _needed(candidate, name)
+            for name, known in figures_of(candidate).items()
         },
         "warm_up_calls": candidate.warm_up,
         "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in candidate.doubts],
@@ -75,7 +78,9 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
 
 
 def _needed(candidate: Candidate, name: str) -> dict[str, int]:
-    """Return the number of calls that a percentile needs, as a dict; an empty dict for other or known figures."""
+    """Return the number of calls that a percentile needs, as a dict; an empty dict for other or
+    known figures.
+    """
     share, summary = quantity(name).percentile, candidate.latency
     if name.startswith(ROUND_TRIP.name):
         summary = candidate.round_trip
@@ -88,7 +93,8 @@ def _needed(candidate: Candidate, name: str) -> dict[str, int]:
 
 
 def figures_of(candidate: Candidate) -> dict[str, Figure]:
-    """Return every figure of a candidate by its name in :mod:`nnpipe.measuring.quantities`, in its unit.
+    """Return every figure of a candidate by its name in :mod:`nnpipe.measuring.quantities`, in its
+    unit.
 
     An unknown figure has no value, but a reason if there is one.
     """
@@ -132,7 +138,9 @@ def _times(name: str, summary: Summary) -> dict[str, Figure]:
         else _enclosed(each.value / 1e9, _in_seconds(each.interval), calls)
         for each in summary.percentiles
     }
-    return found | {f"{name}_mean": _enclosed(summary.mean / 1e9, _in_seconds(summary.mean_interval), calls)}
+    return found | {
+        f"{name}_mean": _enclosed(summary.mean / 1e9, _in_seconds(summary.mean_interval), calls)
+    }
 
 
 def _throughput(value: float, latency: Summary) -> Figure:
@@ -174,7 +182,9 @@ def _against(first: Candidate, other: Candidate) -> Mapping[str, Any] | None:
 
 
 def _written(name: str, known: Figure) -> dict[str, Any]:
-    enclosed = known.value is not None and known.low < known.high and math.isfinite(known.low + known.high)
+    enclosed = (
+        known.value is not None and known.low < known.high and math.isfinite(known.low + known.high)
+    )
     figure = {
         "value": None if known.value is None else float(known.value),
         "unit": quantity(name).unit,

@@ -9,10 +9,26 @@ from urllib.parse import quote
 
 from nnpipe.core.files import write_text
 from nnpipe.core.foreign_text import html_text
-from nnpipe.report.document import Block, Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tiles
+from nnpipe.report.document import (
+    Block,
+    Cell,
+    CommandLine,
+    Document,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+    Tiles,
+)
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.picture_files import ImageFormat, as_table, cell_on_line, rows_on_page, write_pictures
+from nnpipe.report.writers.picture_files import (
+    ImageFormat,
+    as_table,
+    cell_on_line,
+    rows_on_page,
+    write_pictures,
+)
 
 _SPECIAL = frozenset("\\`*_[]<>&|~$#!")
 _OPENING = re.compile(r"[-+=]|\d+(?=[.)])")  # what starts a list, a rule or an underline
@@ -43,18 +59,27 @@ def write_markdown(
 
 
 def to_markdown(document: Document, places: dict[str, str]) -> str:
-    """Return a document as GitHub Flavored Markdown; ``places`` holds the paths of the pictures by plot name."""
+    """Return a document as GitHub Flavored Markdown; ``places`` holds the paths of the pictures
+    by plot name.
+    """
     return "\n".join(_document(document, places)) + "\n"
 
 
 def escaped(text: str, limit: int = 1000) -> str:
-    """Return text from outside as one escaped line of Markdown, which has no effect other than showing this text."""
+    """Return text from outside as one escaped line of Markdown, which has no effect other than
+    showing this text.
+    """
     line = clean(text, limit)
     result = []
     for place, letter in enumerate(line):
         before, after = line[max(0, place - 4) : place], line[place + 1 : place + 2]
-        # A colon may start an address or an emoji, except in a time of day; the dot after "www" may start an address.
-        colon = letter == ":" and after not in ("", " ") and not (before[-1:].isdecimal() and after.isdecimal())
+        # A colon may start an address or an emoji, except in a time of day; the dot after "www" may
+        # start an address.
+        colon = (
+            letter == ":"
+            and after not in ("", " ")
+            and not (before[-1:].isdecimal() and after.isdecimal())
+        )
         dot = letter == "." and before[-3:].lower() == "www"
         result.append("\\" + letter if letter in _SPECIAL or colon or dot else letter)
     found = _OPENING.match(line)
@@ -101,14 +126,23 @@ def _block(block: Block, level: int, places: dict[str, str]) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     rows, turned = rows_on_page(table)
-    numeric = [turned or any(cell.value is not None for cell in column) for column in zip(*rows, strict=True)]
+    numeric = [
+        turned or any(cell.value is not None for cell in column)
+        for column in zip(*rows, strict=True)
+    ]
     caption = clean(table.caption)
     if table.folded:
         yield from ("<details>", f"<summary>{html_text(caption) or 'Table'}</summary>", "")
     elif caption:
         yield from (escaped(caption), "")
     yield _row(rows[0])
-    yield "|" + "|".join(" ---: " if number and place else " --- " for place, number in enumerate(numeric)) + "|"
+    yield (
+        "|"
+        + "|".join(
+            " ---: " if number and place else " --- " for place, number in enumerate(numeric)
+        )
+        + "|"
+    )
     yield from (_row(row) for row in rows[1:])
     yield ""
     if table.folded:

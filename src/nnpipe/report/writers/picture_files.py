@@ -57,7 +57,10 @@ def write_pictures(
     places = {}
     for figure in document.figures():
         place = folder / f"{stem}-{figure.name}.{image_format}"
-        write_bytes(place, pictures.svg(figure).encode("utf-8") if image_format == "svg" else pictures.png(figure))
+        write_bytes(
+            place,
+            pictures.svg(figure).encode("utf-8") if image_format == "svg" else pictures.png(figure),
+        )
         places[figure.name] = Path(os.path.relpath(place, root)).as_posix()
     return places
 
@@ -77,7 +80,9 @@ def rows_on_page(table: Table) -> tuple[list[tuple[Cell, ...]], bool]:
 
 
 def cell_on_line(cell: Cell, escaped: Callable[[str], str]) -> str:
-    """Return a cell as one line: bold (in RST and Markdown alike) if it is the best, with its note in brackets."""
+    """Return a cell as one line: bold (in RST and Markdown alike) if it is the best, with its
+    note in brackets.
+    """
     text, note = escaped(cell.text), escaped(cell.note)
     if cell.best and text:
         text = f"**{text}**"

@@ -27,7 +27,9 @@ _WIDE_TABLE = 4  # tables with more columns than this need the whole width of th
 
 
 def rows_of(file: OutputFile, text: str) -> list[list[Any]] | None:
-    """Return the rows of a table file or of a JSON list of objects, with the header; ``None`` for other files."""
+    """Return the rows of a table file or of a JSON list of objects, with the header; ``None``
+    for other files.
+    """
     if file.kind == "table":
         try:
             reader = csv.reader(io.StringIO(safe(text)), delimiter=separator(file.name))
@@ -40,14 +42,20 @@ def rows_of(file: OutputFile, text: str) -> list[list[Any]] | None:
         found = parse_json(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list) or not found or not all(isinstance(item, dict) for item in found):
+    if (
+        not isinstance(found, list)
+        or not found
+        or not all(isinstance(item, dict) for item in found)
+    ):
         return None
     names = list(dict.fromkeys(name for item in found[: _MOST_ROWS + 1] for name in item))
     return [names, *([item.get(name, "") for name in names] for item in found[: _MOST_ROWS + 1])]
 
 
 def table_of(rows: list[list[Any]]) -> tuple[str, bool]:
-    """Return a table as HTML with its first row as the header, and whether it needs the whole width of the page."""
+    """Return a table as HTML with its first row as the header, and whether it needs the whole
+    width of the page.
+    """
     columns = max(map(len, rows))
     shown = []
     if len(rows) > _MOST_ROWS + 1:
@@ -61,10 +69,14 @@ def table_of(rows: list[list[Any]]) -> tuple[str, bool]:
 
     def line(row: list[Any], tag: str) -> str:
         cells = [*row[:_MOST_COLUMNS], *[""] * (min(columns, _MOST_COLUMNS) - len(row))]
-        return "<tr>" + "".join(
-            f'<{tag}{" class=number" if number else ""}>{html_text(clean(_told(cell), _MOST_CELL_LETTERS))}</{tag}>'
-            for cell, number in zip(cells, numeric, strict=True)
-        ) + "</tr>"  # fmt: skip
+        return (
+            "<tr>"
+            + "".join(
+                f"<{tag}{' class=number' if number else ''}>{html_text(clean(_told(cell), _MOST_CELL_LETTERS))}</{tag}>"
+                for cell, number in zip(cells, numeric, strict=True)
+            )
+            + "</tr>"
+        )
 
     body = "\n".join(line(row, "td") for row in rows[1 : _MOST_ROWS + 1])
     note = f'<p class="note">{" and ".join(shown)}</p>' if shown else ""
@@ -111,7 +123,8 @@ _OWN_STYLE = """
 .file thead th { position: sticky; top: 0; background: var(--page); }
 """
 _POLICY = (
-    "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri "
+    "'none'; form-action 'none'"
 )
 _MOST_LETTERS = 300
 _FEW_PIXELS = 40  # greatest height of pictures that are enlarged so that single pixels can be seen
@@ -143,7 +156,11 @@ class OutputSection:
 
 
 def write_output_page(
-    path: Path, title: str, facts: Mapping[str, str], sections: Sequence[OutputSection], warnings: Sequence[str] = ()
+    path: Path,
+    title: str,
+    facts: Mapping[str, str],
+    sections: Sequence[OutputSection],
+    warnings: Sequence[str] = (),
 ) -> None:
     """Write the page of a run of a plugin.
 
@@ -163,22 +180,29 @@ def write_output_page(
     style = _STYLE.read_text("utf-8") + _OWN_STYLE
     body = [f"<header><h1>{_line(title)}</h1></header>"]
     if len(sections) > 1:
-        links = "".join(f'<li><a href="#part-{n}">{_line(s.title)}</a></li>' for n, s in enumerate(sections, 1))
+        links = "".join(
+            f'<li><a href="#part-{n}">{_line(s.title)}</a></li>' for n, s in enumerate(sections, 1)
+        )
         body.append(f'<nav aria-label="Contents"><ul class="chips">{links}</ul></nav>')
     body.append("<main>")
     body += [f'<p class="warning">{_line(warning)}</p>' for warning in warnings]
     rows = "".join(
-        f'<tr><th scope="row">{_line(name)}</th><td>{_line(value)}</td></tr>' for name, value in facts.items()
+        f'<tr><th scope="row">{_line(name)}</th><td>{_line(value)}</td></tr>'
+        for name, value in facts.items()
     )
     body.append(f'<div class="table facts"><table><tbody>{rows}</tbody></table></div>')
     body += [_section(number, section) for number, section in enumerate(sections, 1)]
-    body.append("</main>\n<footer>Made by nnpipe. This page loads nothing and runs nothing.</footer>")
+    body.append(
+        "</main>\n<footer>Made by nnpipe. This page loads nothing and runs nothing.</footer>"
+    )
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f'<link rel="icon" href="data:,">\n<title>{_line(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n'
+        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" '
+        'content="no-referrer">\n'
+        f'<link rel="icon" '
+        f'href="data:,">\n<title>{_line(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n'
     )
     write_text(path, head + "\n".join(body) + "\n</body>\n</html>\n")
 
@@ -192,7 +216,9 @@ def _section(number: int, section: OutputSection) -> str:
     if section.more:
         shown.append(f'<p class="note wide">{section.more:,} further files are in the folder.</p>')
     heading, files = f"<h2>{_line(section.title)}</h2>", "\n".join(shown)
-    return f'<section id="part-{number}">\n{heading}\n<div class="files">\n{files}\n</div>\n</section>'
+    return (
+        f'<section id="part-{number}">\n{heading}\n<div class="files">\n{files}\n</div>\n</section>'
+    )
 
 
 def _file(file: OutputFile, folder: str) -> str:
@@ -209,13 +235,23 @@ def _content(file: OutputFile, folder: str) -> tuple[str, bool]:
     if data is None:
         return _link(file, folder), False
     if file.kind == "picture":
-        few = " class=small" if file.mime == "image/png" and int.from_bytes(data[20:24], "big") <= _FEW_PIXELS else ""
-        return f'<img{few} src="{_inline(file.mime, data)}" alt="{_line(file.name)}" decoding="async">', False
+        few = (
+            " class=small"
+            if file.mime == "image/png" and int.from_bytes(data[20:24], "big") <= _FEW_PIXELS
+            else ""
+        )
+        return (
+            f'<img{few} src="{_inline(file.mime, data)}" alt="{_line(file.name)}" '
+            f'decoding="async">',
+            False,
+        )
     if file.kind in ("audio", "video"):
         controls = 'controls preload="metadata"'
         return f'<{file.kind} {controls} src="{_inline(file.mime, data)}"></{file.kind}>', False
     if file.kind == "other":
-        name = "".join(c if c.isalnum() or c in "-_." else "-" for c in file.name.rpartition("/")[2])
+        name = "".join(
+            c if c.isalnum() or c in "-_." else "-" for c in file.name.rpartition("/")[2]
+        )
         address = _inline("application/octet-stream", data)
         return f'<p><a href="{address}" download="{html_text(name)}">Save this file</a></p>', False
     text = data.decode("utf-8", "replace")
@@ -224,7 +260,9 @@ def _content(file: OutputFile, folder: str) -> tuple[str, bool]:
         return table_of(rows)
     if file.kind == "json":
         text = _laid_out(text)
-    return f'<pre tabindex="0"><code>{html_text(safe(text))}</code></pre>', max(map(len, text.split("\n"))) > 60
+    return f'<pre tabindex="0"><code>{html_text(safe(text))}</code></pre>', max(
+        map(len, text.split("\n"))
+    ) > 60
 
 
 def _link(file: OutputFile, folder: str) -> str:

@@ -8,14 +8,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nnpipe.core.files import write_text
-from nnpipe.report.document import Block, CommandLine, Document, Paragraph, Plot, Section, Table, Tiles
+from nnpipe.report.document import (
+    Block,
+    CommandLine,
+    Document,
+    Paragraph,
+    Plot,
+    Section,
+    Table,
+    Tiles,
+)
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.picture_files import ImageFormat, as_table, cell_on_line, rows_on_page, write_pictures
+from nnpipe.report.writers.picture_files import (
+    ImageFormat,
+    as_table,
+    cell_on_line,
+    rows_on_page,
+    write_pictures,
+)
 
 _UNDERLINES = "=-~^"
-# An underscore inside a word has no effect; a colon may start an address or a role, except in a time of day.
-_SPECIAL = re.compile(r"[\\*`|<@] | (?<![a-zA-Z0-9])_ | _(?![a-zA-Z0-9]) | :(?!\ ) (?!(?<=\d:)\d)", re.VERBOSE)
+# An underscore inside a word has no effect; a colon may start an address or a role, except in a
+# time of day.
+_SPECIAL = re.compile(
+    r"[\\*`|<@] | (?<![a-zA-Z0-9])_ | _(?![a-zA-Z0-9]) | :(?!\ ) (?!(?<=\d:)\d)", re.VERBOSE
+)
 _ENUMERATOR = re.compile(r"\(?(\w+|#)[.)](\s|$)")
 _NO_ELEMENTS = str.maketrans("<>", "\u2039\u203a")
 _DIRECTIVES = {"note": "note", "warning": "warning"}
@@ -39,7 +57,8 @@ def write_rst(
     path
         The RST file.
     image_folder
-        The folder for pictures; by default ``img`` beside the file.  Their names start with the file's name.
+        The folder for pictures; by default ``img`` beside the file.  Their names start with the
+        file's name.
     root_dir
         The folder that picture paths in the RST are relative to; by default the file's own.
     image_format
@@ -63,7 +82,9 @@ def to_rst(document: Document, places: dict[str, str]) -> str:
 
 
 def escaped(text: str, limit: int = 1000) -> str:
-    """Return text from outside as one escaped line of RST, which has no effect other than showing this text."""
+    """Return text from outside as one escaped line of RST, which has no effect other than
+    showing this text.
+    """
     line = clean(text, limit)
     if not line:
         return ""
@@ -117,9 +138,15 @@ def _block(block: Block, depth: int, places: dict[str, str]) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     rows, turned = rows_on_page(table)
-    # The cells of a list table can hold any text; a drawn table would have to be as wide as the longest text.
+    # The cells of a list table can hold any text; a drawn table would have to be as wide as the
+    # longest text.
     yield f".. list-table:: {escaped(table.caption)}".rstrip()
-    yield from ("   :header-rows: 1", *(["   :stub-columns: 1"] if turned else []), "   :widths: auto", "")
+    yield from (
+        "   :header-rows: 1",
+        *(["   :stub-columns: 1"] if turned else []),
+        "   :widths: auto",
+        "",
+    )
     for row in rows:
         for place, cell in enumerate(row):
             yield f"   {'*' if place == 0 else ' '} - {cell_on_line(cell, escaped)}".rstrip()
@@ -131,5 +158,7 @@ def _path(path: str) -> str:
 
 
 def _columns(text: str) -> int:
-    """Return the number of terminal columns of a line, at least 3; wide letters take two columns."""
+    """Return the number of terminal columns of a line, at least 3; wide letters take two
+    columns.
+    """
     return max(3, sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text))

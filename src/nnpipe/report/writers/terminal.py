@@ -9,7 +9,8 @@ _GAP = "  "
 
 
 def to_text(table: Table) -> str:
-    """Return a table as text with aligned columns: the first one to the left, the others to the right.
+    """Return a table as text with aligned columns: the first one to the left, the others to the
+    right.
 
     Notes below cells are left out; the best value of a column has a ``*``.
     """

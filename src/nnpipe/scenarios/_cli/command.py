@@ -1,4 +1,5 @@
-"""Command-line parsing with the options of components, and the execution of scenarios with one-line errors.
+"""Command-line parsing with the options of components, and the execution of scenarios with one-line
+errors.
 
 A scenario names the roles that component classes have in it, and declares its
 own options.  The command line is parsed twice: first to find the named classes,
@@ -40,8 +41,11 @@ from nnpipe.scenarios._cli.standard_streams import prepare_standard_streams
 from nnpipe.workflows.isolation.signals import INTERRUPTED, ending_like_ctrl_c
 
 
-def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]) -> None:
-    """Add the options of components to a parser; options that several components declare alike become one.
+def join_options(
+    parser: argparse.ArgumentParser, owner: str, classes: Iterable[type[Component]]
+) -> None:
+    """Add the options of components to a parser; options that several components declare alike
+    become one.
 
     Raises
     ------
@@ -49,7 +53,9 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
         If two owners declare an option differently; the message names both.
     """
     owners: dict[str, tuple[str, argparse.Action]] = {
-        flag: (owner, action) for action in parser._actions for flag in action.option_strings or (action.dest,)
+        flag: (owner, action)
+        for action in parser._actions
+        for flag in action.option_strings or (action.dest,)
     }
     for cls in dict.fromkeys(classes):
         fragment = cls.form_argparse()
@@ -57,12 +63,14 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
             target = None
             for action in group._group_actions:
                 _give_way(parser, action, owners)
-                # A positional argument with the same destination would overwrite the value, so it is a clash too.
+                # A positional argument with the same destination would overwrite the value, so it
+                # is a clash too.
                 names = (*action.option_strings, action.dest)
                 clash = next((owners[name] for name in names if name in owners), None)
                 if clash is not None:
                     _check_same(action, clash[1], cls.__name__, clash[0])
-                    # An option is required if one component requires it, unless the scenario declares it as optional.
+                    # An option is required if one component requires it, unless the scenario
+                    # declares it as optional.
                     clash[1].required |= action.required and clash[0] != owner
                     continue
                 if target is None:
@@ -72,12 +80,18 @@ def join_options(parser: argparse.ArgumentParser, owner: str, classes: Iterable[
 
 
 def _give_way(
-    parser: argparse.ArgumentParser, action: argparse.Action, owners: dict[str, tuple[str, argparse.Action]]
+    parser: argparse.ArgumentParser,
+    action: argparse.Action,
+    owners: dict[str, tuple[str, argparse.Action]],
 ) -> None:
-    """Remove a flag that is an alias of one option and the proper name of another from the first one."""
+    """Remove a flag that is an alias of one option and the proper name of another from the first
+    one.
+    """
     own = _own_flag(action)
     if own in action.option_strings:
-        action.option_strings = [flag for flag in action.option_strings if flag == own or flag not in owners]
+        action.option_strings = [
+            flag for flag in action.option_strings if flag == own or flag not in owners
+        ]
     other = owners[own][1] if own in owners else None
     if other is not None and _own_flag(other) in set(other.option_strings) - {own}:
         other.option_strings = [flag for flag in other.option_strings if flag != own]
@@ -89,12 +103,15 @@ def _own_flag(action: argparse.Action) -> str:
     return "--" + action.dest.replace("_", "-")
 
 
-def _check_same(one: argparse.Action, other: argparse.Action, one_owner: str, other_owner: str) -> None:
+def _check_same(
+    one: argparse.Action, other: argparse.Action, one_owner: str, other_owner: str
+) -> None:
     meaning, known = _meaning(one), _meaning(other)
     if meaning != known:
         flag = one.option_strings[0]
         raise ConfigError(
-            f"{flag} means one thing to {other_owner} ({_words(other)}) and another to {one_owner} ({_words(one)}); "
+            f"{flag} means one thing to {other_owner} ({_words(other)}) and another to {one_owner} "
+            f"({_words(one)}); "
             "these two cannot be used together on a command line, use a pipeline file (nnpipe run)"
         )
 
@@ -143,7 +160,9 @@ class CommandParser(argparse.ArgumentParser):
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed command line with its options and the classes by role; ``command`` has no secrets, for results."""
+    """A parsed command line with its options and the classes by role; ``command`` has no
+    secrets, for results.
+    """
 
     options: argparse.Namespace
     classes: dict[str, list[type[Component]]]
@@ -182,7 +201,8 @@ def parse(
     fixed
         Components whose options always exist.
     named_by
-        ``(option, base)``: options of the command that name a class; that class's options are added.
+        ``(option, base)``: options of the command that name a class; that class's options are
+        added.
 
     Raises
     ------
@@ -204,11 +224,18 @@ def parse(
         parser.add_argument(role.name.lower(), metavar=role.name, help=role.help)
     own(parser)
     parser.add_argument(
-        "--verbosity", choices=_VERBOSITY, type=str.upper, default="INFO", metavar="{debug,info,warning,error}",
+        "--verbosity",
+        choices=_VERBOSITY,
+        type=str.upper,
+        default="INFO",
+        metavar="{debug,info,warning,error}",
         help="least level of log messages (default: info)",
-    )  # fmt: skip
+    )
     if roles and not any(classes.values()):
-        parser.epilog = "Name the classes before -h to see their options too. nnpipe list shows the available classes."
+        parser.epilog = (
+            "Name the classes before -h to see their options too. nnpipe list shows the available "
+            "classes."
+        )
     joined = [*fixed, *(cls for found in classes.values() for cls in found)]
     join_options(parser, prog, joined)
     _check_flags(parser, given, joined)
@@ -220,7 +247,8 @@ def parse(
 
 
 def component_options(words: str, prog: str, cls: type[Component]) -> argparse.Namespace:
-    """Return the options of a component that are written in one text, as on a command line of their own.
+    """Return the options of a component that are written in one text, as on a command line of their
+    own.
 
     Parameters
     ----------
@@ -247,16 +275,26 @@ def component_options(words: str, prog: str, cls: type[Component]) -> argparse.N
     return parser.parse_args(given)
 
 
-def _check_flags(parser: CommandParser, given: Sequence[str], classes: Sequence[type[Component]]) -> None:
+def _check_flags(
+    parser: CommandParser, given: Sequence[str], classes: Sequence[type[Component]]
+) -> None:
     """Raise :class:`ConfigError` for an unknown option; the message names a similar known one.
 
-    This comes before argparse parses the options, because argparse would report missing arguments first.
+    This comes before argparse parses the options, because argparse would report missing arguments
+    first.
     """
     known = parser._option_string_actions
     for word in itertools.takewhile(lambda word: word != "--", given):
         flag = word.partition("=")[0]
         if flag.startswith("--") and flag not in known and " " not in flag:
-            answer = next((f"{cls.__name__}: {cls.no_options[flag]}" for cls in classes if flag in cls.no_options), "")
+            answer = next(
+                (
+                    f"{cls.__name__}: {cls.no_options[flag]}"
+                    for cls in classes
+                    if flag in cls.no_options
+                ),
+                "",
+            )
             # Flags are compared without their dashes, which make all flags similar.
             meant = {name.lstrip("-"): name for name in known if name.startswith("--")}
             near = nearest(flag.lstrip("-"), meant)
@@ -284,17 +322,25 @@ def _check_inputs_kept(parser: CommandParser, options: argparse.Namespace) -> No
 
 
 def add_model_path(parser: argparse.ArgumentParser, help: str, required: bool = True) -> None:
-    """Declare ``--model-path`` exactly like wrappers whose model is a file, so that both are one option."""
+    """Declare ``--model-path`` exactly like wrappers whose model is a file, so that both are one
+    option.
+    """
     default = dataclasses.MISSING if required else None
     Argument("model_path", "--model-path", Kind(Path), help, default, "PATH").add_to(parser)
 
 
 def add_model_folder(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--model-folder`` exactly like wrappers whose model is a folder, but hidden and not required."""
-    Argument("model_folder", "--model-folder", Kind(Path), argparse.SUPPRESS, None, "FOLDER").add_to(parser)
+    """Declare ``--model-folder`` exactly like wrappers whose model is a folder, but hidden and
+    not required.
+    """
+    Argument(
+        "model_folder", "--model-folder", Kind(Path), argparse.SUPPRESS, None, "FOLDER"
+    ).add_to(parser)
 
 
-def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:
+def execute(
+    body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str
+) -> int:
     """Run the body of a scenario, and return the exit status.
 
     An error that the user can mend is printed in one line, and the status is 2.  Any
@@ -314,11 +360,15 @@ def execute(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[s
     return signals.status if status == INTERRUPTED else status
 
 
-def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     sys.stderr.write(harmless("".join(traceback.format_exception(kind, error, trace))))
 
 
-def _run(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str) -> int:
+def _run(
+    body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str] | None, prog: str
+) -> int:
     log = logging.getLogger("nnpipe")
     level = log.level
     try:
@@ -336,9 +386,12 @@ def _run(body: Callable[[Sequence[str] | None], int | None], argv: Sequence[str]
         sys.stderr.close()
         return 1
     except Exception as error:
-        # A full disk, an unreadable file or a name that is too long is an error of the system, not a defect of nnpipe.
+        # A full disk, an unreadable file or a name that is too long is an error of the system, not
+        # a defect of nnpipe.
         failed = full_disk(error) or error
-        if not isinstance(failed, OSError) or (failed.filename is None and failed.errno not in (*FULL, errno.EROFS)):
+        if not isinstance(failed, OSError) or (
+            failed.filename is None and failed.errno not in (*FULL, errno.EROFS)
+        ):
             raise
         where = "" if failed.filename is None else f"{shortened_path(failed.filename)}: "
         hint = "; make room, and repeat the command" if failed.errno in FULL else ""
@@ -373,7 +426,10 @@ def _readable(word: str) -> str:
 
 
 def _named_classes(
-    given: list[str], prog: str, roles: Sequence[Role], own: Callable[[argparse.ArgumentParser], None]
+    given: list[str],
+    prog: str,
+    roles: Sequence[Role],
+    own: Callable[[argparse.ArgumentParser], None],
 ) -> dict[str, list[type[Component]]]:
     """Return the classes that a command line names, by role."""
     scout = CommandParser(prog=f"nnpipe {prog}", add_help=False, allow_abbrev=False)
@@ -388,7 +444,9 @@ def _named_classes(
     named = list(itertools.takewhile(lambda token: not token.startswith("-"), rest))
     if len(named) < len(roles) and not asked.help:
         order = " ".join(role.name for role in roles)
-        raise ConfigError(f"{roles[len(named)].name} is missing: name {order} in this order, then options")
+        raise ConfigError(
+            f"{roles[len(named)].name} is missing: name {order} in this order, then options"
+        )
     found: dict[str, list[type[Component]]] = {}
     for position, role in enumerate(roles):
         found[role.name] = []
@@ -408,7 +466,9 @@ def _classes(token: str, role: Role) -> list[type[Component]]:
 
 
 def option_values(given: list[str], option: str) -> list[str]:
-    """Return the value of an option, if it is given, before the classes are known on which other options depend."""
+    """Return the value of an option, if it is given, before the classes are known on which other
+    options depend.
+    """
     scout = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     scout.add_argument(option, dest="value")
     value = scout.parse_known_args(given)[0].value

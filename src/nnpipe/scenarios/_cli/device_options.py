@@ -22,16 +22,26 @@ from nnpipe.workflows.devices.inspection import Inspection
 def add_devices(parser: argparse.ArgumentParser) -> None:
     """Declare the option that names the file of devices."""
     parser.add_argument(
-        "--devices", type=Path, default=USUAL, metavar="FILE", help=f"the file of devices (default: {USUAL})"
+        "--devices",
+        type=Path,
+        default=USUAL,
+        metavar="FILE",
+        help=f"the file of devices (default: {USUAL})",
     )
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
     """Declare the options that select devices."""
     parser.add_argument(
-        "--target-devices", "--targets", metavar="NAMES",  # some data have targets, too, and an option for them
-        help="compare on these devices: names and tags joined by commas, or all (default: this machine)",
-    )  # fmt: skip
+        # some data have targets, too, and an option for them
+        "--target-devices",
+        "--targets",
+        metavar="NAMES",
+        help=(
+            "compare on these devices: names and tags joined by commas, or all (default: this "
+            "machine)"
+        ),
+    )
     add_devices(parser)
 
 
@@ -56,12 +66,23 @@ def devices_table(fleet: Fleet, devices: Sequence[Device], held: Mapping[str, st
     """Return a table of devices; ``held`` says, by name, who has a device since when."""
     rows = [
         (
-            each.name, each.address, each.description, each.price(fleet.currency), " ".join(each.tags),
+            each.name,
+            each.address,
+            each.description,
+            each.price(fleet.currency),
+            " ".join(each.tags),
             *((held.get(each.name, "free"),) if fleet.leases else ()),
         )
         for each in devices
-    ]  # fmt: skip
-    header = ("device", "reached by", "what it is", "cost", "tags", *(("in use",) if fleet.leases else ()))
+    ]
+    header = (
+        "device",
+        "reached by",
+        "what it is",
+        "cost",
+        "tags",
+        *(("in use",) if fleet.leases else ()),
+    )
     return _table(header, rows)
 
 
@@ -79,18 +100,27 @@ def facts_text(each: Inspection) -> str:
     """Return what a device tells about itself, a line for each fact."""
     lines = [each.title]
     if not each.facts:
-        return f"{each.title}\n  not known: {clean(each.reason, 300) or 'it tells nothing about itself'}"
+        return (
+            f"{each.title}\n  not known: "
+            f"{clean(each.reason, 300) or 'it tells nothing about itself'}"
+        )
     # What a target tells may be anything.
     host, packages = (_mapping(each.facts.get(name)) for name in ("host", "frameworks"))
     cpu, memory, gpus = _mapping(host.get("cpu")), host.get("memory_bytes"), host.get("gpus")
     told = {
-        "board": host.get("board"), "processor": cpu.get("model"), "cores": cpu.get("logical_cores"),
+        "board": host.get("board"),
+        "processor": cpu.get("model"),
+        "cores": cpu.get("logical_cores"),
         "memory": f"{memory / 2**20:,.0f} MiB" if isinstance(memory, int) else None,
         **{name: host.get(name) for name in _LEFT},
-        "gpus": ", ".join(str(_mapping(gpu).get("name")) for gpu in gpus) if isinstance(gpus, list) else None,
+        "gpus": ", ".join(str(_mapping(gpu).get("name")) for gpu in gpus)
+        if isinstance(gpus, list)
+        else None,
         "counter": each.facts.get("counter"),
-        "packages": ", ".join(f"{name} {version}" for name, version in list(packages.items())[:_PACKAGES]),
-    }  # fmt: skip
+        "packages": ", ".join(
+            f"{name} {version}" for name, version in list(packages.items())[:_PACKAGES]
+        ),
+    }
     lines += [f"  {name}: {clean(_text(value), 400)}" for name, value in told.items() if value]
     return "\n".join(lines)
 
@@ -100,7 +130,11 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return " ".join(f"{part}" for part in value.values() if part) if isinstance(value, dict) else str(value)
+    return (
+        " ".join(f"{part}" for part in value.values() if part)
+        if isinstance(value, dict)
+        else str(value)
+    )
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -118,13 +152,18 @@ PROTOCOL = (_OPTION, RuntimeProtocol)
 def add_protocol(parser: argparse.ArgumentParser) -> None:
     """Declare the option that names the protocol to a target."""
     parser.add_argument(
-        _OPTION, metavar="PROTOCOL",
-        help="run the model on a target: dotted path or name of the RuntimeProtocol that leads to its server",
-    )  # fmt: skip
+        _OPTION,
+        metavar="PROTOCOL",
+        help=(
+            "run the model on a target: dotted path or name of the RuntimeProtocol that leads to "
+            "its server"
+        ),
+    )
 
 
 def deployment_of(parsed: Parsed, *, reach: bool = True) -> Deployment | None:
-    """Return the deployment that a command line selects; ``None`` if the model runs on this machine.
+    """Return the deployment that a command line selects; ``None`` if the model runs on this
+    machine.
 
     With ``reach``, the connection to the target is tested.
 
@@ -137,9 +176,13 @@ def deployment_of(parsed: Parsed, *, reach: bool = True) -> Deployment | None:
     """
     remote = RemoteOptions.from_argparse(parsed.options)
     if not parsed.classes[_OPTION]:
-        given = [a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default]
+        given = [
+            a.flag for a in arguments_of(RemoteOptions) if getattr(remote, a.name) != a.default
+        ]
         if given:
-            raise ConfigError(f"{', '.join(given)} is for targets: name the protocol to one with {_OPTION}")
+            raise ConfigError(
+                f"{', '.join(given)} is for targets: name the protocol to one with {_OPTION}"
+            )
         return None
     protocol = cast(RuntimeProtocol, parsed.make(_OPTION))
     protocol.check_installed()

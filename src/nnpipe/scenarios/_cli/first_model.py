@@ -1,4 +1,6 @@
-"""The model that a command shows: a file, weights of a class, or a folder with a model that generates text."""
+"""The model that a command shows: a file, weights of a class, or a folder with a model that
+generates text.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,15 @@ from nnpipe.workflows.candidates.model_files import (
 
 
 def wrapper_of_model(token: str) -> type[Component] | None:
-    """Return the wrapper class for a file or folder that is named instead of a class; ``None`` if it is neither."""
+    """Return the wrapper class for a file or folder that is named instead of a class; ``None``
+    if it is neither.
+    """
     return generator_of_folder(Path(token)) or wrapper_of_file(token)
 
 
 def first_model(parsed: Parsed) -> Any:
-    """Return the model of the role MODEL with its file, or alone if it generates text, from its folder.
+    """Return the model of the role MODEL with its file, or alone if it generates text, from its
+    folder.
 
     Raises
     ------
@@ -39,9 +44,16 @@ def first_model(parsed: Parsed) -> Any:
         options.model_folder = Path(options.model)
     if issubclass(parsed.classes["MODEL"][0], TextGenerator):
         if options.model_folder is None:
-            raise ConfigError(f"--model-folder is missing: the folder with the model of {options.model}")
+            raise ConfigError(
+                f"--model-folder is missing: the folder with the model of {options.model}"
+            )
         return parsed.make("MODEL")
-    settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one", always=True)
+    settle_model_path(
+        options,
+        "MODEL",
+        f"the file with the weights of {options.model}, or a compiled one",
+        always=True,
+    )
     return parsed.make("MODEL"), options.model_path
 
 
@@ -52,19 +64,24 @@ SECOND = ("beside", "beside_options")
 def add_second_model(parser: argparse.ArgumentParser) -> None:
     """Declare ``--beside`` and ``--beside-options``."""
     parser.add_argument(
-        "--beside", metavar="FILE",
-        help="a second model file, to show pictures side by side; it has the same options as MODEL, unless others are "
-        "given",
-    )  # fmt: skip
+        "--beside",
+        metavar="FILE",
+        help="a second model file, to show pictures side by side; it has the same options as "
+        "MODEL, unless others are given",
+    )
     parser.add_argument(
-        "--beside-options", metavar="OPTIONS",
-        help="the options of the second model instead, in quotes: \"--fit squeeze --scale 255\"; \" \" for none, if "
+        "--beside-options",
+        metavar="OPTIONS",
+        help='the options of the second model instead, in quotes: "--fit squeeze --scale 255"; " '
+        '" for none, if '
         "the description beside it tells everything",
-    )  # fmt: skip
+    )
 
 
 def second_classes(given: Sequence[str]) -> list[type[Component]]:
-    """Return the wrapper class of a second model that has the first one's options; none for options of its own."""
+    """Return the wrapper class of a second model that has the first one's options; none for
+    options of its own.
+    """
     own = option_values(list(given), "--beside-options")
     return [] if own else [known_wrapper(file) for file in option_values(list(given), "--beside")]
 
@@ -79,7 +96,9 @@ def second_model(options: argparse.Namespace, prog: str) -> list[tuple[ModelWrap
     """
     if options.beside is None:
         if options.beside_options is not None:
-            raise ConfigError("--beside-options are for a second model: name its file with --beside")
+            raise ConfigError(
+                "--beside-options are for a second model: name its file with --beside"
+            )
         return []
     given = options
     if options.beside_options is not None:

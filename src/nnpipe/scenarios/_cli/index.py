@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from nnpipe.core.messages import docstring_summary
+
 PURPOSES = {
     "choose what to ship": ("run", "compare", "sweep", "search", "mix", "gate"),
     "measure": ("inference_tester", "inference_performance", "judge", "testrun", "render_report"),
@@ -25,6 +27,6 @@ def scenarios() -> list[str]:
 
 
 def summary_of(name: str) -> str:
-    """Return the first line of a scenario's docstring, without its full stop."""
+    """Return the summary of a scenario's docstring, without its full stop."""
     tree = ast.parse((_FOLDER / f"{name}.py").read_text("utf-8"))
-    return (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".")
+    return docstring_summary(ast.get_docstring(tree)).rstrip(".")

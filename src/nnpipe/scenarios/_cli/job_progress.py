@@ -36,30 +36,45 @@ def listing(jobs: Sequence[JobRecord]) -> str:
 def line(job: JobRecord) -> str:
     """Return the state of a job as a line: name, state, progress, figures and reason."""
     parts = [job.state, done(job.fraction), figures(job.run.statistics), clean(job.run.reason)]
-    return f"{clean(job.run.experiment)}: {' '.join(part for part in parts if part and part != '-')}"
+    return (
+        f"{clean(job.run.experiment)}: {' '.join(part for part in parts if part and part != '-')}"
+    )
 
 
 def done(fraction: float | None) -> str:
-    """Return the progress in percent, rounded down, so that 100% means completed; ``-`` if it is not known."""
+    """Return the progress in percent, rounded down, so that 100% means completed; ``-`` if it is
+    not known.
+    """
     return "-" if fraction is None else f"{math.floor(100 * fraction)}%"
 
 
 def figures(metrics: Mapping[str, float]) -> str:
     """Return the names and values of the first three figures as text."""
-    return " ".join(f"{clean(name)} {value:.4g}" for name, value in list(metrics.items())[:_FIGURES])
+    return " ".join(
+        f"{clean(name)} {value:.4g}" for name, value in list(metrics.items())[:_FIGURES]
+    )
 
 
 def _row(job: JobRecord) -> tuple[str, ...]:
     run = job.run
-    submitted = datetime.datetime.fromtimestamp(run.created, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    submitted = datetime.datetime.fromtimestamp(run.created, datetime.timezone.utc).strftime(
+        "%Y-%m-%d %H:%M:%S"
+    )
     took = "-" if run.duration is None else f"{run.duration:.1f} s"
     if run.duration is not None and run.duration >= 600:
         took = str(datetime.timedelta(seconds=round(run.duration)))
     state = job.state if job.attempt == 1 else f"{job.state} ({job.attempt}.)"
     return (
-        job.id[:12], clean(run.experiment), clean(job.place), state, done(job.fraction), figures(run.statistics) or "-",
-        submitted, took, clean(run.reason) or "-",
-    )  # fmt: skip
+        job.id[:12],
+        clean(run.experiment),
+        clean(job.place),
+        state,
+        done(job.fraction),
+        figures(run.statistics) or "-",
+        submitted,
+        took,
+        clean(run.reason) or "-",
+    )
 
 
 _PAUSE, _PAUSE_AFAR = 0.5, 3.0
@@ -68,14 +83,17 @@ _SHOWN = 20  # number of lines of the log that are shown for a failed job
 _TAIL = 1 << 18
 
 _CONTROL = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+    r"\x1b(?:\[[0-?]*[ "
+    r"-/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
 
 
 def watch(database: RunDatabase, job: JobRecord) -> int:
-    """Show the progress of a job until it ends, and return the exit status: a bar on a terminal, lines elsewhere.
+    """Show the progress of a job until it ends, and return the exit status: a bar on a terminal,
+    lines elsewhere.
 
-    The status is 0 if the job is completed, 130 after Ctrl-C, which does not end the job, and 1 otherwise.
+    The status is 0 if the job is completed, 130 after Ctrl-C, which does not end the job, and 1
+    otherwise.
     """
     try:
         job = _watched(database, job)
@@ -87,8 +105,13 @@ def watch(database: RunDatabase, job: JobRecord) -> int:
         if not output["fault"]:
             print(f"  {output['path']} ({output['size']:,} bytes)")
     if job.state == FAILED and job.folder:
-        tail = _tail(_kept(database, job) or place_at(job.place).look(job.folder, -1, -_TAIL).log, _SHOWN)
-        print(f"the end of its log (nnpipe jobs logs {job.id[:12]} shows all):\n{tail}", file=sys.stderr)
+        tail = _tail(
+            _kept(database, job) or place_at(job.place).look(job.folder, -1, -_TAIL).log, _SHOWN
+        )
+        print(
+            f"the end of its log (nnpipe jobs logs {job.id[:12]} shows all):\n{tail}",
+            file=sys.stderr,
+        )
     return 0 if job.state == COMPLETED else 1
 
 
@@ -98,7 +121,13 @@ def _watched(database: RunDatabase, job: JobRecord) -> JobRecord:
     terminal = sys.stderr.isatty()
     form = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
     printed, reached, updated_at = "", False, time.monotonic()
-    with tqdm(total=1.0, file=raw_stream(sys.stderr), disable=not terminal, dynamic_ncols=True, bar_format=form) as bar:
+    with tqdm(
+        total=1.0,
+        file=raw_stream(sys.stderr),
+        disable=not terminal,
+        dynamic_ncols=True,
+        bar_format=form,
+    ) as bar:
         while True:
             try:
                 job, reached = refresh(database, job), True
@@ -141,7 +170,8 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
         sys.stdout.write(_tail(kept or b"", lines) + "\n" if lines else _printable(kept or b""))
         return 0
     place, begin = place_at(job.place), 0
-    decode = codecs.getincrementaldecoder("utf-8")("replace").decode  # a block may end inside a character
+    # a block may end inside a character
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     if lines:
         look = place.look(job.folder, -1, -_TAIL)
         sys.stdout.write(_tail(look.log, lines) + "\n")
@@ -151,7 +181,9 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
             look = place.look(job.folder, -1, begin)
             begin += len(look.log)
             # A carriage return draws a bar of the script again.
-            raw_stream(sys.stdout).write("\r".join(map(harmless, _CONTROL.sub("", decode(look.log)).split("\r"))))
+            raw_stream(sys.stdout).write(
+                "\r".join(map(harmless, _CONTROL.sub("", decode(look.log)).split("\r")))
+            )
             sys.stdout.flush()
             if not look.log:
                 gone = look.state == ABSENT and refresh(database, job, collect=False).ended
@@ -166,7 +198,9 @@ def follow(database: RunDatabase, job: JobRecord, *, lines: int, until_end: bool
 
 
 def _kept(database: RunDatabase, job: JobRecord) -> bytes | None:
-    """Return the log of a job that has ended; ``None`` if the job runs or the run database does not have the log."""
+    """Return the log of a job that has ended; ``None`` if the job runs or the run database does
+    not have the log.
+    """
     if not (job.ended and job.settled) or database.opened_by[1] is None:
         return None
     if all(artifact.name != COLLECTED_LOG for artifact in database.artifacts.list(job.id)):

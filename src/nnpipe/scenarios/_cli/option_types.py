@@ -1,4 +1,6 @@
-"""Parsers of option values that are more than a number or a string, for the argument ``type`` of argparse."""
+"""Parsers of option values that are more than a number or a string, for the argument ``type`` of
+argparse.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,23 @@ from nnpipe.core.secret import Secret
 
 
 def output_file(text: str) -> Path:
-    """Return the path of a file to be written, after checking that it can be written before anything slow begins."""
+    """Return the path of a file to be written, after checking that it can be written before
+    anything slow begins.
+    """
     return _destination(text, folder=False)
 
 
 def output_folder(text: str) -> Path:
-    """Return the path of a folder to be written, after checking that it can be written before anything slow begins."""
+    """Return the path of a folder to be written, after checking that it can be written before
+    anything slow begins.
+    """
     return _destination(text, folder=True)
 
 
 def assignment(text: str) -> tuple[str, str]:
-    """Return the name and the value of ``NAME=VALUE``; the value may be empty or contain further ``=``."""
+    """Return the name and the value of ``NAME=VALUE``; the value may be empty or contain further
+    ``=``.
+    """
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise argparse.ArgumentTypeError(f"{text}: expected NAME=VALUE")
@@ -32,7 +40,9 @@ def assignment(text: str) -> tuple[str, str]:
 
 
 def secret_assignment(text: str) -> tuple[str, Secret]:
-    """Return the name and the value of ``NAME=VALUE``, whose value no result, report or list of processes shows."""
+    """Return the name and the value of ``NAME=VALUE``, whose value no result, report or list of
+    processes shows.
+    """
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise argparse.ArgumentTypeError("expected NAME=VALUE")
@@ -48,7 +58,9 @@ def input_shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def metric_limit(text: str) -> tuple[str, float]:
-    """Return the name and the limit of ``METRIC=LIMIT``; a limit may be a percentage, such as ``0.5%``."""
+    """Return the name and the limit of ``METRIC=LIMIT``; a limit may be a percentage, such as
+    ``0.5%``.
+    """
     name, limit = assignment(text)
     number, sign, rest = limit.strip().partition("%")
     try:
@@ -56,7 +68,9 @@ def metric_limit(text: str) -> tuple[str, float]:
     except ValueError:
         value = math.nan
     if rest or not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text}: expected METRIC=LIMIT, such as map=0.5% or mae=0.1")
+        raise argparse.ArgumentTypeError(
+            f"{text}: expected METRIC=LIMIT, such as map=0.5% or mae=0.1"
+        )
     return name.strip(), value
 
 
@@ -69,7 +83,8 @@ def _destination(text: str, folder: bool) -> Path:
 
 @dataclass(frozen=True)
 class Percentage:
-    """A parser of percentages such as ``2%``; the percent sign is required, because 0.5 alone would be ambiguous.
+    """A parser of percentages such as ``2%``; the percent sign is required, because 0.5 alone would
+    be ambiguous.
 
     Parameters
     ----------
@@ -91,5 +106,7 @@ class Percentage:
             raise argparse.ArgumentTypeError(f"expected a percentage such as 2%, found {text!r}")
         if not self.minimum <= share <= self.maximum:
             low, high = 100 * self.minimum, 100 * self.maximum
-            raise argparse.ArgumentTypeError(f"{text.strip()} is out of range: give {low:g}% to {high:g}%")
+            raise argparse.ArgumentTypeError(
+                f"{text.strip()} is out of range: give {low:g}% to {high:g}%"
+            )
         return share

@@ -16,11 +16,14 @@ from nnpipe.report.writers.json_figures import figures_of
 from nnpipe.scenarios._cli.recording import check_database, experiment_of
 
 
-def record_measurement(options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset, run: Run) -> None:
+def record_measurement(
+    options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset, run: Run
+) -> None:
     """Record a measured run, if the options name a database, and print its identity.
 
-    Its statistics are the figures of its result file, by their names in :mod:`nnpipe.measuring.quantities`: times,
-    sizes, and every metric of the data's task.  The result file is one of its artifacts.
+    Its statistics are the figures of its result file, by their names in
+    :mod:`nnpipe.measuring.quantities`: times, sizes, and every metric of the data's task.  The
+    result file is one of its artifacts.
 
     Raises
     ------
@@ -33,10 +36,14 @@ def record_measurement(options: argparse.Namespace, wrapper: ModelWrapper, datas
     values = {name: figure.value for name, figure in figures.items() if figure.value is not None}
     if run.evaluation is not None and (lost := int(run.evaluation.not_finite.sum())):
         values["not_finite_samples"] = lost
-    tree = Configuration({**run.components, "title": run.title, "timing": {"batch_size": run.timing["batch_size"]}})
+    tree = Configuration(
+        {**run.components, "title": run.title, "timing": {"batch_size": run.timing["batch_size"]}}
+    )
     with RunDatabase(options.database, store=options.store) as database:
         around = environment(run.frameworks)
-        recorded = database.runs.create(experiment_of(options, wrapper, dataset), tree, environment=around)
+        recorded = database.runs.create(
+            experiment_of(options, wrapper, dataset), tree, environment=around
+        )
         known = origins(tree)
         database.artifacts.put_file(recorded, "result", Path(options.output))
         with database.together():

@@ -28,13 +28,24 @@ HISTORY = "epochs"
 def add_database(parser: argparse.ArgumentParser) -> None:
     """Declare the options that say where and under which name a run is recorded."""
     parser.add_argument(
-        "--database", metavar="ADDRESS",
-        help="record the run here, for nnpipe runs: a file such as runs.sqlite, or postgresql://user@host/name",
-    )  # fmt: skip
-    parser.add_argument(
-        "--store", type=output_folder, metavar="FOLDER", help="folder of the artifacts (default: beside a file)"
+        "--database",
+        metavar="ADDRESS",
+        help=(
+            "record the run here, for nnpipe runs: a file such as runs.sqlite, or "
+            "postgresql://user@host/name"
+        ),
     )
-    parser.add_argument("--experiment", metavar="NAME", help="what the run is recorded as (default: MODEL on DATASET)")
+    parser.add_argument(
+        "--store",
+        type=output_folder,
+        metavar="FOLDER",
+        help="folder of the artifacts (default: beside a file)",
+    )
+    parser.add_argument(
+        "--experiment",
+        metavar="NAME",
+        help="what the run is recorded as (default: MODEL on DATASET)",
+    )
 
 
 def check_database(options: argparse.Namespace) -> bool:
@@ -46,7 +57,9 @@ def check_database(options: argparse.Namespace) -> bool:
         If they say how a run is recorded, but not where.
     """
     if options.database is None and (options.experiment is not None or options.store is not None):
-        raise ConfigError("--experiment and --store need --database, which says where the run is recorded")
+        raise ConfigError(
+            "--experiment and --store need --database, which says where the run is recorded"
+        )
     return options.database is not None
 
 
@@ -65,7 +78,9 @@ class Recording:
         self.run = run
 
     def keep(self, history: TrainingHistory, weights: Path, folder: Path | None) -> None:
-        """Store the weights and the run's folder without the checkpoint for resuming; keep the figures for the end."""
+        """Store the weights and the run's folder without the checkpoint for resuming; keep the
+        figures for the end.
+        """
         database, run = self._database, self.run
         self._epochs = [dict(row) for row in history.epochs]
         self._figures = dict(history.figures)  # the figures of the stored weights
@@ -89,7 +104,8 @@ class Recording:
 def recorded(
     options: argparse.Namespace, wrapper: ModelWrapper, dataset: Dataset, training: TrainingOptions
 ) -> Iterator[Recording | None]:
-    """Record the run inside the block in a database; yield ``None`` if the options name no database.
+    """Record the run inside the block in a database; yield ``None`` if the options name no
+    database.
 
     The run ends as completed, as failed with the reason, or as cancelled.  A run that has
     not completed is continued if its training is resumed from the same folder.  A training
@@ -120,10 +136,16 @@ def recorded(
         recording.end("completed")
 
 
-def _begun(database: RunDatabase, experiment: str, configuration: Configuration, training: TrainingOptions) -> str:
+def _begun(
+    database: RunDatabase, experiment: str, configuration: Configuration, training: TrainingOptions
+) -> str:
     quoted = experiment.replace("\\", "\\\\").replace('"', '\\"')
     found = database.runs.find(f'experiment = "{quoted}"', order="-created", limit=1)
-    before = found[0] if found and training.resume and _in_folder(found[0], training.run_folder) else None
+    before = (
+        found[0]
+        if found and training.resume and _in_folder(found[0], training.run_folder)
+        else None
+    )
     if (
         before is not None
         and before.status != "completed"
@@ -132,7 +154,9 @@ def _begun(database: RunDatabase, experiment: str, configuration: Configuration,
         database.runs.take_up(before.id)
         return before.id
     parents = [before.id] if before is not None and before.status == "completed" else []
-    run = database.runs.create(experiment, configuration, parents=parents, environment=environment())
+    run = database.runs.create(
+        experiment, configuration, parents=parents, environment=environment()
+    )
     known = origins(configuration)
     with database.together():
         database.runs.enter(run, "running")
@@ -142,4 +166,8 @@ def _begun(database: RunDatabase, experiment: str, configuration: Configuration,
 
 def _in_folder(run: RunRecord, folder: Path | None) -> bool:
     training: Any = run.configuration.get("training")
-    return folder is not None and isinstance(training, dict) and training.get("run_folder") == str(folder)
+    return (
+        folder is not None
+        and isinstance(training, dict)
+        and training.get("run_folder") == str(folder)
+    )

@@ -15,10 +15,19 @@ _USUAL = "runs.sqlite"
 def add_database(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name a run database and its store."""
     parser.add_argument(
-        "--database", metavar="ADDRESS",
-        help=f"a file, or postgresql://user@host/name (default: the variable {VARIABLE}, else {_USUAL})",
-    )  # fmt: skip
-    parser.add_argument("--store", type=Path, metavar="FOLDER", help="folder of the artifacts (default: beside a file)")
+        "--database",
+        metavar="ADDRESS",
+        help=(
+            f"a file, or postgresql://user@host/name (default: the variable {VARIABLE}, else "
+            f"{_USUAL})"
+        ),
+    )
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of the artifacts (default: beside a file)",
+    )
 
 
 def database_of(options: argparse.Namespace) -> str:
@@ -33,5 +42,7 @@ def database_of(options: argparse.Namespace) -> str:
     address = os.environ.get(VARIABLE, _USUAL) if given is None else given
     if not address.strip():
         where = f"the variable {VARIABLE}" if given is None else "--database"
-        raise ConfigError(f"{where} is empty: name a file or postgresql://user@host/name, or leave it out")
+        raise ConfigError(
+            f"{where} is empty: name a file or postgresql://user@host/name, or leave it out"
+        )
     return address

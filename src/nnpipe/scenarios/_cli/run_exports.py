@@ -13,7 +13,9 @@ from nnpipe.workflows.progress import bar
 from nnpipe.workflows.search.run_file import recorded_search
 
 
-def export_chosen(database: RunDatabase, chosen: Sequence[str], options: argparse.Namespace) -> None:
+def export_chosen(
+    database: RunDatabase, chosen: Sequence[str], options: argparse.Namespace
+) -> None:
     """Export runs to wherever the options of ``nnpipe runs`` say, and print where they are.
 
     Raises
@@ -24,14 +26,16 @@ def export_chosen(database: RunDatabase, chosen: Sequence[str], options: argpars
     targets = (options.mlflow, options.tensorboard, options.json, options.report, options.optuna)
     if all(target is None for target in targets):
         raise ConfigError(
-            "export: to where? give --mlflow ADDRESS, --tensorboard FOLDER or --json OUT.json, or of a search --report "
-            "OUT.html or --optuna URL"
+            "export: to where? give --mlflow ADDRESS, --tensorboard FOLDER or --json OUT.json, or "
+            "of a search --report OUT.html or --optuna URL"
         )
     if options.report or options.optuna:
         _export_search(database, chosen, options)
     if options.mlflow is None and options.tensorboard is None:
         return
-    done, uri = export_runs(database, chosen, tensorboard=options.tensorboard, mlflow=options.mlflow, progress=bar)
+    done, uri = export_runs(
+        database, chosen, tensorboard=options.tensorboard, mlflow=options.mlflow, progress=bar
+    )
     for each in done:
         for place in filter(None, (each.tensorboard, each.mlflow and f"MLflow run {each.mlflow}")):
             print(f"{each.run[:12]}: {place}")
@@ -39,7 +43,9 @@ def export_chosen(database: RunDatabase, chosen: Sequence[str], options: argpars
         print(f"open it: mlflow ui --backend-store-uri {shlex.quote(uri)}")
 
 
-def _export_search(database: RunDatabase, chosen: Sequence[str], options: argparse.Namespace) -> None:
+def _export_search(
+    database: RunDatabase, chosen: Sequence[str], options: argparse.Namespace
+) -> None:
     if len(chosen) > 1:
         raise ConfigError("export: --report and --optuna take one search")
     found = recorded_search(database, chosen[0])

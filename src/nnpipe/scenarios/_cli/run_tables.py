@@ -23,8 +23,8 @@ _LONGEST = 40  # characters of a value
 def differences(runs: Sequence[RunRecord]) -> dict[str, str]:
     """Return for each run what tells it from the others of its experiment, by identity.
 
-    These are few of its settings, and its host and versions of packages only where settings do not suffice.  The
-    text is empty if there is nothing, or the run is the only one of its experiment.
+    These are few of its settings, and its host and versions of packages only where settings do not
+    suffice.  The text is empty if there is nothing, or the run is the only one of its experiment.
     """
     experiments: dict[str, list[RunRecord]] = {}
     for run in runs:
@@ -51,7 +51,9 @@ def _facts(run: RunRecord) -> dict[str, str]:
     }
 
 
-def _words(own: Mapping[str, str], facts: Sequence[Mapping[str, str]], names: Sequence[str]) -> Iterator[str]:
+def _words(
+    own: Mapping[str, str], facts: Sequence[Mapping[str, str]], names: Sequence[str]
+) -> Iterator[str]:
     """Yield the facts of a run until no other run has the same."""
     others = [other for other in facts if other is not own]
     for name in names:
@@ -61,7 +63,9 @@ def _words(own: Mapping[str, str], facts: Sequence[Mapping[str, str]], names: Se
 
 
 def _distinguishing_names(facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the names of facts that together divide runs into as many groups as all of them, the best first."""
+    """Return the names of facts that together divide runs into as many groups as all of them,
+    the best first.
+    """
     names = dict.fromkeys(name for own in facts for name in own)
     columns = {name: [own.get(name, "") for own in facts] for name in names}
     columns = {name: values for name, values in columns.items() if len(set(values)) > 1}
@@ -69,7 +73,10 @@ def _distinguishing_names(facts: Sequence[Mapping[str, str]]) -> list[str]:
     parts: list[tuple[str, ...]] = [()] * len(facts)
     chosen: list[str] = []
     while len(set(parts)) < groups:
-        best = min(columns, key=lambda name: (-_count_groups(parts, columns[name]), *_cost(name, columns[name])))
+        best = min(
+            columns,
+            key=lambda name: (-_count_groups(parts, columns[name]), *_cost(name, columns[name])),
+        )
         parts = [(*part, value) for part, value in zip(parts, columns.pop(best), strict=True)]
         chosen.append(best)
     return chosen
@@ -80,7 +87,9 @@ def _count_groups(parts: Sequence[tuple[str, ...]], values: Sequence[str]) -> in
 
 
 def _cost(name: str, values: Sequence[str]) -> tuple[bool, bool, int]:
-    """Return what is compared of facts that divide runs equally well; the least is what a reader knows best."""
+    """Return what is compared of facts that divide runs equally well; the least is what a reader
+    knows best.
+    """
     last = name.rpartition(".")[2]
     around = name == "host" or name.startswith("packages.")
     return around, last not in ("title", "class"), max(map(len, values))
@@ -102,8 +111,12 @@ _LONGEST_VALUE = 24
 
 
 def search_details(database: RunDatabase, search: SearchRecord) -> list[str]:
-    """Return parts of text on a search: its trials by state, its best values, and its best trials in a table."""
-    counts = ", ".join(f"{search.counts[state]:,} {state}" for state in TRIAL_STATES if search.counts.get(state))
+    """Return parts of text on a search: its trials by state, its best values, and its best
+    trials in a table.
+    """
+    counts = ", ".join(
+        f"{search.counts[state]:,} {state}" for state in TRIAL_STATES if search.counts.get(state)
+    )
     taken = f" ({search.taken_over:,} taken over)" if search.taken_over else ""
     lines = [f"search:\n  trials: {counts or 'none'}{taken}"]
     for name, way in search.objectives.items():
@@ -120,7 +133,9 @@ def _best(database: RunDatabase, search: SearchRecord) -> list[str]:
         if trial["state"] == "finished" and first in trial["values"]
     ]
     sign = -1.0 if way == "maximize" else 1.0
-    order = sorted(trials, key=lambda trial: (sign * trial["values"][first], trial["number"]))[:_SHOWN]
+    order = sorted(trials, key=lambda trial: (sign * trial["values"][first], trial["number"]))[
+        :_SHOWN
+    ]
     if not order:
         return []
     names = list(dict.fromkeys(name for trial in order for name in trial["configuration"] or {}))
@@ -129,9 +144,15 @@ def _best(database: RunDatabase, search: SearchRecord) -> list[str]:
     return [f"best trials by {clean(first)}:\n{table}"]
 
 
-def _row(trial: Mapping[str, Any], objectives: Mapping[str, str], names: list[str]) -> tuple[str, ...]:
+def _row(
+    trial: Mapping[str, Any], objectives: Mapping[str, str], names: list[str]
+) -> tuple[str, ...]:
     values = (_text(trial["values"].get(name)) for name in objectives)
-    return (str(trial["number"]), *values, *(_text((trial["configuration"] or {}).get(name)) for name in names))
+    return (
+        str(trial["number"]),
+        *values,
+        *(_text((trial["configuration"] or {}).get(name)) for name in names),
+    )
 
 
 def _text(value: Any) -> str:
@@ -140,8 +161,11 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else clean(str(value), _LONGEST_VALUE)
 
 
-def listing(runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[str, SearchRecord]) -> str:
-    """Return a table of runs, with the given fields, or with the figures that most of the runs have.
+def listing(
+    runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[str, SearchRecord]
+) -> str:
+    """Return a table of runs, with the given fields, or with the figures that most of the runs
+    have.
 
     Beside the names of runs of one experiment stands what tells them apart.
 
@@ -155,7 +179,10 @@ def listing(runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[
         Those of the runs that are searches, by identity.
     """
     columns = [parse_field(name) for name in fields] or _common(runs, searches)
-    table = [("run", [run.id[:12] for run in runs]), ("experiment", [clean(run.experiment) for run in runs])]
+    table = [
+        ("run", [run.id[:12] for run in runs]),
+        ("experiment", [clean(run.experiment) for run in runs]),
+    ]
     differing = differences(runs)
     if any(differing.values()):
         table.append(("differs by", [differing[run.id] or "-" for run in runs]))
@@ -165,7 +192,9 @@ def listing(runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[
         ("took", [_took(run) for run in runs]),
     ]
     for column in columns:
-        table.append((_name(column), [_value(_of(run, column, searches.get(run.id))) for run in runs]))
+        table.append(
+            (_name(column), [_value(_of(run, column, searches.get(run.id))) for run in runs])
+        )
     header, cells = zip(*table, strict=True)
     rows = list(zip(*cells, strict=True))
     return _table(header, rows)
@@ -191,25 +220,43 @@ def details(database: RunDatabase, identity: str) -> str:
     search = database.searches.among([run.id]).get(run.id)
     if search is not None:
         parts += search_details(database, search)
-    settings = [f"  {clean(path)} = {clean(_plain(value))}" for path, value in leaves(run.configuration)]
+    settings = [
+        f"  {clean(path)} = {clean(_plain(value))}" for path, value in leaves(run.configuration)
+    ]
     parts.append(_section("configuration", settings))
     statistics = database.figures.statistics(run.id)
     if statistics:
         rows = [
-            (clean(n), _value(s.mean), _value(s.deviation), _value(s.least), _value(s.greatest), str(s.count))
+            (
+                clean(n),
+                _value(s.mean),
+                _value(s.deviation),
+                _value(s.least),
+                _value(s.greatest),
+                str(s.count),
+            )
             for n, s in statistics.items()
         ]
         parts.append(_table(("statistic", "mean", "deviation", "least", "greatest", "count"), rows))
-    histories = [f"  {clean(name)}: {rows:,} rows" for name, rows in database.figures.histories(run.id).items()]
+    histories = [
+        f"  {clean(name)}: {rows:,} rows"
+        for name, rows in database.figures.histories(run.id).items()
+    ]
     parts.append(_section("histories", histories))
-    artifacts = [f"  {clean(a.name)}: {a.kind}, {a.size:,} bytes" for a in database.artifacts.list(run.id)]
+    artifacts = [
+        f"  {clean(a.name)}: {a.kind}, {a.size:,} bytes" for a in database.artifacts.list(run.id)
+    ]
     parts.append(_section("artifacts", artifacts))
-    parts.append(_section("code", [f"  {clean(o.path)}: {clean(o.told)}" for o in database.origins(run.id)]))
+    parts.append(
+        _section("code", [f"  {clean(o.path)}: {clean(o.told)}" for o in database.origins(run.id)])
+    )
     return "\n\n".join(part for part in parts if part)
 
 
 def comparison(database: RunDatabase, identities: Sequence[str]) -> str:
-    """Return a table of the settings, code and packages in which runs differ, and of all their statistics."""
+    """Return a table of the settings, code and packages in which runs differ, and of all their
+    statistics.
+    """
     runs = [database.runs.get(identity) for identity in identities]
     rows: list[tuple[str, ...]] = [("experiment", *(clean(run.experiment) for run in runs))]
     rows.append(("status", *(run.status for run in runs)))
@@ -222,14 +269,27 @@ def comparison(database: RunDatabase, identities: Sequence[str]) -> str:
             if len(set(values)) > 1:
                 rows.append((clean(name), *map(clean, values)))
     for name in dict.fromkeys(name for run in runs for name in run.statistics):
-        rows.append((f"statistics {clean(name)}", *(_value(run.statistics.get(name)) for run in runs)))
+        rows.append(
+            (f"statistics {clean(name)}", *(_value(run.statistics.get(name)) for run in runs))
+        )
     return _table(("", *(run.id[:12] for run in runs)), rows)
 
 
 def to_json(database: RunDatabase, identity: str) -> dict[str, Any]:
     """Return everything about a run as values for JSON; NaN and infinity become strings."""
     run = database.runs.get(identity)
-    names = ("id", "experiment", "status", "reason", "done", "total", "created", "started", "ended", "host")
+    names = (
+        "id",
+        "experiment",
+        "status",
+        "reason",
+        "done",
+        "total",
+        "created",
+        "started",
+        "ended",
+        "host",
+    )
     found = {name: getattr(run, name) for name in names}
     return {
         **found,
@@ -254,14 +314,29 @@ def _search_json(database: RunDatabase, identity: str) -> dict[str, Any]:
     search = database.searches.among([identity]).get(identity)
     if search is None:
         return {}
-    names = ("number", "state", "configuration", "values", "reports", "seconds", "message", "worker", "origin")
+    names = (
+        "number",
+        "state",
+        "configuration",
+        "values",
+        "reports",
+        "seconds",
+        "message",
+        "worker",
+        "origin",
+    )
     trials = database.searches.trials(identity).since(0)[1]
     return {
         "search": {
             "objectives": dict(search.objectives),
             "best": dict(search.best),
             "trials": [
-                {name: _finite(list(map(list, trial[name])) if name == "reports" else trial[name]) for name in names}
+                {
+                    name: _finite(
+                        list(map(list, trial[name])) if name == "reports" else trial[name]
+                    )
+                    for name in names
+                }
                 for trial in sorted(trials, key=lambda trial: trial["number"])
             ],
         }
@@ -325,13 +400,19 @@ def _finite(value: Any) -> Any:
 def _when(seconds: float | None) -> str:
     if seconds is None:
         return "-"
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime(
+        "%Y-%m-%d %H:%M:%S"
+    )
 
 
 def _took(run: RunRecord) -> str:
     if run.duration is None:
         return "-"
-    return f"{run.duration:.1f} s" if run.duration < 600 else str(datetime.timedelta(seconds=round(run.duration)))
+    return (
+        f"{run.duration:.1f} s"
+        if run.duration < 600
+        else str(datetime.timedelta(seconds=round(run.duration)))
+    )
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
@@ -346,7 +427,8 @@ _FIGURES = 3  # of a run
 
 
 def family(runs: Sequence[RunRecord], chosen: Sequence[str]) -> list[RunRecord]:
-    """Return the runs that are related to some, the oldest first; without any, all that have a parent or a child.
+    """Return the runs that are related to some, the oldest first; without any, all that have a
+    parent or a child.
 
     Parameters
     ----------
@@ -373,7 +455,10 @@ def family(runs: Sequence[RunRecord], chosen: Sequence[str]) -> list[RunRecord]:
 
 
 def tree(runs: Sequence[RunRecord]) -> str:
-    """Return runs below their parents.  One with several parents is below each, with its children below the first."""
+    """Return runs below their parents.
+
+    One with several parents is below each, with its children below the first.
+    """
     known = {run.id: run for run in runs}
     children: dict[str, list[RunRecord]] = {}
     for run in runs:
@@ -390,7 +475,10 @@ def tree(runs: Sequence[RunRecord]) -> str:
 
 def _names(runs: Sequence[RunRecord]) -> dict[str, str]:
     differing = differences(runs)
-    return {run.id: clean(run.experiment) + (f" ({differing[run.id]})" if differing[run.id] else "") for run in runs}
+    return {
+        run.id: clean(run.experiment) + (f" ({differing[run.id]})" if differing[run.id] else "")
+        for run in runs
+    }
 
 
 def _add(
@@ -404,7 +492,9 @@ def _add(
 ) -> None:
     again = run.id in shown
     figures = "  ".join(f"{clean(name)} {value:.4g}" for name, value in _figures(run))
-    lines.append(f"{first}{names[run.id]}  {run.id[:12]}  {run.status}" + (f"  {figures}" if figures else ""))
+    lines.append(
+        f"{first}{names[run.id]}  {run.id[:12]}  {run.status}" + (f"  {figures}" if figures else "")
+    )
     below = list(children.get(run.id, ()))
     if again:
         if below:
@@ -425,6 +515,11 @@ def _add(
 
 
 def _figures(run: RunRecord) -> list[tuple[str, float]]:
-    """Return some figures of a run: those of data that it did not learn, without losses, come first."""
-    ranked = sorted(run.statistics.items(), key=lambda item: ("/train/" in item[0], item[0].endswith("loss"), item[0]))
+    """Return some figures of a run: those of data that it did not learn, without losses, come
+    first.
+    """
+    ranked = sorted(
+        run.statistics.items(),
+        key=lambda item: ("/train/" in item[0], item[0].endswith("loss"), item[0]),
+    )
     return ranked[:_FIGURES]

@@ -13,12 +13,17 @@ from nnpipe.storage.store import Entry
 
 def shelves_table(entries: Mapping[str, Sequence[Entry]]) -> str:
     """Return a table of the number of files and bytes on each shelf."""
-    rows = [(name, f"{len(found):,}", f"{sum(each.size for each in found):,}") for name, found in entries.items()]
+    rows = [
+        (name, f"{len(found):,}", f"{sum(each.size for each in found):,}")
+        for name, found in entries.items()
+    ]
     return _table(("shelf", "files", "bytes"), rows)
 
 
 def files_table(entries: Sequence[Entry]) -> str:
-    """Return a table of files with their sizes and times of publication, or a line if there are none."""
+    """Return a table of files with their sizes and times of publication, or a line if there are
+    none.
+    """
     if not entries:
         return "no files"
     rows = [(clean(each.name), f"{each.size:,}", _when(each.changed)) for each in entries]
@@ -26,7 +31,9 @@ def files_table(entries: Sequence[Entry]) -> str:
 
 
 def _when(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime(
+        "%Y-%m-%d %H:%M:%S"
+    )
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -20,7 +20,13 @@ from nnpipe.report.writers.terminal import to_text
 from nnpipe.scenarios._cli.command import CommandParser, join_options
 from nnpipe.workflows.boards.agent.service import SYSTEMD
 from nnpipe.workflows.boards.board import SSHBoard
-from nnpipe.workflows.boards.install import Installed, InstallPlan, TargetSettings, TargetState, plan_install
+from nnpipe.workflows.boards.install import (
+    Installed,
+    InstallPlan,
+    TargetSettings,
+    TargetState,
+    plan_install,
+)
 from nnpipe.workflows.boards.packages import Platform, requirements
 
 _VERSION = re.compile(r"(\d{1,2})\.(\d{1,3})", re.ASCII)
@@ -31,7 +37,9 @@ def plan_of(options: argparse.Namespace) -> InstallPlan:
     board = SSHBoard.at(options.board, options.python)
     cls = find(options.what, Runtime)
     runtime, server = _server(options.words, cls)
-    settings = TargetSettings(runtime, options.name, NetworkProtocol(host=options.listen, port=options.port), server)
+    settings = TargetSettings(
+        runtime, options.name, NetworkProtocol(host=options.listen, port=options.port), server
+    )
     token = options.token_file or Path(f"{host_of(board)}.token")
     if options.no_packages and options.package:
         raise ConfigError("--no-packages sends none, --package names one: give one of the two")
@@ -40,14 +48,20 @@ def plan_of(options: argparse.Namespace) -> InstallPlan:
 
 
 def bundle_of(options: argparse.Namespace) -> tuple[Platform, tuple[str, ...]]:
-    """Return for which platform packages are gathered, and which; the folder must be new or empty."""
+    """Return for which platform packages are gathered, and which; the folder must be new or
+    empty.
+    """
     folder = Path(options.board)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is not empty; name a new folder")
     if not options.machine or not options.machine.isidentifier():
-        raise ConfigError(f"--machine {options.machine!r}: expected a processor such as aarch64 or x86_64")
+        raise ConfigError(
+            f"--machine {options.machine!r}: expected a processor such as aarch64 or x86_64"
+        )
     glibc = None if options.glibc == "musl" else _version(options.glibc, "--glibc")
-    platform = Platform(options.machine, _version(options.python_version, "--python-version"), glibc)
+    platform = Platform(
+        options.machine, _version(options.python_version, "--python-version"), glibc
+    )
     return platform, tuple(options.package or requirements(find(options.what, Runtime)))
 
 
@@ -92,10 +106,15 @@ def plan_text(plan: InstallPlan) -> str:
 def installed_text(done: Installed) -> str:
     """Return what was installed, and the device for the file of devices."""
     plan, state = done.plan, done.state
-    lines = [f"{state.name} is served at {state.address} of {plan.board.address} (process {state.pid})", ""]
+    lines = [
+        f"{state.name} is served at {state.address} of {plan.board.address} (process {state.pid})",
+        "",
+    ]
     if not done.survives_logout:
         user = plan.board.connection.target[-1].rpartition("@")[0] or "USER"
-        lines[1:1] = [f"it ends when {user} logs out of the board, unless: sudo loginctl enable-linger {user}"]
+        lines[1:1] = [
+            f"it ends when {user} logs out of the board, unless: sudo loginctl enable-linger {user}"
+        ]
     return "\n".join([*lines, "for devices.yaml:", _device(plan)])
 
 
@@ -103,12 +122,27 @@ def states_table(states: Sequence[TargetState]) -> str:
     """Return a table of targets."""
     rows = [
         (
-            each.name, each.runtime, each.address, "stopped" if each.pid is None else f"runs ({each.pid})",
-            each.service, each.since, each.version, clean(each.last, 100) or NOTHING,
+            each.name,
+            each.runtime,
+            each.address,
+            "stopped" if each.pid is None else f"runs ({each.pid})",
+            each.service,
+            each.since,
+            each.version,
+            clean(each.last, 100) or NOTHING,
         )
         for each in states
-    ]  # fmt: skip
-    header = ("target", "runtime", "address", "state", "as", "installed", "nnpipe", "last line of its log")
+    ]
+    header = (
+        "target",
+        "runtime",
+        "address",
+        "state",
+        "as",
+        "installed",
+        "nnpipe",
+        "last line of its log",
+    )
     return to_text(Table(header, tuple(tuple(Cell(text) for text in row) for row in rows)))
 
 
@@ -120,7 +154,9 @@ def _device(plan: InstallPlan) -> str:
         name, arguments = "SSHProtocol", {"host": plan.board.address, "port": protocol.port}
         arguments |= {} if plan.board.python == "python3" else {"python": plan.board.python}
     device = {
-        "name": host_of(plan.board), "protocol": {"class": name, "arguments": arguments},
-        "remote": {"token_file": str(plan.token_file)}, "runtimes": [type(plan.settings.runtime).__name__],
-    }  # fmt: skip
+        "name": host_of(plan.board),
+        "protocol": {"class": name, "arguments": arguments},
+        "remote": {"token_file": str(plan.token_file)},
+        "runtimes": [type(plan.settings.runtime).__name__],
+    }
     return f"  - {json.dumps(device)}"

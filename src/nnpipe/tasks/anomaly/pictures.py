@@ -14,16 +14,24 @@ from nnpipe.tasks.predictions import scores_of
 
 
 class AnomalyPictures(TaskPictures):
-    """Shows the score, and in pictures of models that give a score for each pixel, ``"map"``, which pixels make it."""
+    """Shows the score, and in pictures of models that give a score for each pixel, ``"map"``,
+    which pixels make it.
+    """
 
     task = AnomalyDetection.name
 
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
-        """Return the picture, coloured where scores of pixels are high for this picture, and the score."""
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
+        """Return the picture, coloured where scores of pixels are high for this picture, and the
+        score.
+        """
         told = f"score {scores_of(predictions, 1)[0]:.4g}"
         if "map" not in predictions:
             return picture, told
-        values = np.nan_to_num(on_picture(first_of(predictions["map"]), predictions.get("frame"), picture.shape))
+        values = np.nan_to_num(
+            on_picture(first_of(predictions["map"]), predictions.get("frame"), picture.shape)
+        )
         least, most = float(values.min()), float(values.max())
         shares = (values - least) / (most - least) if most > least else np.zeros_like(values)
         everywhere = np.ones(values.shape, bool)

@@ -23,11 +23,15 @@ CLIP = "clip"
 """The array of an evaluation that says which samples are parts of one clip."""
 
 MAX_FPR = 0.1
-"""The greatest rate of false alarms that the partial area looks at, as in DCASE's and MLPerf Tiny's rules."""
+"""The greatest rate of false alarms that the partial area looks at, as in DCASE's and MLPerf
+Tiny's rules.
+"""
 
 
 def clips_of(found: Evaluation) -> npt.NDArray[np.int64]:
-    """Return the number of each sample's clip, ``(samples,)``; without clips, each sample is one."""
+    """Return the number of each sample's clip, ``(samples,)``; without clips, each sample is
+    one.
+    """
     if CLIP not in found.arrays:
         return np.arange(len(found))
     return np.unique(found.arrays[CLIP], return_inverse=True)[1].reshape(-1)
@@ -36,8 +40,8 @@ def clips_of(found: Evaluation) -> npt.NDArray[np.int64]:
 def _of_curve(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluation], Statistic]:
     """Return the statistic that is computed from a curve, ``measure(normal, anomalous)``.
 
-    Both arguments hold, for each different score from the greatest down, the weight of the samples with it,
-    ``(scores,)``.
+    Both arguments hold, for each different score from the greatest down, the weight of the samples
+    with it, ``(scores,)``.
     """
 
     def prepare(found: Evaluation) -> Statistic:
@@ -57,7 +61,9 @@ def _of_curve(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluatio
             if not places:
                 return float("nan")
             of_clips = np.bincount(clip, weights) / sizes
-            normal, unusual = np.asarray(np.bincount(kind, of_clips, 2 * places), np.float64).reshape(2, places)
+            normal, unusual = np.asarray(
+                np.bincount(kind, of_clips, 2 * places), np.float64
+            ).reshape(2, places)
             return measure(normal, unusual)
 
         return statistic
@@ -66,7 +72,9 @@ def _of_curve(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluatio
 
 
 def roc_area(normal: Floats, anomalous: Floats) -> float:
-    """Return the area under the ROC curve: the share of pairs in the right order, where ties count half."""
+    """Return the area under the ROC curve: the share of pairs in the right order, where ties
+    count half.
+    """
     pairs = float(anomalous.sum() * normal.sum())
     if pairs <= 0:
         return float("nan")
@@ -94,7 +102,9 @@ def area_up_to(limit: float, alarms: Floats, hits: Floats) -> float:
 
 
 def _partial_area(normal: Floats, anomalous: Floats) -> float:
-    """Return the standardised area up to a false alarm rate (McClish 1989), as ``roc_auc_score(max_fpr=...)``."""
+    """Return the standardised area up to a false alarm rate (McClish 1989), as
+    ``roc_auc_score(max_fpr=...)``.
+    """
     if normal.sum() <= 0 or anomalous.sum() <= 0:
         return float("nan")
     area = area_up_to(MAX_FPR, normal / normal.sum(), anomalous / anomalous.sum())
@@ -113,16 +123,19 @@ def _best_f1(normal: Floats, anomalous: Floats) -> float:
 
 METRICS = (
     QualityMetric(
-        "auc", "AUC", "Area under the ROC curve", "share of pairs of an anomaly and a normal sample in the right order",
+        "auc", "AUC", "Area under the ROC curve", "share of pairs of an anomaly and a normal "
+            "sample in the right order",
         "ratio", False, statistic=_of_curve(roc_area), clusters=clips_of, bounds=(0.0, 1.0),
     ),
     QualityMetric(
         "pauc", "pAUC", "Partial area under the ROC curve",
-        "area under the ROC curve where at most 10 % of the normal samples are alarms, standardised to 0.5 for chance",
+        "area under the ROC curve where at most 10 % of the normal samples are alarms, "
+        "standardised to 0.5 for chance",
         "ratio", False, statistic=_of_curve(_partial_area), clusters=clips_of, bounds=(0.0, 1.0),
     ),
     QualityMetric(
-        "best_f1", "Best F1", "F1 at the best threshold", "greatest F1 of all thresholds of the score", "share", False,
+        "best_f1", "Best F1", "F1 at the best threshold", "greatest F1 of all thresholds of the "
+            "score", "share", False,
         statistic=_of_curve(_best_f1), clusters=clips_of,
     ),
 )  # fmt: skip
@@ -131,13 +144,13 @@ METRICS = (
 class AnomalyDetection(Task):
     """How unusual each sample is.
 
-    Targets are ``"anomalous"``, ``(n,)``, 1 for an anomaly and 0 for a normal sample.  If samples are parts of clips,
-    such as the frames of a sound, the target ``"clip"``, ``(n,)`` integers, says which belong together: a clip's score
-    is the mean of theirs.  Predictions are ``"score"``, or a single tensor of any name, ``(n,)`` or ``(n, 1)``; greater
-    means more anomalous.
+    Targets are ``"anomalous"``, ``(n,)``, 1 for an anomaly and 0 for a normal sample.  If samples
+    are parts of clips, such as the frames of a sound, the target ``"clip"``, ``(n,)`` integers,
+    says which belong together: a clip's score is the mean of theirs.  Predictions are ``"score"``,
+    or a single tensor of any name, ``(n,)`` or ``(n, 1)``; greater means more anomalous.
 
-    An evaluation holds ``truth``, int32, ``score``, float32 or float64 as predicted, and maybe ``clip``, int64, each
-    ``(n,)``.
+    An evaluation holds ``truth``, int32, ``score``, float32 or float64 as predicted, and maybe
+    ``clip``, int64, each ``(n,)``.
     """
 
     name = "anomaly"
@@ -162,7 +175,9 @@ class AnomalyDetection(Task):
         return Evaluation(self.name, arrays, ("usual", "anomalous"))
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64] | None:
-        """Return the share of samples with lower scores than a normal one, or higher ones than an anomalous one."""
+        """Return the share of samples with lower scores than a normal one, or higher ones than
+        an anomalous one.
+        """
         if CLIP in evaluation.arrays or not len(evaluation):
             return None
         scores, anomalous = evaluation.arrays["score"], evaluation.arrays["truth"] != 0

@@ -47,7 +47,10 @@ class Levels:
 
     @classmethod
     def of_pixels(
-        cls, scores: npt.NDArray[np.floating], regions: npt.NDArray[np.int64], counted: npt.NDArray[np.bool_]
+        cls,
+        scores: npt.NDArray[np.floating],
+        regions: npt.NDArray[np.int64],
+        counted: npt.NDArray[np.bool_],
     ) -> Levels:
         """Return the levels of a picture.
 
@@ -84,25 +87,33 @@ def starts_of_groups(good: Floats, bad: Floats, parts: int = _MOST_GROUPS) -> np
     good, bad
         The numbers of pixels of each level, from the greatest score down; ``(levels,)``.
     parts
-        The number of equal parts of good pixels and of bad ones, and of parts that grow by a factor from the top.
+        The number of equal parts of good pixels and of bad ones, and of parts that grow by a factor
+        from the top.
     """
     found = [np.zeros(1, np.int64)]
     for pixels, grows in ((good, True), (good, False), (bad, False)):
         total = float(pixels.sum())
         if total > 0:
-            wanted = np.geomspace(1, total, parts) if grows else np.linspace(0, total, parts + 1)[1:]
-            # Every second of these pixels ends its group, and the others begin theirs.  Pixels of a group count as
-            # equal, so that bad ones that are always the last of their group would seem better than they are.
+            wanted = (
+                np.geomspace(1, total, parts) if grows else np.linspace(0, total, parts + 1)[1:]
+            )
+            # Every second of these pixels ends its group, and the others begin theirs.  Pixels of a
+            # group count as equal, so that bad ones that are always the last of their group would
+            # seem better than they are.
             found.append(np.searchsorted(np.cumsum(pixels), wanted) + np.arange(len(wanted)) % 2)
     first = np.unique(np.concatenate(found))
     return first[first < len(good)].astype(np.int64)
 
 
 MAX_FPR = 0.3
-"""The greatest share of good pixels that are alarms at which the overlap of regions is looked at."""
+"""The greatest share of good pixels that are alarms at which the overlap of regions is looked
+at.
+"""
 
 LOOKED_AT = 0.05
-"""The greatest share of good pixels that are alarms, at the threshold with which single pictures are looked at."""
+"""The greatest share of good pixels that are alarms, at the threshold with which single pictures
+are looked at.
+"""
 
 _MOST_SCORES = 1 << 18  # of all pictures together, before neighbouring ones are put together
 _PARTS = 1024
@@ -138,7 +149,9 @@ class PixelCurve:
 
 def curve_of(found: Evaluation) -> Callable[[Floats], PixelCurve]:
     """Return the function that computes the curve from weights of pictures."""
-    return _prepared(*(found.ragged[name] for name in ("level", "good", "bad", "covered", "regions")))
+    return _prepared(
+        *(found.ragged[name] for name in ("level", "good", "bad", "covered", "regions"))
+    )
 
 
 def found_and_alarmed(found: Evaluation, alarms: float) -> tuple[Floats, Floats]:
@@ -154,15 +167,17 @@ def found_and_alarmed(found: Evaluation, alarms: float) -> tuple[Floats, Floats]
     Returns
     -------
     tuple of arrays
-        The mean share of a defect that reaches it, NaN in pictures without defects; and the share of good pixels that
-        do; ``(pictures,)`` each.
+        The mean share of a defect that reaches it, NaN in pictures without defects; and the share
+        of good pixels that do; ``(pictures,)`` each.
     """
     level, regions = found.ragged["level"], found.ragged["regions"]
     values, good = (each.values.astype(np.float64) for each in (level, found.ragged["good"]))
     order = np.argsort(-values, kind="stable")
     passed = np.cumsum(good[order]) / max(1.0, good.sum()) <= alarms
     sure = values >= float(values[order][passed].min(initial=np.inf))
-    covered = np.bincount(level.owners[sure], found.ragged["covered"].values.astype(np.float64)[sure], len(found))
+    covered = np.bincount(
+        level.owners[sure], found.ragged["covered"].values.astype(np.float64)[sure], len(found)
+    )
     wrong = np.bincount(level.owners[sure], good[sure], len(found))
     whole = np.bincount(level.owners, good, len(found))
     shares: Floats = np.full(len(found), np.nan)
@@ -209,15 +224,26 @@ def _measured(measure: Callable[[PixelCurve], float]) -> Callable[[Evaluation], 
 
 METRICS = (
     QualityMetric(
-        "au_pro", "AU-PRO", "Area under the curve of the per-region overlap",
-        "mean over the defects of the share of each that is found, over the shares of good pixels that are alarms from "
-        "0 to 30 %, by 30 % (Bergmann et al., IJCV 2021)",
-        "ratio", False, statistic=_measured(PixelCurve.au_pro), bounds=(0.0, 1.0),
+        "au_pro",
+        "AU-PRO",
+        "Area under the curve of the per-region overlap",
+        "mean over the defects of the share of each that is found, over the shares of good pixels "
+        "that are alarms from 0 to 30 %, by 30 % (Bergmann et al., IJCV 2021)",
+        "ratio",
+        False,
+        statistic=_measured(PixelCurve.au_pro),
+        bounds=(0.0, 1.0),
     ),
     QualityMetric(
-        "pixel_auc", "Pixel AUC", "Area under the ROC curve of pixels",
-        "share of pairs of a bad and a good pixel in the right order, whatever pictures they are of",
-        "ratio", False, statistic=_measured(PixelCurve.pixel_auc), bounds=(0.0, 1.0),
+        "pixel_auc",
+        "Pixel AUC",
+        "Area under the ROC curve of pixels",
+        "share of pairs of a bad and a good pixel in the right order, whatever pictures they are "
+        "of",
+        "ratio",
+        False,
+        statistic=_measured(PixelCurve.pixel_auc),
+        bounds=(0.0, 1.0),
     ),
     *OF_PICTURES,
-)  # fmt: skip
+)

@@ -23,7 +23,9 @@ _WORST = 10  # pictures
 
 
 class AnomalyMapSection(TaskSection):
-    """Shows the metrics with their intervals, the overlap of regions against false alarms, and the worst pictures."""
+    """Shows the metrics with their intervals, the overlap of regions against false alarms, and
+    the worst pictures.
+    """
 
     task = AnomalyMaps.name
 
@@ -31,25 +33,40 @@ class AnomalyMapSection(TaskSection):
         """Return the section; candidates without judged maps have a row of dashes only."""
         whole = metrics_section(AnomalyMaps(), candidates)
         blocks: list[Block] = list(whole.blocks)
-        judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == self.task]
+        judged = [
+            (c, c.quality.evaluation)
+            for c in candidates
+            if c.quality and c.quality.task.name == self.task
+        ]
         shown = [(c, found) for c, found in judged if found.ragged["regions"].counts.any()]
         if shown:
             overlaps = [_overlaps(found) for _, found in shown]
             told = ", ".join(
-                f"{c.name} {share(float(own.mean()), 1)}" for (c, _), own in zip(shown, overlaps, strict=True)
+                f"{c.name} {share(float(own.mean()), 1)}"
+                for (c, _), own in zip(shown, overlaps, strict=True)
             )
-            lines = tuple(Line(c.name, _ALARMS, own) for (c, _), own in zip(shown, overlaps, strict=True))
+            lines = tuple(
+                Line(c.name, _ALARMS, own) for (c, _), own in zip(shown, overlaps, strict=True)
+            )
             blocks.append(
                 Plot(
-                    Lines("share of good pixels that are alarms", "share of a defect found", lines, top=1.0),
+                    Lines(
+                        "share of good pixels that are alarms",
+                        "share of a defect found",
+                        lines,
+                        top=1.0,
+                    ),
                     "per-region-overlap",
-                    "The mean over all defects of the share of each that is found, against false alarms",
+                    "The mean over all defects of the share of each that is found, against false "
+                    "alarms",
                     f"Curves of the per-region overlap; the means of the overlap: {told}.",
                 )
             )
         for candidate, found in shown:
             table = _worst(found)
-            blocks.append(Section(candidate.name, (table,), folded=True) if len(shown) > 1 else table)
+            blocks.append(
+                Section(candidate.name, (table,), folded=True) if len(shown) > 1 else table
+            )
         return Section(whole.title, tuple(blocks))
 
 
@@ -77,21 +94,31 @@ def _worst(found: Evaluation) -> Table:
         for n in there.tolist()
     )
     caption = (
-        f"The pictures whose defects are found least, at the score that at most {share(LOOKED_AT, 0)} of all good "
+        f"The pictures whose defects are found least, at the score that at most "
+        f"{share(LOOKED_AT, 0)} of all good "
         "pixels reach"
     )
     return Table(
-        ("Picture", "Defects", "Found of a defect", "Good pixels alarmed"), rows, sortable=True, caption=caption
+        ("Picture", "Defects", "Found of a defect", "Good pixels alarmed"),
+        rows,
+        sortable=True,
+        caption=caption,
     )
 
 
 class AnomalyMapPictures(AnomalyPictures):
-    """Shows which pixels have high scores, and the score of the picture, which may be that of its greatest pixel."""
+    """Shows which pixels have high scores, and the score of the picture, which may be that of
+    its greatest pixel.
+    """
 
     task = AnomalyMaps.name
 
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
-        """Return the picture, coloured where scores of pixels are high for this picture, and the score."""
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
+        """Return the picture, coloured where scores of pixels are high for this picture, and the
+        score.
+        """
         return super().drawn(picture, _complete(predictions), class_names)
 
     def difference(self, picture: Picture, one: Batch, other: Batch) -> float:

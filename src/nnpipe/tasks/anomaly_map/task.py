@@ -15,14 +15,22 @@ from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
 from nnpipe.tasks.anomaly_map.metrics import LOOKED_AT, METRICS, Levels, found_and_alarmed
 from nnpipe.tasks.frames import frame, resampled
-from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array, constant_scores, only, scores_of
+from nnpipe.tasks.predictions import (
+    INTEGERS,
+    NUMBERS,
+    check_alike,
+    check_array,
+    constant_scores,
+    only,
+    scores_of,
+)
 
 
 def regions_of(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Return the number of each pixel's region, from 1 on; 0 where the mask is not set.
 
-    Pixels that touch at a side or a corner are of one region, as in MVTec's own evaluation.  Rows are taken as runs of
-    set pixels, and runs of neighbouring rows that touch are joined.
+    Pixels that touch at a side or a corner are of one region, as in MVTec's own evaluation.  Rows
+    are taken as runs of set pixels, and runs of neighbouring rows that touch are joined.
 
     Parameters
     ----------
@@ -69,17 +77,19 @@ class AnomalyMaps(Task):
 
     It is a task beside the detection of anomalies, whose models need not say where an anomaly is.
 
-    Targets are ``"mask"``, ``(n, height, width)``: above 0 for a pixel of a defect, 0 for a good one, and below 0 for
-    one that does not count; and ``"anomalous"``, ``(n,)``, 1 for a picture of a defective thing.
+    Targets are ``"mask"``, ``(n, height, width)``: above 0 for a pixel of a defect, 0 for a good
+    one, and below 0 for one that does not count; and ``"anomalous"``, ``(n,)``, 1 for a picture of
+    a defective thing.
 
-    Predictions are ``"map"``, ``(n, rows, columns)``, perhaps with an axis of length 1; greater means more anomalous.
-    A map of another size than the mask is interpolated (bilinear); with
-    ``"frame"`` (:mod:`nnpipe.tasks.frames`), it covers the model's input, else the picture.  If there is also
-    ``"score"``, ``(n,)``, it is the score of the whole picture, which otherwise is the greatest of its pixels.
+    Predictions are ``"map"``, ``(n, rows, columns)``, perhaps with an axis of length 1; greater
+    means more anomalous. A map of another size than the mask is interpolated (bilinear); with
+    ``"frame"`` (:mod:`nnpipe.tasks.frames`), it covers the model's input, else the picture.  If
+    there is also ``"score"``, ``(n,)``, it is the score of the whole picture, which otherwise is
+    the greatest of its pixels.
 
-    An evaluation holds ``truth``, int32, and ``score``, ``(n,)``; and, ragged, ``level``, ``good``, ``bad`` and
-    ``covered``, the pixels of each score (:mod:`nnpipe.tasks.anomaly_map.metrics`), and ``regions``, the numbers of
-    pixels of the connected regions of defects.  Maps are not kept.
+    An evaluation holds ``truth``, int32, and ``score``, ``(n,)``; and, ragged, ``level``, ``good``,
+    ``bad`` and ``covered``, the pixels of each score (:mod:`nnpipe.tasks.anomaly_map.metrics`), and
+    ``regions``, the numbers of pixels of the connected regions of defects.  Maps are not kept.
     """
 
     name = "anomaly_map"
@@ -89,7 +99,9 @@ class AnomalyMaps(Task):
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """The per-region overlap, the area under the ROC curve of pixels, and the metrics of whole pictures."""
+        """The per-region overlap, the area under the ROC curve of pixels, and the metrics of
+        whole pictures.
+        """
         return METRICS
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
@@ -98,7 +110,9 @@ class AnomalyMaps(Task):
         maps = map_of(predictions, len(masks))
         frames = predictions.get("frame", frame(len(masks), 1, 1, "squeeze"))
         if frames.shape != (len(masks), 3):
-            raise SpecMismatch(f"the frame of {len(masks)} pictures has the shape ({len(masks)}, 3)")
+            raise SpecMismatch(
+                f"the frame of {len(masks)} pictures has the shape ({len(masks)}, 3)"
+            )
         size = np.array(masks.shape[1:3], np.int64)
         rows: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*LEVELS, "regions")}
         greatest = np.full(len(masks), -np.inf)
@@ -113,21 +127,31 @@ class AnomalyMaps(Task):
             rows["bad"].append(found.bad.astype(np.int32))
             rows["covered"].append(found.covered)
             rows["regions"].append(np.bincount(regions.ravel())[1:].astype(np.int32))
-        score = scores_of({"score": predictions["score"]}, len(masks)) if "score" in predictions else greatest
+        score = (
+            scores_of({"score": predictions["score"]}, len(masks))
+            if "score" in predictions
+            else greatest
+        )
         arrays = {"truth": anomalous.astype(np.int32), "score": score}
         nothing = Ragged(np.zeros(0), np.zeros(0, np.int64))
         ragged = {name: Ragged.of_rows(each) if each else nothing for name, each in rows.items()}
         return Evaluation(self.name, arrays, ("usual", "anomalous"), ragged)
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
-        """Return the share of a defect that is not found, and the share of good pixels that are alarms, added up."""
+        """Return the share of a defect that is not found, and the share of good pixels that are
+        alarms, added up.
+        """
         shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
         return np.asarray(np.where(np.isnan(shares), 0, 1 - shares) + alarms, np.float64)
 
     def _sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return how much of the defects is found, and how much else."""
         shares, alarms = found_and_alarmed(evaluation, LOOKED_AT)
-        told = "" if np.isnan(shares[number]) else f"{100 * shares[number]:.1f}\u00a0% of a defect is found, "
+        told = (
+            ""
+            if np.isnan(shares[number])
+            else f"{100 * shares[number]:.1f}\u00a0% of a defect is found, "
+        )
         return f"{told}{100 * alarms[number]:.1f}\u00a0% of the good pixels are alarms"
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
@@ -135,7 +159,9 @@ class AnomalyMaps(Task):
         yield from constant_scores(evaluation)
 
     def check(self, evaluation: Evaluation) -> None:
-        """Check that there is a kind and a score for each picture, and numbers of pixels for each of its levels."""
+        """Check that there is a kind and a score for each picture, and numbers of pixels for
+        each of its levels.
+        """
         super().check(evaluation)
         check_array(evaluation, "truth", (), INTEGERS)
         check_array(evaluation, "score", (), NUMBERS)
@@ -145,14 +171,21 @@ class AnomalyMaps(Task):
         for name in ("good", "bad", "covered", "regions"):
             values = evaluation.ragged[name].values.astype(np.float64)
             if not np.all(np.isfinite(values) & (values >= 0)):
-                raise ArtifactError(f"the evaluation's {name!r} should hold numbers of pixels; measure again")
+                raise ArtifactError(
+                    f"the evaluation's {name!r} should hold numbers of pixels; measure again"
+                )
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 for each pixel of a defect and each anomalous picture."""
-        return {"map": (truth["mask"] > 0).astype(np.float32), "score": truth["anomalous"].astype(np.float32)}
+        return {
+            "map": (truth["mask"] > 0).astype(np.float32),
+            "score": truth["anomalous"].astype(np.float32),
+        }
 
     def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
-        """Return the least score for defects and anomalous pictures, and the greatest for all others."""
+        """Return the least score for defects and anomalous pictures, and the greatest for all
+        others.
+        """
         least, most = np.float32(-np.inf), np.float32(np.inf)
         return {
             "map": np.where(truth["mask"] > 0, least, most),
@@ -161,19 +194,28 @@ class AnomalyMaps(Task):
 
 
 def map_of(predictions: Batch, pictures: int) -> npt.NDArray[np.floating]:
-    """Return the map of each picture, ``(n, rows, columns)``: the tensor ``"map"``, or the only one.
+    """Return the map of each picture, ``(n, rows, columns)``: the tensor ``"map"``, or the only
+    one.
 
     Raises
     ------
     SpecMismatch
         If there is none, or it has another shape.
     """
-    found: npt.NDArray[Any] = only({n: each for n, each in predictions.items() if n not in ("frame", "score")}, "map")
+    found: npt.NDArray[Any] = only(
+        {n: each for n, each in predictions.items() if n not in ("frame", "score")}, "map"
+    )
     if found.ndim == 4 and 1 in (found.shape[1], found.shape[3]):
         found = found[:, 0] if found.shape[1] == 1 else found[..., 0]
-    if found.ndim != 3 or len(found) != pictures or found.dtype.kind not in "biuf" or 0 in found.shape[1:]:
+    if (
+        found.ndim != 3
+        or len(found) != pictures
+        or found.dtype.kind not in "biuf"
+        or 0 in found.shape[1:]
+    ):
         raise SpecMismatch(
             f"maps must be numbers of the shape ({pictures}, rows, columns), not {found.dtype} of "
-            f"{show_shape(found.shape)}; name the decoder of the model with --decoder, such as AnomalyMapDecoder"
+            f"{show_shape(found.shape)}; name the decoder of the model with --decoder, such as "
+            f"AnomalyMapDecoder"
         )
     return found

@@ -16,8 +16,8 @@ def class_labels(given: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], tuple[
     Parameters
     ----------
     given
-        Class numbers ``(n,)`` or ``(n, 1)``, in integers, whole floats or booleans; texts, which are numbered in
-        alphabetical order; or rows ``(n, classes)`` with a 1 for the class.
+        Class numbers ``(n,)`` or ``(n, 1)``, in integers, whole floats or booleans; texts, which
+        are numbered in alphabetical order; or rows ``(n, classes)`` with a 1 for the class.
 
     Raises
     ------
@@ -38,14 +38,22 @@ def class_labels(given: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], tuple[
         raise ValueError(f"should be one class number a sample; their shape is {labels.shape}")
     if labels.dtype.kind in "US":
         texts, codes = np.unique(labels, return_inverse=True)
-        names = [text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else str(text) for text in texts]
+        names = [
+            text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else str(text)
+            for text in texts
+        ]
         if "" in names:
-            raise ValueError(f"name a class for each sample; sample {int(np.flatnonzero(codes == 0)[0])} has none")
+            raise ValueError(
+                f"name a class for each sample; sample {int(np.flatnonzero(codes == 0)[0])} has "
+                f"none"
+            )
         if all(name.isascii() and name.isdecimal() and len(name) < _DIGITS for name in names):
             return np.array(list(map(int, names)))[codes.reshape(-1)], ()
         return codes.reshape(-1).astype(np.int64), tuple(names)
     if labels.dtype.kind == "f" and np.array_equal(labels, np.rint(labels)):
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "biu" or labels.min() < 0:
-        raise ValueError(f"should be class numbers from 0; they are {labels.dtype}, the least {labels.min()}")
+        raise ValueError(
+            f"should be class numbers from 0; they are {labels.dtype}, the least {labels.min()}"
+        )
     return labels.astype(np.int64), ()

@@ -1,4 +1,6 @@
-"""The metrics of a classification; they equal :class:`nnpipe.analysis.classification.ClassificationMetrics`."""
+"""The metrics of a classification; they equal
+:class:`nnpipe.analysis.classification.ClassificationMetrics`.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ def top_k_metric(k: int) -> QualityMetric:
     if k == 1:
         return _accuracy
     return QualityMetric(
-        f"top_{k}_accuracy", f"Top-{k}", f"Top-{k} accuracy", f"share of the samples whose class is among the best {k}",
-        "share", False,
+        f"top_{k}_accuracy",
+        f"Top-{k}",
+        f"Top-{k} accuracy",
+        f"share of the samples whose class is among the best {k}",
+        "share",
+        False,
         values=_among(k),
-    )  # fmt: skip
+    )
 
 
 def _among(k: int) -> Values:
@@ -42,8 +48,12 @@ def _right(found: Evaluation) -> Floats:
     return right
 
 
-def _over_classes(measure: Callable[[Floats, Floats, Floats], Floats]) -> Callable[[Evaluation], Statistic]:
-    """Return the mean of a measure over the classes with samples, given right ones, samples and predictions of each."""
+def _over_classes(
+    measure: Callable[[Floats, Floats, Floats], Floats],
+) -> Callable[[Evaluation], Statistic]:
+    """Return the mean of a measure over the classes with samples, given right ones, samples and
+    predictions of each.
+    """
 
     def prepare(found: Evaluation) -> Statistic:
         truth, predicted = found.arrays["truth"], found.arrays["predicted"]
@@ -75,8 +85,14 @@ def _precision(hits: Floats, support: Floats, told: Floats) -> Floats:
 
 
 _accuracy = QualityMetric(
-    "accuracy", "Accuracy", "Accuracy", "share of the samples whose class is right", "share", False, values=_right,
-)  # fmt: skip
+    "accuracy",
+    "Accuracy",
+    "Accuracy",
+    "share of the samples whose class is right",
+    "share",
+    False,
+    values=_right,
+)
 METRICS = (
     _accuracy,
     top_k_metric(5),
@@ -103,10 +119,14 @@ METRICS = (
 # is the mean over the classes that have samples and are not all samples, each against all others.
 
 SCORES = "scores"
-"""The array of an evaluation that holds the scores of all classes, ``(n, classes)``; not all evaluations have it."""
+"""The array of an evaluation that holds the scores of all classes, ``(n, classes)``; not all
+evaluations have it.
+"""
 
 BINS = 15
-"""Bins of equal width of the calibration error, as in Guo et al., "On Calibration of Modern Neural Networks", 2017."""
+"""Bins of equal width of the calibration error, as in Guo et al., "On Calibration of Modern
+Neural Networks", 2017.
+"""
 
 _ROUNDED = 0.05  # by how much rounded probabilities may miss the sum of 1
 
@@ -114,8 +134,8 @@ _ROUNDED = 0.05  # by how much rounded probabilities may miss the sum of 1
 def probabilities_of(scores: Floats) -> Floats:
     """Return the probability of each class, float64 ``(n, classes)``.
 
-    Scores are probabilities if none is negative and those of each sample add up to 1 within 0.05, as those of quantised
-    models do.  Other scores are logits, of which the softmax is taken.
+    Scores are probabilities if none is negative and those of each sample add up to 1 within 0.05,
+    as those of quantised models do.  Other scores are logits, of which the softmax is taken.
     """
     values = np.asarray(scores, np.float64)
     sums = values.sum(axis=1, keepdims=True)
@@ -126,7 +146,9 @@ def probabilities_of(scores: Floats) -> Floats:
 
 
 def _chances(found: Evaluation) -> Floats:
-    """Return the probabilities of an evaluation with scores; where these are not finite, the true class has none."""
+    """Return the probabilities of an evaluation with scores; where these are not finite, the
+    true class has none.
+    """
     scores, lost = found.arrays[SCORES].astype(np.float64), found.not_finite
     chances = np.asarray(1 - np.eye(scores.shape[1])[found.arrays["truth"]])
     chances[~lost] = probabilities_of(scores[~lost])
@@ -139,7 +161,8 @@ def average_precision(negative: Floats, positive: Floats) -> float:
     Parameters
     ----------
     negative, positive
-        For each different score from the greatest down, the weight of the samples with it, ``(scores,)``.
+        For each different score from the greatest down, the weight of the samples with it,
+        ``(scores,)``.
     """
     total = float(positive.sum())
     if total <= 0:
@@ -149,7 +172,9 @@ def average_precision(negative: Floats, positive: Floats) -> float:
 
 
 def _of_curves(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluation], Statistic]:
-    """Return the mean over classes of a measure of the curve of each, ``measure(negative, positive)``."""
+    """Return the mean over classes of a measure of the curve of each, ``measure(negative,
+    positive)``.
+    """
 
     def prepare(found: Evaluation) -> Statistic:
         if SCORES not in found.arrays or not len(found):
@@ -165,7 +190,9 @@ def _of_curves(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluati
         def statistic(weights: Floats) -> float:
             areas = []
             for kind, places in kinds:
-                negative, positive = np.asarray(np.bincount(kind, weights, 2 * places), np.float64).reshape(2, places)
+                negative, positive = np.asarray(
+                    np.bincount(kind, weights, 2 * places), np.float64
+                ).reshape(2, places)
                 if negative.sum() > 0 and positive.sum() > 0:
                     areas.append(measure(negative, positive))
             return float(np.mean(areas)) if areas else float("nan")
@@ -181,7 +208,8 @@ def _calibration(found: Evaluation) -> Statistic:
     chances = _chances(found)
     confidence = chances.max(axis=1)
     right = chances.argmax(axis=1) == found.arrays["truth"]
-    bins = np.clip(np.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(np.int64)  # each with its upper end
+    # each with its upper end
+    bins = np.clip(np.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(np.int64)
 
     def statistic(weights: Floats) -> float:
         total = float(weights.sum())
@@ -198,19 +226,24 @@ SCORE_METRICS = {
     for metric in (
         QualityMetric(
             "roc_auc", "ROC AUC", "Area under the ROC curve",
-            "share of pairs of a sample of a class and another one in the right order; mean over more than two classes",
+            "share of pairs of a sample of a class and another one in the right order; mean over "
+            "more than two classes",
             "ratio", False, statistic=_of_curves(roc_area), bounds=(0.0, 1.0),
         ),
         QualityMetric(
             "pr_auc", "PR AUC", "Average precision",
-            "area under the curve of precision over recall, by steps; mean over more than two classes",
+            "area under the curve of precision over recall, by steps; mean over more than two "
+            "classes",
             "ratio", False, statistic=_of_curves(average_precision), bounds=(0.0, 1.0),
         ),
         QualityMetric(
             "calibration_error", "ECE", "Expected calibration error",
-            f"mean distance of the predicted class's probability from how often it is right, in {BINS} bins", "ratio",
+            f"mean distance of the predicted class's probability from how often it is right, in "
+            f"{BINS} bins", "ratio",
             True, statistic=_calibration, bounds=(0.0, 1.0),
         ),
     )
 }  # fmt: skip
-"""These metrics by name: a training computes them, constraints may name them, and reports show them."""
+"""These metrics by name: a training computes them, constraints may name them, and reports show
+them.
+"""

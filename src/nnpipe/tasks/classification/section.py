@@ -33,17 +33,26 @@ class ClassificationSection(TaskSection):
     task = Classification.name
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
-        """Return the section; for a candidate without predicted classes it holds a note that says so."""
+        """Return the section; for a candidate without predicted classes it holds a note that
+        says so.
+        """
         judged = [(c, metrics_of(c)) for c in candidates]
         if len(judged) == 1:
             return Section("Classification", _blocks(*judged[0], ""))
         folded = len(judged) > MOST_OPEN
         parts: list[Block] = [
-            Section(c.name, _blocks(c, found, f"{c.number + 1}-"), folded, share(found.accuracy) if found else "")
+            Section(
+                c.name,
+                _blocks(c, found, f"{c.number + 1}-"),
+                folded,
+                share(found.accuracy) if found else "",
+            )
             for c, found in judged
         ]
         known = [(c, found) for c, found in judged if found is not None]
-        alike = on_the_same_samples(candidates) and len({found.class_names for _, found in known}) == 1
+        alike = (
+            on_the_same_samples(candidates) and len({found.class_names for _, found in known}) == 1
+        )
         if len(known) > 1 and alike:
             parts.insert(0, _by_class(known))
         return Section("Classification", tuple(parts))
@@ -51,7 +60,9 @@ class ClassificationSection(TaskSection):
 
 @dataclass(frozen=True, eq=False)
 class _ManyClasses:
-    """The figures of more classes than a matrix can hold, named as those of :class:`ClassificationMetrics`."""
+    """The figures of more classes than a matrix can hold, named as those of
+    :class:`ClassificationMetrics`.
+    """
 
     class_names: Sequence[str]
     support: npt.NDArray[np.int64]
@@ -59,27 +70,45 @@ class _ManyClasses:
     sensitivity: Floats
     f1: Floats
     pairs: npt.NDArray[np.int64]
-    """Samples of each true class that were taken for another one: true class, predicted class, number."""
+    """Samples of each true class that were taken for another one: true class, predicted class,
+    number.
+    """
 
     @classmethod
     def of(
-        cls, names: Sequence[str], truth: npt.NDArray[np.integer], predicted: npt.NDArray[np.integer]
+        cls,
+        names: Sequence[str],
+        truth: npt.NDArray[np.integer],
+        predicted: npt.NDArray[np.integer],
     ) -> _ManyClasses:
         """Count predictions of classes."""
         right = truth == predicted
-        hits, support, told = (np.bincount(each, minlength=len(names)) for each in (truth[right], truth, predicted))
+        hits, support, told = (
+            np.bincount(each, minlength=len(names)) for each in (truth[right], truth, predicted)
+        )
 
         def ratio(above: npt.NDArray[np.int64], below: npt.NDArray[np.int64]) -> Floats:
-            return np.asarray(np.divide(above, below, out=np.full(len(names), np.nan), where=below > 0))
+            return np.asarray(
+                np.divide(above, below, out=np.full(len(names), np.nan), where=below > 0)
+            )
 
         wrong = np.stack([truth[~right], predicted[~right]], axis=1).astype(np.int64)
         pairs, counts = np.unique(wrong, axis=0, return_counts=True)
         f1 = ratio(2 * hits, support + told)
-        return cls(names, support, ratio(hits, told), ratio(hits, support), f1, np.column_stack([pairs, counts]))
+        return cls(
+            names,
+            support,
+            ratio(hits, told),
+            ratio(hits, support),
+            f1,
+            np.column_stack([pairs, counts]),
+        )
 
 
 def _many_classes(candidate: Candidate) -> tuple[Block, ...] | None:
-    """Return the figures of a candidate with too many classes for a matrix; ``None`` if it has fewer."""
+    """Return the figures of a candidate with too many classes for a matrix; ``None`` if it has
+    fewer.
+    """
     quality = candidate.quality
     if quality is None or quality.task.name != Classification.name:
         return None
@@ -92,13 +121,22 @@ def _many_classes(candidate: Candidate) -> tuple[Block, ...] | None:
         value = metric.of(quality.evaluation)
         if np.isfinite(value):
             tiles.append(Tile(metric.title, share(value), metric.meaning))
-    found = _ManyClasses.of([clean(name, 80) or "unnamed" for name in names], arrays["truth"], arrays["predicted"])
+    found = _ManyClasses.of(
+        [clean(name, 80) or "unnamed" for name in names], arrays["truth"], arrays["predicted"]
+    )
     said = f"There are {len(names):,} classes, of which a confusion matrix would be too large."
-    return Tiles(tuple(tiles)), Paragraph(said, "note"), _confusions(found, found.pairs), _classes(found)
+    return (
+        Tiles(tuple(tiles)),
+        Paragraph(said, "note"),
+        _confusions(found, found.pairs),
+        _classes(found),
+    )
 
 
 def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
-    """Return the figures of all classes; ``None`` if no classes were predicted, or too many for a matrix."""
+    """Return the figures of all classes; ``None`` if no classes were predicted, or too many for
+    a matrix.
+    """
     quality = candidate.quality
     if quality is None or quality.task.name != Classification.name:
         return None
@@ -107,7 +145,10 @@ def metrics_of(candidate: Candidate) -> ClassificationMetrics | None:
     if len(names) > _LARGEST_MATRIX:
         return None
     return ClassificationMetrics.from_predictions(
-        arrays["truth"], arrays["predicted"], [clean(name, 80) or "unnamed" for name in names], arrays.get("rank")
+        arrays["truth"],
+        arrays["predicted"],
+        [clean(name, 80) or "unnamed" for name in names],
+        arrays.get("rank"),
     )
 
 
@@ -116,14 +157,19 @@ def _numbered(*labels: npt.NDArray[np.integer]) -> Sequence[str]:
     return [f"class {number}" for number in range(greatest + 1)]
 
 
-def _blocks(candidate: Candidate, quality: ClassificationMetrics | None, prefix: str) -> tuple[Block, ...]:
+def _blocks(
+    candidate: Candidate, quality: ClassificationMetrics | None, prefix: str
+) -> tuple[Block, ...]:
     if quality is None and (of_many := _many_classes(candidate)) is not None:
         return of_many
     if quality is None:
         evaluation = candidate.run.evaluation
         missing = "No predictions were stored in this run, so its quality cannot be told."
         if evaluation is not None and evaluation.task != Classification.name:
-            missing = f"This run was evaluated for the task {clean(evaluation.task, 40)!r}, which is no classification."
+            missing = (
+                f"This run was evaluated for the task {clean(evaluation.task, 40)!r}, which is no "
+                f"classification."
+            )
         return (Paragraph(missing, "note"),)
     blocks: list[Block] = [_tiles(candidate, quality), _matrix_figure(candidate, quality, prefix)]
     if len(quality.class_names) <= _MANY:
@@ -140,9 +186,21 @@ def _blocks(candidate: Candidate, quality: ClassificationMetrics | None, prefix:
 def _tiles(candidate: Candidate, quality: ClassificationMetrics) -> Tiles:
     low, high = quality.accuracy_interval
     right = f"{int(quality.confusion_matrix.trace()):,} of {quality.samples:,} samples"
-    tiles = [Tile("Accuracy", share(quality.accuracy), f"{right}; 95\u00a0% interval {share(low)} to {share(high)}")]
+    tiles = [
+        Tile(
+            "Accuracy",
+            share(quality.accuracy),
+            f"{right}; 95\u00a0% interval {share(low)} to {share(high)}",
+        )
+    ]
     if quality.top_k_accuracy is not None:
-        tiles.append(Tile(f"Top-{quality.k} accuracy", share(quality.top_k_accuracy), "true class among the best"))
+        tiles.append(
+            Tile(
+                f"Top-{quality.k} accuracy",
+                share(quality.top_k_accuracy),
+                "true class among the best",
+            )
+        )
     tiles += [
         Tile("Mean precision", share(quality.mean_precision), "over classes"),
         Tile("Mean sensitivity", share(quality.mean_sensitivity), "over classes"),
@@ -172,13 +230,16 @@ def _matrix_figure(candidate: Candidate, quality: ClassificationMetrics, prefix:
         ),
         f"{prefix}confusion-matrix",
         "Confusion matrix: rows are the true classes, columns the predicted ones",
-        f"Confusion matrix of {candidate.name}: {int(matrix.trace()):,} of {quality.samples:,} samples are on the "
+        f"Confusion matrix of {candidate.name}: {int(matrix.trace()):,} of {quality.samples:,} "
+        f"samples are on the "
         "diagonal, where the prediction is right.",
     )
 
 
 def _pooled(shares: Floats) -> Floats:
-    """Return a matrix of at most 250 by 250 entries, each of which is the maximum of the cells that it stands for."""
+    """Return a matrix of at most 250 by 250 entries, each of which is the maximum of the cells
+    that it stands for.
+    """
     classes = len(shares)
     if classes <= _PIXELS:
         return shares
@@ -192,18 +253,25 @@ def _class_figure(candidate: Candidate, quality: ClassificationMetrics, prefix: 
     return Plot(
         Dots("%", quality.class_names, values),
         f"{prefix}classes",
-        "Sensitivity (how much of a class is found) and precision (how much of what is called so is so)",
+        "Sensitivity (how much of a class is found) and precision (how much of what is called so "
+        "is so)",
         f"Sensitivity and precision of each class for {candidate.name}; the least sensitivity is "
         f"{share(float(quality.sensitivity[worst]))} for {quality.class_names[worst]}.",
     )
 
 
-def _confusions(quality: ClassificationMetrics | _ManyClasses, pairs: npt.NDArray[np.int64]) -> Block:
-    """Return the most common confusions of ``pairs``, rows of a true class, another one, and the number of samples."""
+def _confusions(
+    quality: ClassificationMetrics | _ManyClasses, pairs: npt.NDArray[np.int64]
+) -> Block:
+    """Return the most common confusions of ``pairs``, rows of a true class, another one, and the
+    number of samples.
+    """
     if not len(pairs):
         return Paragraph("No sample was taken for another class.")
     rows = []
-    for truth, predicted, count in pairs[np.argsort(-pairs[:, 2], kind="stable")[:_CONFUSIONS]].tolist():
+    for truth, predicted, count in pairs[
+        np.argsort(-pairs[:, 2], kind="stable")[:_CONFUSIONS]
+    ].tolist():
         part = count / quality.support[truth]
         rows.append(
             (
@@ -221,7 +289,9 @@ def _classes(quality: ClassificationMetrics | _ManyClasses) -> Table:
     numbers, caption = np.arange(len(quality.class_names)), "Every class"
     if len(numbers) > _MANY:
         # A class without samples cannot be judged, so it is not among the worst.
-        numbers = np.argsort(np.where(quality.support > 0, quality.f1, np.inf), kind="stable")[:_MANY]
+        numbers = np.argsort(np.where(quality.support > 0, quality.f1, np.inf), kind="stable")[
+            :_MANY
+        ]
         caption = f"The {_MANY} classes with the least F1, of {len(quality.class_names):,}"
     rows = tuple(
         (
@@ -233,7 +303,9 @@ def _classes(quality: ClassificationMetrics | _ManyClasses) -> Table:
         )
         for n in numbers
     )
-    return Table(("Class", "Precision", "Sensitivity", "F1", "Support"), rows, sortable=True, caption=caption)
+    return Table(
+        ("Class", "Precision", "Sensitivity", "F1", "Support"), rows, sortable=True, caption=caption
+    )
 
 
 def _share_cell(value: float) -> Cell:
@@ -247,19 +319,31 @@ def _matrix_table(quality: ClassificationMetrics) -> Table:
         for name, row in zip(quality.class_names, quality.confusion_matrix, strict=True)
     )
     header = ("true \\ predicted", *quality.class_names)
-    return Table(header, rows, caption="Confusion matrix in numbers: rows true, columns predicted", folded=True)
+    return Table(
+        header,
+        rows,
+        caption="Confusion matrix in numbers: rows true, columns predicted",
+        folded=True,
+    )
 
 
 def _by_class(judged: Sequence[tuple[Candidate, ClassificationMetrics]]) -> Section:
-    """Return the section that compares the sensitivities of the candidates, for the classes that differ most."""
+    """Return the section that compares the sensitivities of the candidates, for the classes that
+    differ most.
+    """
     candidates, qualities = [c for c, _ in judged], [found for _, found in judged]
     table = np.array([quality.sensitivity for quality in qualities])
     there = np.flatnonzero(~np.isnan(table).any(axis=0))
     spread = np.ptp(table[:, there], axis=0)
-    chosen = there if len(there) <= _MANY else np.sort(there[np.argsort(-spread, kind="stable")[:_MANY]])
+    chosen = (
+        there if len(there) <= _MANY else np.sort(there[np.argsort(-spread, kind="stable")[:_MANY]])
+    )
     which = "every class" if len(chosen) == len(there) else f"the {_MANY} classes that differ most"
     if len(candidates) > _BESIDE:
-        return Section("Which classes differ", (_extremes(candidates, qualities[0].class_names, table, chosen, which),))
+        return Section(
+            "Which classes differ",
+            (_extremes(candidates, qualities[0].class_names, table, chosen, which),),
+        )
     rows = tuple(
         (
             Cell(qualities[0].class_names[n]),
@@ -274,7 +358,11 @@ def _by_class(judged: Sequence[tuple[Candidate, ClassificationMetrics]]) -> Sect
 
 
 def _extremes(
-    candidates: Sequence[Candidate], names: Sequence[str], table: Floats, chosen: npt.NDArray[np.intp], which: str
+    candidates: Sequence[Candidate],
+    names: Sequence[str],
+    table: Floats,
+    chosen: npt.NDArray[np.intp],
+    which: str,
 ) -> Table:
     """Return a table of the candidates with the least and the greatest sensitivity to each class.
 
@@ -293,7 +381,10 @@ def _extremes(
         for least, most in [(int(table[:, n].argmin()), int(table[:, n].argmax()))]
     )
     header = ("Class", "Least found", "by", "Most found", "by", "Spread")
-    caption = f"Sensitivity to {which}: the least and the greatest of {len(candidates):,} candidates; the spread is in "
+    caption = (
+        f"Sensitivity to {which}: the least and the greatest of {len(candidates):,} candidates; "
+        f"the spread is in "
+    )
     return Table(header, rows, sortable=True, caption=caption + "percentage points")
 
 
@@ -305,14 +396,20 @@ class ClassificationPictures(TaskPictures):
 
     task = Classification.name
 
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
         """Return the picture as it is, and the three most likely classes with their scores."""
         scores = first_of(only(predictions, "scores")).ravel()
         order = np.argsort(-scores, kind="stable")[:_NAMED]
-        return picture, ", ".join(f"{class_name(int(n), class_names)} {scores[n]:.3g}" for n in order)
+        return picture, ", ".join(
+            f"{class_name(int(n), class_names)} {scores[n]:.3g}" for n in order
+        )
 
     def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
-        """Return the greatest difference of a score, and 1 more if the most likely classes differ."""
+        """Return the greatest difference of a score, and 1 more if the most likely classes
+        differ.
+        """
         first, second = (first_of(only(each, "scores")).ravel() for each in (one, other))
         if len(first) != len(second):
             return float("inf")

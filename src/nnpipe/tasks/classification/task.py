@@ -44,19 +44,25 @@ def prediction_doubts(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     chance = chance_p_value(true, told, int(np.count_nonzero(truth == predicted)))
     if chance is not None and chance > SIGNIFICANCE:
         share = 100 * float(np.mean(truth == predicted))
-        yield ("chance", f"{share:.2f} % right is no better than chance (p = {chance:.2g}, {len(truth):,} samples)")
+        yield (
+            "chance",
+            f"{share:.2f} % right is no better than chance (p = {chance:.2g}, {len(truth):,} "
+            f"samples)",
+        )
     most = int(np.argmax(told))
     part, there = told[most] / len(truth), true[most] / len(truth)
     spread = math.sqrt(max(there * (1 - there), 1 / len(truth)) / len(truth))
     if part >= CONSTANT and part - there > 4 * spread:
         yield (
             "constant",
-            f"{100 * part:.3g} % of the predictions are one class, which {100 * there:.3g} % of samples are",
+            f"{100 * part:.3g} % of the predictions are one class, which {100 * there:.3g} % of "
+            f"samples are",
         )
 
 
 def chance_p_value(truth: npt.NDArray[Any], told: npt.NDArray[Any], right: int) -> float | None:
-    """Return the probability of at least this many right predictions if they are independent of the truth.
+    """Return the probability of at least this many right predictions if they are independent of the
+    truth.
 
     The same predictions are thought of as assigned to the samples in random
     order.  The mean and variance of the number of right ones are known (a sum of
@@ -97,17 +103,22 @@ _MOST_CLASSES = 1 << 20  # numbers of classes without names, from a file
 class Classification(Task):
     """One class of several for each sample.
 
-    Targets are ``"label"``, ``(n,)`` integers.  Predictions are ``"scores"``, or a single tensor of any name,
-    ``(n, classes)``; greater means more likely.
+    Targets are ``"label"``, ``(n,)`` integers.  Predictions are ``"scores"``, or a single tensor of
+    any name, ``(n, classes)``; greater means more likely.
 
-    An evaluation holds ``truth`` and ``predicted``, int32, and ``rank``, the position of the true class when scores are
-    sorted in descending order, each ``(n,)``; and ``scores``, float32 ``(n, classes)``, if there are few classes.
+    An evaluation holds ``truth`` and ``predicted``, int32, and ``rank``, the position of the true
+    class when scores are sorted in descending order, each ``(n,)``; and ``scores``, float32 ``(n,
+    classes)``, if there are few classes.
     """
 
     kept_classes: int = argument(
-        16, help="number of classes up to which the scores of all are kept, for areas under curves and calibration",
+        16,
+        help=(
+            "number of classes up to which the scores of all are kept, for areas under curves and "
+            "calibration"
+        ),
         minimum=0,
-    )  # fmt: skip
+    )
 
     name = "classification"
     targets = ("label",)
@@ -122,7 +133,10 @@ class Classification(Task):
         """Evaluate class scores."""
         scores, class_names = only(predictions, "scores"), spec.class_names
         if scores.ndim != 2 or scores.shape[1] != len(class_names):
-            raise SpecMismatch(f"scores must have the shape (?, {len(class_names)}), not {show_shape(scores.shape)}")
+            raise SpecMismatch(
+                f"scores must have the shape (?, {len(class_names)}), not "
+                f"{show_shape(scores.shape)}"
+            )
         labels = truth["label"]
         rank = true_class_rank(scores, labels)
         arrays = {
@@ -135,8 +149,12 @@ class Classification(Task):
         return Evaluation(self.name, arrays, class_names)
 
     def without_answer(self, predictions: Batch, samples: int) -> npt.NDArray[np.bool_]:
-        """Return for which samples scores are no answer; minus infinity is the logarithm of a probability 0."""
-        return super().without_answer({name: _bounded_below(array) for name, array in predictions.items()}, samples)
+        """Return for which samples scores are no answer; minus infinity is the logarithm of a
+        probability 0.
+        """
+        return super().without_answer(
+            {name: _bounded_below(array) for name, array in predictions.items()}, samples
+        )
 
     def keeping_all(self) -> Task:
         """Return the task such that the scores of all classes are kept."""
@@ -166,15 +184,25 @@ class Classification(Task):
         for name in (*self.arrays, *({"rank"} & evaluation.arrays.keys())):
             array = evaluation.arrays.get(name)
             if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
-                raise ArtifactError(f"the evaluation's {name!r} should hold one class number for each sample")
-            if array.size and not (int(array.min()) >= 0 and int(array.max()) < (len(known) or _MOST_CLASSES)):
-                raise ArtifactError(f"the evaluation's {name!r} holds numbers that belong to no class")
+                raise ArtifactError(
+                    f"the evaluation's {name!r} should hold one class number for each sample"
+                )
+            if array.size and not (
+                int(array.min()) >= 0 and int(array.max()) < (len(known) or _MOST_CLASSES)
+            ):
+                raise ArtifactError(
+                    f"the evaluation's {name!r} holds numbers that belong to no class"
+                )
 
         scores = evaluation.arrays.get(SCORES)
         if scores is not None and not (
-            scores.ndim == 2 and scores.dtype.kind == "f" and scores.shape[1] == (len(known) or scores.shape[1])
+            scores.ndim == 2
+            and scores.dtype.kind == "f"
+            and scores.shape[1] == (len(known) or scores.shape[1])
         ):
-            raise ArtifactError(f"the evaluation's {SCORES!r} should hold one number for each sample and class")
+            raise ArtifactError(
+                f"the evaluation's {SCORES!r} should hold one number for each sample and class"
+            )
 
     def _agreement(self, one: Evaluation, other: Evaluation) -> npt.NDArray[np.bool_]:
         """Return which samples get the same class from both models."""
@@ -185,7 +213,9 @@ class Classification(Task):
         """Return the true and the predicted class."""
         names = evaluation.class_names
         true, given = (int(evaluation.arrays[name][number]) for name in ("truth", "predicted"))
-        words = [names[each] if 0 <= each < len(names) else f"class {each}" for each in (true, given)]
+        words = [
+            names[each] if 0 <= each < len(names) else f"class {each}" for each in (true, given)
+        ]
         return words[0] if true == given else f"{words[0]}, taken for {words[1]}"
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
@@ -194,8 +224,12 @@ class Classification(Task):
 
 
 def _bounded_below(scores: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return scores with 0 in place of minus infinity, where a class of the sample has another score."""
+    """Return scores with 0 in place of minus infinity, where a class of the sample has another
+    score.
+    """
     if scores.dtype.kind != "f" or scores.ndim < 2 or not np.isneginf(scores).any():
         return scores
     impossible = np.isneginf(scores)
-    return np.where(impossible & ~impossible.all(axis=-1, keepdims=True), scores.dtype.type(0), scores)
+    return np.where(
+        impossible & ~impossible.all(axis=-1, keepdims=True), scores.dtype.type(0), scores
+    )

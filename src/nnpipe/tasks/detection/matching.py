@@ -1,8 +1,8 @@
 """Matching of predicted boxes with true ones.
 
-COCO's rules are those of ``pycocotools/cocoeval.py``, ``evaluateImg``: the boxes of one class in one picture are taken
-in the order of their scores, and each gets the free true box that it overlaps most
-(:mod:`nnpipe.tasks.average_precision`).
+COCO's rules are those of ``pycocotools/cocoeval.py``, ``evaluateImg``: the boxes of one class in
+one picture are taken in the order of their scores, and each gets the free true box that it overlaps
+most (:mod:`nnpipe.tasks.average_precision`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Integers = npt.NDArray[np.int64]
 def overlapping(
     boxes: Floats, group: Integers, truth: Floats, true_group: Integers, crowds: Bools, least: float
 ) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """Yield the pairs of a box and a true box of its group that overlap enough, with their overlap, part by part."""
+    """Yield the pairs of a box and a true box of its group that overlap enough, with their
+    overlap, part by part.
+    """
     first = np.searchsorted(true_group, group, "left")
     count = np.searchsorted(true_group, group, "right") - first
     ends = np.cumsum(count)
@@ -35,7 +37,9 @@ def overlapping(
         before = int(ends[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + _PAIRS, "right")))
         box = np.repeat(np.arange(start, stop), count[start:stop])
-        within = np.arange(len(box)) - np.repeat(ends[start:stop] - count[start:stop] - before, count[start:stop])
+        within = np.arange(len(box)) - np.repeat(
+            ends[start:stop] - count[start:stop] - before, count[start:stop]
+        )
         true = first[box] + within
         overlap = overlaps(boxes[box], truth[true], crowds[true])
         enough = overlap >= least
@@ -44,7 +48,8 @@ def overlapping(
 
 
 def overlaps(boxes: Floats, truth: Floats, crowds: Bools) -> Floats:
-    """Return the intersection over union of pairs of boxes; of a crowd, the intersection over the predicted box.
+    """Return the intersection over union of pairs of boxes; of a crowd, the intersection over the
+    predicted box.
 
     Parameters
     ----------
@@ -90,15 +95,17 @@ def claimed(
     thresholds
         The overlaps from which a box counts as found.
     groups
-        Whether ``crowds`` are boxes around groups, as in Open Images (``object_detection_evaluation.py`` of
-        TensorFlow's models, with ``group_of_weight`` 0): wrong boxes inside of one do not count, by their share that is
-        inside.  Otherwise they are single things that are difficult, as in Pascal VOC (``VOCevaldet.m`` of its
-        development kit): boxes that claim one do not count.
+        Whether ``crowds`` are boxes around groups, as in Open Images
+        (``object_detection_evaluation.py`` of TensorFlow's models, with ``group_of_weight`` 0):
+        wrong boxes inside of one do not count, by their share that is inside.  Otherwise they are
+        single things that are difficult, as in Pascal VOC (``VOCevaldet.m`` of its development
+        kit): boxes that claim one do not count.
 
     Returns
     -------
     right, ignored
-        Whether each box claims a true box first, and whether it does not count; ``(d, thresholds, 1)``.
+        Whether each box claims a true box first, and whether it does not count; ``(d, thresholds,
+        1)``.
     """
     right, ignored = (np.zeros((len(boxes), len(thresholds), 1), bool) for _ in range(2))
     if not len(boxes):
@@ -109,7 +116,8 @@ def claimed(
     single = ~whole[true]
     order = np.lexsort((-true, overlap, box))
     order = order[single[order]]
-    order = order[np.diff(box[order], append=-1) != 0]  # the last pair of each box: the greatest overlap
+    # the last pair of each box: the greatest overlap
+    order = order[np.diff(box[order], append=-1) != 0]
     claims, claimed_by, reach = true[order], box[order], overlap[order]
     for number, threshold in enumerate(thresholds):
         near = reach >= threshold
@@ -199,27 +207,50 @@ def _matched(
     given = boxes.values.astype(np.float64)[order]
     if protocol == "coco":
         low, high = np.array(list(AREAS.values())).T
-        sizes, own = area.values.astype(np.float64)[true_order, None], (given[:, 2] * given[:, 3])[:, None]
+        sizes, own = (
+            area.values.astype(np.float64)[true_order, None],
+            (given[:, 2] * given[:, 3])[:, None],
+        )
         unwanted = crowds[:, None] | (sizes < low) | (sizes > high)
         right, ignored = _greedy(given, group, true_boxes, true_group, crowds, unwanted)
         ignored |= ~(right | ignored) & ((own < low) | (own > high))[:, None, :]
     else:
         unwanted = crowds[:, None]
         right, ignored = claimed(
-            given, group, true_boxes, true_group, crowds, THRESHOLDS, groups=protocol == "open_images"
+            given,
+            group,
+            true_boxes,
+            true_group,
+            crowds,
+            THRESHOLDS,
+            groups=protocol == "open_images",
         )
-    # Boxes of a class are sorted again over all pictures; those with equal scores stay in the order of pictures.
+    # Boxes of a class are sorted again over all pictures; those with equal scores stay in the order
+    # of pictures.
     certain = scores.values.astype(np.float64)[order]
     again = np.lexsort((-certain, group % every))
     group = group[again]
     return Matches(
-        group // every, group % every, certain[again], right[again], ignored[again], place[again],
-        true_group // every, true_group % every, ~unwanted, every,
-    )  # fmt: skip
+        group // every,
+        group % every,
+        certain[again],
+        right[again],
+        ignored[again],
+        place[again],
+        true_group // every,
+        true_group % every,
+        ~unwanted,
+        every,
+    )
 
 
 def _greedy(
-    boxes: Floats, group: Integers, truth: Floats, true_group: Integers, crowds: Bools, unwanted: Bools
+    boxes: Floats,
+    group: Integers,
+    truth: Floats,
+    true_group: Integers,
+    crowds: Bools,
+    unwanted: Bools,
 ) -> tuple[Bools, Bools]:
     """Match boxes, sorted by group and descending score, with true boxes, sorted by group.
 

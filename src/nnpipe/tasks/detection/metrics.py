@@ -1,7 +1,7 @@
 """The metrics of a detection: COCO's average precision and recall.
 
-By the rules of Pascal VOC and Open Images, mAP is the area below the curve at an overlap of 0.5, and there are no
-figures by area.
+By the rules of Pascal VOC and Open Images, mAP is the area below the curve at an overlap of 0.5,
+and there are no figures by area.
 """
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ def _measured(
         wanted = matches.wanted[:, place]
         counted = (matches.place < most) | (protocol != "coco" and most == MOST_DETECTIONS)
         curves = PrecisionCurves.of(
-            matches.picture[counted], matches.label[counted], matches.right[counted][:, chosen, place],
+            matches.picture[counted],
+            matches.label[counted],
+            matches.right[counted][:, chosen, place],
             matches.ignored[counted][:, chosen, place],
-            matches.true_picture[wanted], matches.true_label[wanted], matches.classes,
-        )  # fmt: skip
+            matches.true_picture[wanted],
+            matches.true_label[wanted],
+            matches.classes,
+        )
         return of(curves, protocol)
 
     return prepare
@@ -56,7 +60,11 @@ def _recall(curves: PrecisionCurves, protocol: str) -> Statistic:
 
 
 _OVERLAPS = "mean over the classes, and over overlaps from 0.5 to 0.95, of the"
-_SIZES = (("small", "less than 32 x 32"), ("medium", "32 x 32 to 96 x 96"), ("large", "more than 96 x 96"))
+_SIZES = (
+    ("small", "less than 32 x 32"),
+    ("medium", "32 x 32 to 96 x 96"),
+    ("large", "more than 96 x 96"),
+)
 
 METRICS = (
     QualityMetric(
@@ -65,13 +73,15 @@ METRICS = (
     ),
     QualityMetric(
         "ap50", "AP50", "Average precision at an overlap of 0.5",
-        "mean over the classes of the precision at 101 recalls, if boxes that overlap by half are right",
+        "mean over the classes of the precision at 101 recalls, if boxes that overlap by half are "
+        "right",
         "share", False,
         statistic=_measured(_precision, [0]),
     ),
     QualityMetric(
         "ap75", "AP75", "Average precision at an overlap of 0.75",
-        "mean over the classes of the precision at 101 recalls, if boxes that overlap by three quarters are right",
+        "mean over the classes of the precision at 101 recalls, if boxes that overlap by three "
+        "quarters are right",
         "share", False,
         statistic=_measured(_precision, [5]),
     ),
@@ -117,7 +127,8 @@ class ClassCurve:
     label
         The class's number.
     precision
-        The greatest precision at each recall of 0, 0.01, ... 1, or above; 0 where it is not reached; ``(101,)``.
+        The greatest precision at each recall of 0, 0.01, ... 1, or above; 0 where it is not
+        reached; ``(101,)``.
     average_precision
         Its mean; by the rules of Pascal VOC and Open Images, the area below all its steps.
     wanted, given
@@ -145,7 +156,10 @@ def class_curves(found: Evaluation) -> list[ClassCurve]:
     matches = matches_of(found)
     wanted = np.bincount(matches.true_label[matches.wanted[:, 0]], minlength=matches.classes)
     if np.count_nonzero(wanted) > _MOST_CLASSES:
-        raise ArtifactError(f"{np.count_nonzero(wanted):,} classes are more than a report can show ({_MOST_CLASSES:,})")
+        raise ArtifactError(
+            f"{np.count_nonzero(wanted):,} classes are more than a report can show "
+            f"({_MOST_CLASSES:,})"
+        )
     stepwise = found.settings.get("protocol", "coco") != "coco"
     ends = np.searchsorted(matches.label, np.arange(matches.classes + 1))
     curves = []
@@ -157,14 +171,22 @@ def class_curves(found: Evaluation) -> list[ClassCurve]:
         best = np.maximum.accumulate((right / np.arange(1, len(right) + 1))[::-1])[::-1]
         # Behind the last recall, precision is 0.
         precision = np.append(best, 0.0)[np.searchsorted(recall, RECALLS)]
-        area = float(np.sum(np.diff(recall, prepend=0) * best)) if stepwise else float(precision.mean())
+        area = (
+            float(np.sum(np.diff(recall, prepend=0) * best))
+            if stepwise
+            else float(precision.mean())
+        )
         most = float(recall[-1]) if len(recall) else 0.0
-        curves.append(ClassCurve(label, precision, area, int(wanted[label]), int(counted.sum()), most))
+        curves.append(
+            ClassCurve(label, precision, area, int(wanted[label]), int(counted.sum()), most)
+        )
     return curves
 
 
 def best_score(found: Evaluation) -> float:
-    """Return the least score of boxes with which F1 at an overlap of 0.5, of all classes together, is greatest."""
+    """Return the least score of boxes with which F1 at an overlap of 0.5, of all classes
+    together, is greatest.
+    """
     matches = matches_of(found)
     counted = ~matches.ignored[:, 0, 0]
     scores = matches.score[counted]
@@ -179,7 +201,8 @@ def best_score(found: Evaluation) -> float:
 
 
 def mistakes(found: Evaluation, score: float) -> Integers:
-    """Return how many boxes of each picture are missing or wrong at an overlap of 0.5, ``(pictures,)``.
+    """Return how many boxes of each picture are missing or wrong at an overlap of 0.5,
+    ``(pictures,)``.
 
     Parameters
     ----------

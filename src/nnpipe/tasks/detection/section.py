@@ -39,7 +39,9 @@ _BESIDE = 4  # candidates of which the same pictures are drawn
 
 
 class DetectionSection(TaskSection):
-    """Shows the metrics, precision against recall, the classes, and the pictures with most mistakes."""
+    """Shows the metrics, precision against recall, the classes, and the pictures with most
+    mistakes.
+    """
 
     task = Detection.name
     draws_samples = True
@@ -63,7 +65,9 @@ class DetectionSection(TaskSection):
 
 
 def _decoded(judged: Sequence[tuple[Candidate, Evaluation]]) -> str:
-    """Return sentences that say how boxes came from outputs, and where overlapping ones were dropped."""
+    """Return sentences that say how boxes came from outputs, and where overlapping ones were
+    dropped.
+    """
     told: dict[str, list[str]] = {}
     for candidate, found in judged:
         told.setdefault(_of_decoder(found.settings.get("decoder")), []).append(candidate.name)
@@ -73,21 +77,29 @@ def _decoded(judged: Sequence[tuple[Candidate, Evaluation]]) -> str:
 
 
 def _of_decoder(decoder: Any) -> str:
-    if not isinstance(decoder, Mapping) or not isinstance(arguments := decoder.get("arguments"), Mapping):
-        return "It is not recorded how boxes came from the outputs, and whether overlapping ones were dropped"
+    if not isinstance(decoder, Mapping) or not isinstance(
+        arguments := decoder.get("arguments"), Mapping
+    ):
+        return (
+            "It is not recorded how boxes came from the outputs, and whether overlapping ones were "
+            "dropped"
+        )
     name = clean(str(decoder.get("class", "")).rpartition(".")[2], 60)
     least = clean(str(arguments.get("score_threshold")), 20)
     if arguments.get("suppression") == "inside":
         where = "overlapping boxes were dropped inside the model"
     else:
         where = (
-            "overlapping boxes were dropped outside the model, whose time does not include it, above an overlap of "
+            "overlapping boxes were dropped outside the model, whose time does not include it, "
+            "above an overlap of "
             f"{clean(str(arguments.get('overlap')), 20)}"
         )
     return f"Boxes with scores above {least} were read by {name}; {where}"
 
 
-def _curves(judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int, Sequence[ClassCurve]]) -> list[Plot]:
+def _curves(
+    judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int, Sequence[ClassCurve]]
+) -> list[Plot]:
     known = [(c, found, curves[c.number]) for c, found in judged if curves[c.number]]
     if not known:
         return []
@@ -95,29 +107,44 @@ def _curves(judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int,
     told = ", ".join(f"{c.name} {share(float(_mean(own).mean()))}" for c, _, own in known)
     plots = [
         Plot(
-            Lines("recall", "precision", lines, top=1.0), "precision-recall",
+            Lines("recall", "precision", lines, top=1.0),
+            "precision-recall",
             "Precision against recall at an overlap of 0.5, the mean over the classes",
             f"Curves of precision against recall; the means of the precision: {told}.",
         )
-    ]  # fmt: skip
+    ]
     for c, found, own in known[:_BESIDE]:
         if len(own) < 2:
             continue
         ranked = sorted(own, key=lambda curve: curve.average_precision)
-        shown = ranked if len(ranked) <= _DRAWN_CLASSES else [*ranked[: _DRAWN_CLASSES // 2], *ranked[-3:]]
-        which = "" if len(shown) == len(own) else f", the {len(shown) - 3} worst and the 3 best classes"
+        shown = (
+            ranked
+            if len(ranked) <= _DRAWN_CLASSES
+            else [*ranked[: _DRAWN_CLASSES // 2], *ranked[-3:]]
+        )
+        which = (
+            "" if len(shown) == len(own) else f", the {len(shown) - 3} worst and the 3 best classes"
+        )
         plots.append(
             Plot(
                 Lines(
-                    "recall", "precision",
-                    tuple(Line(_named(found, curve.label), RECALLS, curve.precision) for curve in shown), top=1.0,
+                    "recall",
+                    "precision",
+                    tuple(
+                        Line(_named(found, curve.label), RECALLS, curve.precision)
+                        for curve in shown
+                    ),
+                    top=1.0,
                 ),
                 f"{c.number + 1}-precision-recall-classes",
                 f"{c.name}: precision against recall of classes at an overlap of 0.5{which}",
                 f"Average precision at an overlap of 0.5 of {c.name}: "
-                + ", ".join(f"{_named(found, each.label)} {share(each.average_precision)}" for each in shown) + ".",
+                + ", ".join(
+                    f"{_named(found, each.label)} {share(each.average_precision)}" for each in shown
+                )
+                + ".",
             )
-        )  # fmt: skip
+        )
     return plots
 
 
@@ -130,21 +157,29 @@ def _named(found: Evaluation, label: int) -> str:
     return clean(names[label], 60) or "unnamed" if label < len(names) else f"class {label}"
 
 
-def _classes(judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int, Sequence[ClassCurve]]) -> list[Block]:
+def _classes(
+    judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int, Sequence[ClassCurve]]
+) -> list[Block]:
     tables: list[Block] = []
     for c, found in judged:
         own = sorted(curves[c.number], key=lambda curve: curve.average_precision)
         if not own:
             continue
-        which = "Every class" if len(own) <= _LISTED_CLASSES else f"The {_LISTED_CLASSES} worst of {len(own):,} classes"
+        which = (
+            "Every class"
+            if len(own) <= _LISTED_CLASSES
+            else f"The {_LISTED_CLASSES} worst of {len(own):,} classes"
+        )
         rows = tuple(
             (
-                Cell(_named(found, each.label)), Cell(share(each.average_precision, 1), each.average_precision),
-                Cell(share(each.recall, 1), each.recall), Cell(f"{each.wanted:,}", float(each.wanted)),
+                Cell(_named(found, each.label)),
+                Cell(share(each.average_precision, 1), each.average_precision),
+                Cell(share(each.recall, 1), each.recall),
+                Cell(f"{each.wanted:,}", float(each.wanted)),
                 Cell(f"{each.given:,}", float(each.given)),
             )
             for each in own[:_LISTED_CLASSES]
-        )  # fmt: skip
+        )
         caption = f"{which}, at an overlap of 0.5" + (f": {c.name}" if len(judged) > 1 else "")
         header = ("Class", "AP50", "Found", "True boxes", "Predicted boxes")
         tables.append(Table(header, rows, sortable=True, caption=caption, folded=len(judged) > 1))
@@ -152,13 +187,17 @@ def _classes(judged: Sequence[tuple[Candidate, Evaluation]], curves: Mapping[int
 
 
 def _pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ...]:
-    """Return drawings of the pictures with most mistakes; of several candidates, where these differ most."""
+    """Return drawings of the pictures with most mistakes; of several candidates, where these
+    differ most.
+    """
     if not judged:
         return ()
     task, first = Detection(), judged[0][1]
     shown = [(c, found) for c, found in judged if task.same_samples(first, found)][:_BESIDE]
     least = [best_score(found) for _, found in shown]
-    wrong = np.array([mistakes(found, score) for (_, found), score in zip(shown, least, strict=True)])
+    wrong = np.array(
+        [mistakes(found, score) for (_, found), score in zip(shown, least, strict=True)]
+    )
     spread = np.ptp(wrong, axis=0)
     order = np.lexsort((-wrong.max(axis=0), -spread))[:_PICTURES]
     chosen = [int(n) for n in order if wrong[:, n].max() > 0]
@@ -166,11 +205,14 @@ def _pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ..
         return (Paragraph("No box is missing or wrong at an overlap of 0.5."),)
     scores = ", ".join(f"{c.name}: {score:.3g}" for (c, _), score in zip(shown, least, strict=True))
     others = (
-        "those in whose number of mistakes the candidates differ most" if len(shown) > 1 else "those with most of them"
+        "those in whose number of mistakes the candidates differ most"
+        if len(shown) > 1
+        else "those with most of them"
     )
     told = (
-        f"Boxes are missing or wrong at an overlap of 0.5. Of {len(first):,} pictures, {others} are shown, with boxes "
-        f"of the scores from which F1 is greatest ({scores}); broken lines are the truth."
+        f"Boxes are missing or wrong at an overlap of 0.5. Of {len(first):,} pictures, {others} "
+        f"are shown, with boxes of the scores from which F1 is greatest ({scores}); broken lines "
+        f"are the truth."
     )
     plots = [
         _picture(c, found, number, score, int(wrong[place, number]))
@@ -180,7 +222,9 @@ def _pictures(judged: Sequence[tuple[Candidate, Evaluation]]) -> tuple[Block, ..
     return (Paragraph(told), *plots)
 
 
-def _picture(candidate: Candidate, found: Evaluation, number: int, score: float, wrong: int) -> Plot:
+def _picture(
+    candidate: Candidate, found: Evaluation, number: int, score: float, wrong: int
+) -> Plot:
     truth, labels = found.ragged["truth_boxes"][number], found.ragged["truth_class"][number]
     boxes, given = (found.ragged[name][number] for name in ("boxes", "class"))
     scores = found.ragged["scores"][number].astype(np.float64)
@@ -188,14 +232,18 @@ def _picture(candidate: Candidate, found: Evaluation, number: int, score: float,
     sure = sure[np.argsort(-scores[sure], kind="stable")][:_MOST_BOXES]
     groups = (
         BoxGroup(
-            "truth", truth[:_MOST_BOXES].astype(np.float64),
-            tuple(_named(found, int(label)) for label in labels[:_MOST_BOXES]), -1,
+            "truth",
+            truth[:_MOST_BOXES].astype(np.float64),
+            tuple(_named(found, int(label)) for label in labels[:_MOST_BOXES]),
+            -1,
         ),
         BoxGroup(
-            candidate.name, boxes[sure].astype(np.float64),
-            tuple(f"{_named(found, int(given[n]))} {float(scores[n]):.2f}" for n in sure), candidate.number,
+            candidate.name,
+            boxes[sure].astype(np.float64),
+            tuple(f"{_named(found, int(given[n]))} {float(scores[n]):.2f}" for n in sure),
+            candidate.number,
         ),
-    )  # fmt: skip
+    )
     height, width = _extent(found, number, [group.boxes for group in groups])
     what = f"Picture {number + 1:,}, {candidate.name}: {wrong} mistake{'s' * (wrong != 1)}"
     return Plot(
@@ -207,7 +255,9 @@ def _picture(candidate: Candidate, found: Evaluation, number: int, score: float,
 
 
 def _extent(found: Evaluation, number: int, boxes: Sequence[Any]) -> tuple[float, float]:
-    """Return height and width of a picture; older results do not hold them, so that all boxes are in them."""
+    """Return height and width of a picture; older results do not hold them, so that all boxes
+    are in them.
+    """
     if "size" in found.arrays:
         height, width = (float(side) for side in found.arrays["size"][number])
         if height > 0 and width > 0:
@@ -227,7 +277,9 @@ class DetectionPictures(TaskPictures):
 
     task = Detection.name
 
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
         """Return the picture with boxes, and how many there are."""
         from PIL import Image, ImageDraw
 
@@ -235,18 +287,26 @@ class DetectionPictures(TaskPictures):
         pen, width = ImageDraw.Draw(image), max(2, picture.shape[1] // 300)
         boxes, labels, scores = _sure(predictions, picture.shape[:2])
         for box, label, score in zip(boxes, labels.tolist(), scores.tolist(), strict=True):
-            ends = np.clip([*box[:2], *(box[:2] + box[2:])], 0, [*picture.shape[1::-1]] * 2).tolist()
+            ends = np.clip(
+                [*box[:2], *(box[:2] + box[2:])], 0, [*picture.shape[1::-1]] * 2
+            ).tolist()
             colour = COLOURS[int(label) % len(COLOURS)]
             pen.rectangle(ends, outline=colour, width=width)
             text = f"{class_name(int(label), class_names)} {score:.2f}"
             place = (ends[0] + width, max(ends[1] - 11, 0))
             pen.rectangle(pen.textbbox(place, text), fill=colour)
             pen.text(place, text, fill=(255, 255, 255))
-        return np.asarray(image), f"{len(boxes)} box{'es' * (len(boxes) != 1)} with scores from {_SURE} on"
+        return np.asarray(
+            image
+        ), f"{len(boxes)} box{'es' * (len(boxes) != 1)} with scores from {_SURE} on"
 
     def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
-        """Return the number of boxes of either model that overlap none of the other's, of their class, by half."""
-        (first, labels, _), (second, others, _) = (_sure(each, picture.shape[:2]) for each in (one, other))
+        """Return the number of boxes of either model that overlap none of the other's, of their
+        class, by half.
+        """
+        (first, labels, _), (second, others, _) = (
+            _sure(each, picture.shape[:2]) for each in (one, other)
+        )
         if not len(first) or not len(second):
             return float(len(first) + len(second))
         rows, columns = (grid.ravel() for grid in np.indices((len(first), len(second))))
@@ -260,12 +320,23 @@ def _sure(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[Any], npt.NDArray[np.float64]]:
     """Return boxes in pixels, with classes and scores, the most certain first."""
     if missing := [name for name in ("boxes", "class", "scores") if name not in predictions]:
-        raise SpecMismatch(f"a detector's predictions hold {', '.join(missing)}; name its decoder with --decoder")
+        raise SpecMismatch(
+            f"a detector's predictions hold {', '.join(missing)}; name its decoder with --decoder"
+        )
     boxes = predictions["boxes"]
     if "frame" in predictions:
         boxes = in_pixels(boxes, predictions["frame"], np.array([size], np.int64))
-    found, scores, labels = first_of(boxes), first_of(predictions["scores"]), predictions["class"][0]
+    found, scores, labels = (
+        first_of(boxes),
+        first_of(predictions["scores"]),
+        predictions["class"][0],
+    )
     order = np.argsort(-scores, kind="stable")
-    usable = (labels >= 0) & (scores >= _SURE) & np.isfinite(found).all(axis=1) & (found[:, 2:] > 0).all(axis=1)
+    usable = (
+        (labels >= 0)
+        & (scores >= _SURE)
+        & np.isfinite(found).all(axis=1)
+        & (found[:, 2:] > 0).all(axis=1)
+    )
     order = order[usable[order]][:_MOST]
     return found[order], labels[order], scores[order]

@@ -26,25 +26,29 @@ _MOST_CLASSES = 1 << 20  # in a file
 class Detection(Task):
     """Boxes around the things in a picture, with their classes.
 
-    Boxes are left, top, width and height.  Those of a batch are padded to a common number; padding has the class -1.
+    Boxes are left, top, width and height.  Those of a batch are padded to a common number; padding
+    has the class -1.
 
-    Targets are ``"boxes"``, ``(n, m, 4)`` in pixels of the picture, and ``"class"``, ``(n, m)`` class numbers; and, if
-    the data set has them, ``"crowd"``, ``(n, m)``, which is 1 for a box around many things, ``"area"``, ``(n, m)``, the
-    area of the thing itself in pixels, ``"size"``, ``(n, 2)``, height and width of the picture, and ``"verified"``,
-    ``(n, v)``, the classes that were looked for in it.
+    Targets are ``"boxes"``, ``(n, m, 4)`` in pixels of the picture, and ``"class"``, ``(n, m)``
+    class numbers; and, if the data set has them, ``"crowd"``, ``(n, m)``, which is 1 for a box
+    around many things, ``"area"``, ``(n, m)``, the area of the thing itself in pixels, ``"size"``,
+    ``(n, 2)``, height and width of the picture, and ``"verified"``, ``(n, v)``, the classes that
+    were looked for in it.
 
-    Predictions are ``"boxes"``, ``(n, k, 4)``, ``"scores"``, ``(n, k)``, and ``"class"``, ``(n, k)``.  Boxes are in
-    pixels of the picture; or, if there is also ``"frame"`` (:mod:`nnpipe.tasks.frames`), in shares of the
-    height and width of the model's input.
+    Predictions are ``"boxes"``, ``(n, k, 4)``, ``"scores"``, ``(n, k)``, and ``"class"``, ``(n,
+    k)``.  Boxes are in pixels of the picture; or, if there is also ``"frame"``
+    (:mod:`nnpipe.tasks.frames`), in shares of the height and width of the model's input.
 
-    An evaluation holds the boxes of each picture in pixels as ``truth_boxes``, ``truth_class``, ``truth_crowd``,
-    ``truth_area``, ``boxes``, ``scores`` and ``class``, each ragged; and, if the data set has it, ``size``.
+    An evaluation holds the boxes of each picture in pixels as ``truth_boxes``, ``truth_class``,
+    ``truth_crowd``, ``truth_area``, ``boxes``, ``scores`` and ``class``, each ragged; and, if the
+    data set has it, ``size``.
     """
 
     protocol: Literal["coco", "pascal", "open_images"] = argument(
         "coco",
-        help="rules of matching and mAP: those of COCO, of Pascal VOC since 2010 (crowds are difficult things), or of "
-        "Open Images (crowds are groups, and boxes of classes that were not verified in a picture do not count)",
+        help="rules of matching and mAP: those of COCO, of Pascal VOC since 2010 (crowds are "
+        "difficult things), or of Open Images (crowds are groups, and boxes of classes that were "
+        "not verified in a picture do not count)",
     )
 
     name = "detection"
@@ -55,7 +59,9 @@ class Detection(Task):
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """COCO's average precision over all overlaps, at 0.5 and 0.75, by area, and the average recall."""
+        """COCO's average precision over all overlaps, at 0.5 and 0.75, by area, and the average
+        recall.
+        """
         return METRICS
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
@@ -67,11 +73,18 @@ class Detection(Task):
         boxes: npt.NDArray[Any] = predictions["boxes"]
         if "frame" in predictions:
             if "size" not in truth:
-                raise SpecMismatch("the data set does not state the sizes of its pictures, so boxes cannot be compared")
+                raise SpecMismatch(
+                    "the data set does not state the sizes of its pictures, so boxes cannot be "
+                    "compared"
+                )
             boxes = in_pixels(boxes, predictions["frame"], truth["size"])
         given = predictions["class"]
         if self.protocol == "open_images" and "verified" in truth:
-            given = np.where(_are_verified(given, np.concatenate([truth["verified"], true_class], axis=1)), given, -1)
+            given = np.where(
+                _are_verified(given, np.concatenate([truth["verified"], true_class], axis=1)),
+                given,
+                -1,
+            )
         held = {
             "truth_boxes": _rows(truth["boxes"].astype(np.float64), true_class),
             "truth_class": _rows(true_class.astype(np.int32), true_class),
@@ -100,14 +113,22 @@ class Detection(Task):
         for name in ("truth_class", "class"):
             labels = evaluation.ragged[name].values
             if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < _MOST_CLASSES:
-                raise ArtifactError(f"the evaluation's {name!r} holds numbers that belong to no class")
+                raise ArtifactError(
+                    f"the evaluation's {name!r} holds numbers that belong to no class"
+                )
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true boxes, all certain."""
-        return {"boxes": truth["boxes"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
+        return {
+            "boxes": truth["boxes"],
+            "class": truth["class"],
+            "scores": np.ones(truth["class"].shape),
+        }
 
     def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
-        """Return none of the true boxes, and as many that are certain and touch nothing; one if there are none."""
+        """Return none of the true boxes, and as many that are certain and touch nothing; one if
+        there are none.
+        """
         count, most = len(truth["class"]), max(1, truth["class"].shape[1])
         boxes, classes = np.full((count, most, 4), 32.0), np.full((count, most), -1, np.int64)
         boxes[:, : truth["class"].shape[1]] = truth["boxes"]
@@ -124,7 +145,9 @@ class Detection(Task):
         return super().judged_alike(one, other) and _least_score(one) == _least_score(other)
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
-        """Return how many boxes of each picture are missing or wrong, with the scores from which F1 is greatest."""
+        """Return how many boxes of each picture are missing or wrong, with the scores from which
+        F1 is greatest.
+        """
         from nnpipe.tasks.detection.metrics import best_score, mistakes
 
         return mistakes(evaluation, best_score(evaluation)).astype(np.float64)
@@ -135,7 +158,8 @@ class Detection(Task):
         if wanted and not len(scores.values):
             yield (
                 "collapsed",
-                f"it finds nothing in {len(scores):,} pictures with {wanted:,} boxes, as after quantising boxes and "
+                f"it finds nothing in {len(scores):,} pictures with {wanted:,} boxes, as after "
+                f"quantising boxes and "
                 "scores by one scale",
             )
             return
@@ -143,14 +167,19 @@ class Detection(Task):
         if len(scores.values) >= _MANY_BOXES and different <= _FEW_SCORES:
             yield (
                 "collapsed",
-                f"its {len(scores.values):,} boxes have only {different} different score{'s' * (different > 1)}, as "
+                f"its {len(scores.values):,} boxes have only {different} different "
+                f"score{'s' * (different > 1)}, as "
                 "after quantising boxes and scores by one scale",
             )
 
 
 def _least_score(evaluation: Evaluation) -> Any:
     decoder = evaluation.settings.get("decoder") or {}
-    return decoder.get("arguments", {}).get("score_threshold") if isinstance(decoder, Mapping) else None
+    return (
+        decoder.get("arguments", {}).get("score_threshold")
+        if isinstance(decoder, Mapping)
+        else None
+    )
 
 
 def _rows(values: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Ragged:
@@ -160,26 +189,39 @@ def _rows(values: npt.NDArray[Any], classes: npt.NDArray[Any]) -> Ragged:
 
 def _are_verified(classes: npt.NDArray[Any], verified: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which of the classes ``(n, k)`` are among those of the same picture, ``(n, v)``."""
-    return np.array([np.isin(own, those) for own, those in zip(classes, verified, strict=True)]).reshape(classes.shape)
+    return np.array(
+        [np.isin(own, those) for own, those in zip(classes, verified, strict=True)]
+    ).reshape(classes.shape)
 
 
 def _check(predictions: Batch, count: int, classes: int) -> None:
     missing = [name for name in PREDICTED if name not in predictions]
     if missing:
         raise SpecMismatch(
-            f"predictions of a detector hold boxes, scores and class, these hold {', '.join(predictions)}; "
-            "a decoder (nnpipe list decoders) makes them of a model's raw outputs: name it with --decoder"
+            f"predictions of a detector hold boxes, scores and class, these hold "
+            f"{', '.join(predictions)}; "
+            "a decoder (nnpipe list decoders) makes them of a model's raw outputs: name it with "
+            "--decoder"
         )
     boxes, scores, given = (predictions[name] for name in PREDICTED)
     most = boxes.shape[1] if boxes.ndim == 3 else 0
-    if boxes.shape != (count, most, 4) or scores.shape != (count, most) or given.shape != (count, most):
+    if (
+        boxes.shape != (count, most, 4)
+        or scores.shape != (count, most)
+        or given.shape != (count, most)
+    ):
         raise SpecMismatch(
             f"boxes of {count} pictures must have the shape ({count}, k, 4), scores and class "
-            f"({count}, k), not {', '.join(show_shape(predictions[name].shape) for name in PREDICTED)}"
+            f"({count}, k), not "
+            f"{', '.join(show_shape(predictions[name].shape) for name in PREDICTED)}"
         )
     if boxes.dtype.kind != "f" or scores.dtype.kind != "f" or given.dtype.kind not in "iu":
         raise SpecMismatch(
-            f"boxes and scores must be floats and class integers, not {boxes.dtype}, {scores.dtype} and {given.dtype}"
+            f"boxes and scores must be floats and class integers, not {boxes.dtype}, "
+            f"{scores.dtype} and {given.dtype}"
         )
     if classes and given.size and int(given.max()) >= classes:
-        raise SpecMismatch(f"class must be below {classes}, the number of the data set's classes, not {given.max()}")
+        raise SpecMismatch(
+            f"class must be below {classes}, the number of the data set's classes, not "
+            f"{given.max()}"
+        )

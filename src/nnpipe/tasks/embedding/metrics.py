@@ -42,13 +42,16 @@ class Findings:
     Attributes
     ----------
     ranks
-        The ranks, from 1, of the samples of the same class that are among the first ``depth``, ascending; ragged int32.
+        The ranks, from 1, of the samples of the same class that are among the first ``depth``,
+        ascending; ragged int32.
     relevant
         The number of samples of the same class in the gallery, ``(n,)`` int64.
     right, wrong
-        The most similar sample of the same class and of another one, ``(n,)`` int64; -1 if there is none.
+        The most similar sample of the same class and of another one, ``(n,)`` int64; -1 if there is
+        none.
     margin
-        By how much the similarity of ``right`` is above that of ``wrong``, ``(n,)`` float32; NaN without both.
+        By how much the similarity of ``right`` is above that of ``wrong``, ``(n,)`` float32; NaN
+        without both.
     """
 
     ranks: Ragged
@@ -72,9 +75,11 @@ def searched(
     vectors
         ``(n, d)`` numbers; a vector with a number that is not finite is similar to nothing.
     labels, roles
-        ``(n,)`` class numbers, and :data:`GALLERY`, :data:`QUERY` or :data:`BOTH`.  A query does not find itself.
+        ``(n,)`` class numbers, and :data:`GALLERY`, :data:`QUERY` or :data:`BOTH`.  A query does
+        not find itself.
     distance
-        How similar vectors are: the cosine of their angle, or their squared Euclidean distance, negated.
+        How similar vectors are: the cosine of their angle, or their squared Euclidean distance,
+        negated.
     depth
         The number of first places that count.
     """
@@ -136,7 +141,12 @@ def _blocks(queries: Indices, gallery: int) -> Iterator[Indices]:
 
 
 def _rank(
-    similar: Floats, block: Indices, gallery: Indices, labels: npt.NDArray[np.integer], depth: int, found: _Found
+    similar: Floats,
+    block: Indices,
+    gallery: Indices,
+    labels: npt.NDArray[np.integer],
+    depth: int,
+    found: _Found,
 ) -> None:
     """Note what a block of queries finds; ``similar``, ``(queries, gallery)``, is overwritten."""
     if not len(gallery):
@@ -144,7 +154,9 @@ def _rank(
     held = labels[gallery]
     own: list[Floats] = []  # similarities of samples of the same class, descending
     for row, query in enumerate(block):
-        part = slice(*(int(np.searchsorted(held, labels[query], side)) for side in ("left", "right")))
+        part = slice(
+            *(int(np.searchsorted(held, labels[query], side)) for side in ("left", "right"))
+        )
         those, others = similar[row, part].copy(), gallery[part] != query
         similar[row, part] = -np.inf
         those[~others] = -np.inf
@@ -154,13 +166,19 @@ def _rank(
             found.right[query] = gallery[part][int(those.argmax())]
     kept = min(depth, len(gallery))
     nearest = similar.argmax(axis=1)
-    rivals = np.sort(np.partition(similar, len(gallery) - kept, axis=1)[:, len(gallery) - kept :], axis=1)
+    rivals = np.sort(
+        np.partition(similar, len(gallery) - kept, axis=1)[:, len(gallery) - kept :], axis=1
+    )
     for row, query in enumerate(block):
         if rivals[row, -1] > -np.inf:
             found.wrong[query] = gallery[nearest[row]]
             if len(own[row]):
                 found.margin[query] = own[row][0] - rivals[row, -1]
-        ranks = np.arange(1, len(own[row]) + 1) + kept - np.searchsorted(rivals[row], own[row], side="left")
+        ranks = (
+            np.arange(1, len(own[row]) + 1)
+            + kept
+            - np.searchsorted(rivals[row], own[row], side="left")
+        )
         found.ranks[query] = ranks[ranks <= depth].astype(np.int32)
 
 
@@ -188,7 +206,9 @@ def _owners(found: Evaluation) -> npt.NDArray[np.int64]:
 def _recall(k: int) -> Values:
     def values(found: Evaluation) -> Floats:
         hits = _ranks(found) <= k
-        return _counting(found, (np.bincount(_owners(found), hits, len(found)) > 0).astype(np.float64))
+        return _counting(
+            found, (np.bincount(_owners(found), hits, len(found)) > 0).astype(np.float64)
+        )
 
     return values
 
@@ -196,7 +216,9 @@ def _recall(k: int) -> Values:
 def _average_precision(k: int) -> Values:
     def values(found: Evaluation) -> Floats:
         rows = found.ragged["ranks"]
-        place = np.arange(len(rows.values)) - np.repeat(np.cumsum(rows.counts) - rows.counts, rows.counts)
+        place = np.arange(len(rows.values)) - np.repeat(
+            np.cumsum(rows.counts) - rows.counts, rows.counts
+        )
         ranks = _ranks(found)
         precision = np.where(ranks <= k, (place + 1) / np.maximum(ranks, 1), 0.0)
         best = np.maximum(np.minimum(found.arrays["relevant"], k), 1)
@@ -207,23 +229,33 @@ def _average_precision(k: int) -> Values:
 
 @functools.cache
 def retrieval_metric(name: str) -> QualityMetric:
-    """Return ``recall_at_K`` or ``map_at_K`` for any K up to :data:`DEPTH`; raise ``KeyError`` for another name."""
+    """Return ``recall_at_K`` or ``map_at_K`` for any K up to :data:`DEPTH`; raise ``KeyError``
+    for another name.
+    """
     matched = _NAME.fullmatch(name)
     if matched is None or int(matched[2]) > DEPTH:
         raise KeyError(name)
     k = int(matched[2])
     if matched[1] == "map":
         return QualityMetric(
-            name, f"mAP@{k}", f"Mean average precision at {k}",
-            f"mean over queries of the precision at each sample of the same class among the first {k}, of as many as "
-            f"there are, up to {k}", "share", False,
+            name,
+            f"mAP@{k}",
+            f"Mean average precision at {k}",
+            f"mean over queries of the precision at each sample of the same class among the first "
+            f"{k}, of as many as there are, up to {k}",
+            "share",
+            False,
             values=_average_precision(k),
-        )  # fmt: skip
+        )
     return QualityMetric(
-        name, f"Recall@{k}", f"Recall at {k}",
-        f"share of the queries with a sample of the same class among the first {k}", "share", False,
+        name,
+        f"Recall@{k}",
+        f"Recall at {k}",
+        f"share of the queries with a sample of the same class among the first {k}",
+        "share",
+        False,
         values=_recall(k),
-    )  # fmt: skip
+    )
 
 
 METRICS = tuple(map(retrieval_metric, ("recall_at_1", "recall_at_5", "recall_at_10", "map_at_10")))

@@ -26,7 +26,11 @@ class EmbeddingSection(TaskSection):
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged embeddings have no table of queries."""
         table = metrics_section(EmbeddingSearch(), candidates)
-        judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == self.task]
+        judged = [
+            (c, c.quality.evaluation)
+            for c in candidates
+            if c.quality and c.quality.task.name == self.task
+        ]
         parts: list[Block] = list(table.blocks)
         if judged:
             parts.append(_what_was_asked(judged[0][1]))
@@ -44,7 +48,8 @@ def _what_was_asked(found: Evaluation) -> Paragraph:
     lost = int((queries & (relevant == 0)).sum())
     distance = found.settings.get("distance", "cosine")
     text = (
-        f"{int(queries.sum()):,} queries search a gallery of {int((role != QUERY).sum()):,} samples by {distance} "
+        f"{int(queries.sum()):,} queries search a gallery of {int((role != QUERY).sum()):,} "
+        f"samples by {distance} "
         "distance; a sample of another class at the same distance is ranked first."
     )
     if lost:
@@ -64,23 +69,36 @@ def _worst(found: Evaluation) -> Block:
     chosen = chosen[np.lexsort((chosen, margin[chosen], -first[chosen]))][:_WORST]
     if not len(chosen):
         return Paragraph("Every query finds a sample of its class first.")
-    wrong, mistaken = (found.arrays.get(name, np.full(len(found), -1)) for name in ("wrong", "mistaken"))
+    wrong, mistaken = (
+        found.arrays.get(name, np.full(len(found), -1)) for name in ("wrong", "mistaken")
+    )
     lines = tuple(
         (
             Cell(f"{place:,}", float(place)),
             _class(found, int(found.arrays["truth"][place])),
-            Cell(f"{first[place]:,}" if first[place] <= DEPTH else f"beyond {DEPTH}", float(first[place])),
+            Cell(
+                f"{first[place]:,}" if first[place] <= DEPTH else f"beyond {DEPTH}",
+                float(first[place]),
+            ),
             Cell(f"{wrong[place]:,}", float(wrong[place])) if wrong[place] >= 0 else Cell(NOTHING),
             _class(found, int(mistaken[place])) if wrong[place] >= 0 else NOTHING,
             Cell(f"{-margin[place]:.4g}", float(-margin[place])),
         )
         for place in chosen
     )
-    header = ("Query", "Class", "Rank of the first of its class", "Nearest of another class", "Its class", "Nearer by")
+    header = (
+        "Query",
+        "Class",
+        "Rank of the first of its class",
+        "Nearest of another class",
+        "Its class",
+        "Nearer by",
+    )
     caption = (
-        f"The {len(chosen)} worst of {int(asked.sum()):,} queries that find another class first. Queries and samples "
-        "are numbered from 0 in the order in which they were measured; nearer by: how much more similar the sample of "
-        "another class is"
+        f"The {len(chosen)} worst of {int(asked.sum()):,} queries that find another class first. "
+        f"Queries and samples "
+        "are numbered from 0 in the order in which they were measured; nearer by: how much more "
+        "similar the sample of another class is"
     )
     return Table(header, lines, sortable=True, caption=caption)
 

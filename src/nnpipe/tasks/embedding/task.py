@@ -18,7 +18,9 @@ from nnpipe.tasks.embedding.metrics import BOTH, DEPTH, GALLERY, METRICS, retrie
 from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_array, only
 
 VECTORS = "embedding"
-"""The array of judged batches that holds the vectors; the evaluation of all samples holds ranks in its place."""
+"""The array of judged batches that holds the vectors; the evaluation of all samples holds ranks
+in its place.
+"""
 
 _BITS = 64
 
@@ -26,18 +28,22 @@ _BITS = 64
 class EmbeddingSearch(Task):
     """Vectors by which similar samples are found.
 
-    Targets are ``"label"``, ``(n,)`` class numbers, and, if the data set has it, ``"role"``, ``(n,)``: 0 for samples of
-    the gallery, 1 for queries, 2 for samples that are both; without it, all are both.  A query does not find itself.
-    Predictions are ``"embedding"``, or a single tensor of any name, ``(n, d)``.
+    Targets are ``"label"``, ``(n,)`` class numbers, and, if the data set has it, ``"role"``,
+    ``(n,)``: 0 for samples of the gallery, 1 for queries, 2 for samples that are both; without it,
+    all are both.  A query does not find itself. Predictions are ``"embedding"``, or a single tensor
+    of any name, ``(n, d)``.
 
-    An evaluation holds ``truth`` and ``role``, ``relevant``, the number of samples of the same class in the gallery,
-    ``right`` and ``wrong``, the numbers of the most similar sample of the same class and of another one,
-    ``mistaken``, the latter's class, and ``margin``, by how much it is less similar, each ``(n,)``; and the ragged
-    ``ranks`` of the samples of the same class among the first 100.  A sample of another class that is as similar as
-    one of the query's class has the better rank.
+    An evaluation holds ``truth`` and ``role``, ``relevant``, the number of samples of the same
+    class in the gallery, ``right`` and ``wrong``, the numbers of the most similar sample of the
+    same class and of another one, ``mistaken``, the latter's class, and ``margin``, by how much it
+    is less similar, each ``(n,)``; and the ragged ``ranks`` of the samples of the same class among
+    the first 100.  A sample of another class that is as similar as one of the query's class has the
+    better rank.
     """
 
-    distance: Literal["cosine", "euclidean"] = argument("cosine", help="how the distance of two vectors is measured")
+    distance: Literal["cosine", "euclidean"] = argument(
+        "cosine", help="how the distance of two vectors is measured"
+    )
 
     name = "embedding"
     targets = ("label",)
@@ -57,10 +63,15 @@ class EmbeddingSearch(Task):
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Keep the vectors of a batch; :meth:`completed` compares those of all samples."""
         vectors, label = only(predictions, VECTORS), truth["label"]
-        if vectors.ndim != 2 or len(vectors) != len(label) or not vectors.shape[1] or vectors.dtype.kind not in "iuf":
+        if (
+            vectors.ndim != 2
+            or len(vectors) != len(label)
+            or not vectors.shape[1]
+            or vectors.dtype.kind not in "iuf"
+        ):
             raise SpecMismatch(
-                f"embeddings must be numbers of the shape ({len(label)}, d), not {vectors.dtype} of "
-                f"{show_shape(vectors.shape)}"
+                f"embeddings must be numbers of the shape ({len(label)}, d), not {vectors.dtype} "
+                f"of {show_shape(vectors.shape)}"
             )
         role = truth.get("role", np.full(len(label), BOTH))
         kind = np.float64 if vectors.dtype.itemsize > 4 else np.float32
@@ -84,7 +95,9 @@ class EmbeddingSearch(Task):
             "mistaken": np.where(found.wrong < 0, -1, label[found.wrong]),
             "margin": found.margin,
         }
-        return Evaluation(self.name, arrays, judged.class_names, {"ranks": found.ranks}, judged.settings)
+        return Evaluation(
+            self.name, arrays, judged.class_names, {"ranks": found.ranks}, judged.settings
+        )
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that each sample has a class, a role and ranks."""
@@ -106,7 +119,10 @@ class EmbeddingSearch(Task):
         margin = evaluation.arrays.get("margin", np.zeros(0))
         queries = evaluation.arrays["role"] != GALLERY
         if queries.sum() > 1 and len(margin) and bool(np.all(margin[queries] == 0)):
-            yield "collapsed", f"all vectors are equally similar for each of {int(queries.sum()):,} queries"
+            yield (
+                "collapsed",
+                f"all vectors are equally similar for each of {int(queries.sum()):,} queries",
+            )
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a vector for each class: the bits of its number."""

@@ -37,7 +37,9 @@ def _scaled(found: Evaluation) -> Floats:
     known = ~np.isnan(ratios)
     counts = known.sum(axis=1)
     sums = np.where(known, ratios, 0.0).sum(axis=1)
-    return np.asarray(np.divide(sums, counts, out=np.full(len(found), np.nan), where=counts > 0), np.float64)
+    return np.asarray(
+        np.divide(sums, counts, out=np.full(len(found), np.nan), where=counts > 0), np.float64
+    )
 
 
 def _root(found: Evaluation) -> Statistic:
@@ -53,15 +55,18 @@ def _blocks(found: Evaluation) -> npt.NDArray[np.integer]:
 METRICS = (
     QualityMetric(
         "mase", "MASE", "Mean absolute scaled error",
-        "mean absolute error, divided by that of the naive forecast in the training part (Hyndman and Koehler 2006)",
+        "mean absolute error, divided by that of the naive forecast in the training part (Hyndman "
+        "and Koehler 2006)",
         "ratio", True, values=_scaled, clusters=_blocks, bounds=(0.0, math.inf),
     ),
     QualityMetric(
-        "mae", "MAE", "Mean absolute error", "mean distance of predicted from true numbers", "ratio", True,
+        "mae", "MAE", "Mean absolute error", "mean distance of predicted from true "
+            "numbers", "ratio", True,
         values=_absolute, clusters=_blocks, bounds=(0.0, math.inf),
     ),
     QualityMetric(
-        "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared distance", "ratio", True,
+        "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared "
+            "distance", "ratio", True,
         statistic=_root, clusters=_blocks, bounds=(0.0, math.inf),
     ),
 )  # fmt: skip
@@ -70,13 +75,14 @@ METRICS = (
 class Forecast(Task):
     """The next values of a series, given those before.
 
-    Targets are ``"value"``, ``(n, steps, columns)``; ``"scale"``, ``(n, columns)``, the mean error of the naive
-    forecast in the training part of the series; and ``"block"``, ``(n,)`` integers, the stretch of the series that a
-    sample belongs to: windows of one stretch overlap, so they are no independent samples.  Predictions are
-    ``"value"``, or a single tensor of any name, with as many numbers.
+    Targets are ``"value"``, ``(n, steps, columns)``; ``"scale"``, ``(n, columns)``, the mean error
+    of the naive forecast in the training part of the series; and ``"block"``, ``(n,)`` integers,
+    the stretch of the series that a sample belongs to: windows of one stretch overlap, so they are
+    no independent samples.  Predictions are ``"value"``, or a single tensor of any name, with as
+    many numbers.
 
-    An evaluation holds ``truth`` and ``predicted``, float32 ``(n, steps, columns)``, ``scale``, float32
-    ``(n, columns)``, and ``block``, int64 ``(n,)``.
+    An evaluation holds ``truth`` and ``predicted``, float32 ``(n, steps, columns)``, ``scale``,
+    float32 ``(n, columns)``, and ``block``, int64 ``(n,)``.
     """
 
     name = "forecast"
@@ -86,7 +92,9 @@ class Forecast(Task):
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """The mean absolute scaled error, the mean absolute error, and the root of the mean squared error."""
+        """The mean absolute scaled error, the mean absolute error, and the root of the mean
+        squared error.
+        """
         return METRICS
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
@@ -97,7 +105,8 @@ class Forecast(Task):
         flat = [int(np.prod(wanted))]
         if len(predicted) != len(value) or given not in (wanted, flat if flat != [1] else []):
             raise SpecMismatch(
-                f"forecasts must have the shape {show_shape(value.shape)}, not {show_shape(predicted.shape)}"
+                f"forecasts must have the shape {show_shape(value.shape)}, not "
+                f"{show_shape(predicted.shape)}"
             )
         arrays: dict[str, np.ndarray] = {
             "truth": value.astype(np.float32),

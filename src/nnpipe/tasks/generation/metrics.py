@@ -1,9 +1,10 @@
 """The metrics of generated text, and of the times of its tokens.
 
-The names are those of NVIDIA GenAI-Perf, https://docs.nvidia.com/nim/benchmarking/llm/latest/metrics.html, and vLLM,
-https://docs.vllm.ai: TTFT, TPOT, ITL.  TPOT is one number for each request, the mean time between its tokens; ITL is
-one number for each token, so that a pause within a request shows in its percentiles and not in those of TPOT.
-Percentiles are not defined for fewer values than an interval of them needs, 299 for p99.
+The names are those of NVIDIA GenAI-Perf,
+https://docs.nvidia.com/nim/benchmarking/llm/latest/metrics.html, and vLLM, https://docs.vllm.ai:
+TTFT, TPOT, ITL.  TPOT is one number for each request, the mean time between its tokens; ITL is one
+number for each token, so that a pause within a request shows in its percentiles and not in those of
+TPOT. Percentiles are not defined for fewer values than an interval of them needs, 299 for p99.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from nnpipe.measuring.quantile_intervals import samples_needed
 # left out, so that the jackknife tells how sure it is, as the authors propose.
 
 _REACH = 9.0  # standard deviations of the rank beyond which weights are below 1e-15
-_MARGIN = 0.02  # share of all values by which the rank may move when samples are left out, before all are looked at
+# share of all values by which the rank may move when samples are left out, before all are looked at
+_MARGIN = 0.02
 
 
 def quantile_statistic(
@@ -87,11 +89,15 @@ def _deviations(total: float, share: float) -> float:
 
 
 def _weighted(values: Floats, below: float, weights: Floats, total: float, share: float) -> float:
-    """Return the mean of ordered values, each weighted by the part of the beta distribution over its ranks."""
+    """Return the mean of ordered values, each weighted by the part of the beta distribution over
+    its ranks.
+    """
     alpha, beta = (total + 1) * share, (total + 1) * (1 - share)
     ends = below + np.concatenate([[0.0], np.cumsum(weights)])
     low = max(math.floor(below), math.floor(share * total - _deviations(total, share)), 0)
-    high = min(math.ceil(ends[-1]), math.ceil(share * total + _deviations(total, share)), math.ceil(total))
+    high = min(
+        math.ceil(ends[-1]), math.ceil(share * total + _deviations(total, share)), math.ceil(total)
+    )
     grid = np.arange(low, high + 1, dtype=np.float64)
     # The density in the middle of each rank; a constant factor does not matter.
     middles = (grid[:-1] + 0.5) / max(total, high)
@@ -111,14 +117,18 @@ Times = Callable[[Evaluation], tuple[Floats, npt.NDArray[np.integer]]]
 
 
 def first_token_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
-    """Return the time from each request to its first token, in seconds, and the numbers of the requests."""
+    """Return the time from each request to its first token, in seconds, and the numbers of the
+    requests.
+    """
     rows = found.ragged["token_ns"]
     there = np.flatnonzero(rows.counts > 0)
     return rows.values[rows.starts[:-1][there]].astype(np.float64) / _NS, there
 
 
 def token_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
-    """Return the time between neighbouring tokens, in seconds, and the number of each one's request."""
+    """Return the time between neighbouring tokens, in seconds, and the number of each one's
+    request.
+    """
     rows = found.ragged["token_ns"]
     later = np.ones(len(rows.values), bool)
     later[rows.starts[:-1][rows.counts > 0]] = False
@@ -126,7 +136,9 @@ def token_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]
 
 
 def mean_intervals(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
-    """Return the mean time between the tokens of each request, in seconds, and the numbers of the requests."""
+    """Return the mean time between the tokens of each request, in seconds, and the numbers of
+    the requests.
+    """
     times, owners = token_intervals(found)
     counts = np.bincount(owners, minlength=len(found))
     sums = np.bincount(owners, times, len(found))
@@ -140,10 +152,34 @@ def request_times(found: Evaluation) -> tuple[Floats, npt.NDArray[np.integer]]:
 
 
 TIMES: tuple[tuple[str, str, str, str, Times], ...] = (
-    ("ttft", "TTFT", "Time to first token", "from the request to its first token", first_token_times),
-    ("tpot", "TPOT", "Time per output token", "mean time between the tokens of a request", mean_intervals),
-    ("itl", "ITL", "Inter-token latency", "time from each token to the next, of all requests", token_intervals),
-    ("request", "End to end", "Time of a request", "from the request to the end of its answer", request_times),
+    (
+        "ttft",
+        "TTFT",
+        "Time to first token",
+        "from the request to its first token",
+        first_token_times,
+    ),
+    (
+        "tpot",
+        "TPOT",
+        "Time per output token",
+        "mean time between the tokens of a request",
+        mean_intervals,
+    ),
+    (
+        "itl",
+        "ITL",
+        "Inter-token latency",
+        "time from each token to the next, of all requests",
+        token_intervals,
+    ),
+    (
+        "request",
+        "End to end",
+        "Time of a request",
+        "from the request to the end of its answer",
+        request_times,
+    ),
 )
 """Each kind of time: name, heading, title, definition, and the function that finds it."""
 
@@ -174,7 +210,9 @@ def _ratio(above: Floats, below: Floats) -> Statistic:
 
 
 def _throughput(found: Evaluation) -> Statistic:
-    return _ratio(found.ragged["token_ns"].counts.astype(np.float64), found.arrays["request_ns"] / _NS)
+    return _ratio(
+        found.ragged["token_ns"].counts.astype(np.float64), found.arrays["request_ns"] / _NS
+    )
 
 
 def _perplexity(found: Evaluation) -> Statistic:
@@ -202,37 +240,51 @@ def _of_time() -> tuple[QualityMetric, ...]:
     for name, heading, title, meaning, times in TIMES:
         found.append(
             QualityMetric(
-                f"{name}_mean", f"{heading} mean", f"Mean {title[0].lower()}{title[1:]}", f"{meaning}: the mean",
-                "time", True, statistic=_mean(times),
+                f"{name}_mean",
+                f"{heading} mean",
+                f"Mean {title[0].lower()}{title[1:]}",
+                f"{meaning}: the mean",
+                "time",
+                True,
+                statistic=_mean(times),
             )
-        )  # fmt: skip
+        )
         for word, share in PERCENTILES:
             what = "half of them take less" if share == 0.5 else f"{100 * share:g} % take less"
             found.append(
                 QualityMetric(
-                    f"{name}_{word}", f"{heading} {word}", f"{word.capitalize() if share == 0.5 else word} of the "
-                    f"{title[0].lower()}{title[1:]}", f"{meaning}: {what}", "time", True,
-                    statistic=_percentile(times, share), draws=200,
+                    f"{name}_{word}",
+                    f"{heading} {word}",
+                    f"{word.capitalize() if share == 0.5 else word} of the "
+                    f"{title[0].lower()}{title[1:]}",
+                    f"{meaning}: {what}",
+                    "time",
+                    True,
+                    statistic=_percentile(times, share),
+                    draws=200,
                 )
-            )  # fmt: skip
+            )
     return tuple(found)
 
 
 METRICS = (
     QualityMetric(
         "exact_match", "Exact match", "Exact match",
-        "share of the prompts with a reference whose answer is the reference, without space at the ends",
+        "share of the prompts with a reference whose answer is the reference, without space at the "
+        "ends",
         "share", False, values=_exact,
     ),
     QualityMetric(
         "perplexity", "Perplexity", "Perplexity of the references",
-        "exponential of the mean negative log-likelihood of a reference's token, given the prompt and the tokens "
+        "exponential of the mean negative log-likelihood of a reference's token, given the prompt "
+        "and the tokens "
         "before it; only models with the same tokenizer can be compared", "ratio", True, statistic=_perplexity,
         bounds=(1.0, math.inf),
     ),
     *_of_time(),
     QualityMetric(
-        "output_throughput", "Tokens/s", "Output throughput", "tokens generated by the time of all requests, one after "
+        "output_throughput", "Tokens/s", "Output throughput", "tokens generated by the time of "
+        "all requests, one after "
         "the other", "rate", False, statistic=_throughput,
     ),
 )  # fmt: skip

@@ -27,10 +27,10 @@ _FEWEST = 3  # requests that reach a position of the curve, or whose memory is k
 _MOST_CURVES = 8
 _FAR = 10  # times of one candidate by those of another, with which a linear axis hides one of them
 _MEANINGS = (
-    "TTFT: time to first token, from the request to its first token. TPOT: time per output token, one number for each "
-    "request, the mean time between its tokens. ITL: inter-token latency, one number for each token but the first: the "
-    "time since the token before. A pause within one answer shows in the percentiles of ITL, and hardly in those of "
-    "TPOT."
+    "TTFT: time to first token, from the request to its first token. TPOT: time per output token, "
+    "one number for each request, the mean time between its tokens. ITL: inter-token latency, one "
+    "number for each token but the first: the time since the token before. A pause within one "
+    "answer shows in the percentiles of ITL, and hardly in those of TPOT."
 )
 
 
@@ -40,22 +40,35 @@ class GenerationSection(TaskSection):
     task = Generation.name
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
-        """Return the tables of quality and of times, the curves over positions and memory, and histograms."""
-        judged = [(c, c.quality.evaluation) for c in candidates if c.quality and c.quality.task.name == self.task]
+        """Return the tables of quality and of times, the curves over positions and memory, and
+        histograms.
+        """
+        judged = [
+            (c, c.quality.evaluation)
+            for c in candidates
+            if c.quality and c.quality.task.name == self.task
+        ]
         if not judged:
-            return Section("Generation", (Paragraph("No answers were stored, so nothing can be told.", "note"),))
+            return Section(
+                "Generation",
+                (Paragraph("No answers were stored, so nothing can be told.", "note"),),
+            )
         blocks: list[Block] = [_answers(judged), _times(judged), Paragraph(_MEANINGS)]
         blocks += _positions(judged[:_MOST_CURVES])
         blocks += _memory(judged[:_MOST_CURVES])
         for candidate, found in judged[:_MOST_CURVES]:
-            blocks += _histogram(candidate, found, f"{candidate.number + 1}-" if len(judged) > 1 else "")
+            blocks += _histogram(
+                candidate, found, f"{candidate.number + 1}-" if len(judged) > 1 else ""
+            )
         return Section("Generation", tuple(blocks))
 
 
 def _cell(name: str, found: Evaluation) -> Cell:
     metric = Generation().metric(name)
     figure = figure_of(metric, found, CONFIDENCE)
-    return Cell(written(quality(metric), figure.value), figure.value, interval(quality(metric), figure))
+    return Cell(
+        written(quality(metric), figure.value), figure.value, interval(quality(metric), figure)
+    )
 
 
 def _answers(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
@@ -63,22 +76,37 @@ def _answers(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
     rows: list[tuple[str | Cell, ...]] = []
     for candidate, found in judged:
         references, tokens = int((found.arrays["exact"] >= 0).sum()), found.ragged["token"].counts
-        sizes = (len(found), references, int(tokens.sum()), int(np.median(found.arrays["prompt_tokens"])))
+        sizes = (
+            len(found),
+            references,
+            int(tokens.sum()),
+            int(np.median(found.arrays["prompt_tokens"])),
+        )
         numbers = (Cell(f"{size:,}", float(size)) for size in sizes)
         rows.append((candidate.name, *(_cell(name, found) for name in names), *numbers))
     header = ("Candidate", *(Generation().metric(name).heading for name in names))
     more = ("Prompts", "with reference", "Tokens", "of a prompt, median")
     caption = "Answers. Ranges are 95\u00a0% intervals over prompts"
-    return Table((*header, *more), tuple(rows), sortable=len(rows) > 1, caption=caption, minor=more[1:])
+    return Table(
+        (*header, *more), tuple(rows), sortable=len(rows) > 1, caption=caption, minor=more[1:]
+    )
 
 
 def _times(judged: Sequence[tuple[Candidate, Evaluation]]) -> Table:
     rows: list[tuple[str | Cell, ...]] = [
-        (candidate.name, heading, _cell(f"{name}_mean", found), *_percentiles(name, len(times(found)[0]), found))
+        (
+            candidate.name,
+            heading,
+            _cell(f"{name}_mean", found),
+            *_percentiles(name, len(times(found)[0]), found),
+        )
         for name, heading, _, _, times in TIMES
         for candidate, found in judged
     ]
-    caption = "Times of tokens and requests, without the tokeniser's. Ranges are 95\u00a0% intervals over prompts"
+    caption = (
+        "Times of tokens and requests, without the tokeniser's. Ranges are 95\u00a0% intervals "
+        "over prompts"
+    )
     header = ("Candidate", "Time", "mean", *(word for word, _ in PERCENTILES))
     return Table(header, tuple(rows), sortable=True, caption=caption)
 
@@ -101,9 +129,13 @@ def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
     if not curves:
         return []
     scale = Scale.of_times(float(np.median(middle)) for _, _, middle, _, _ in curves)
-    lines = tuple(Line(c.name, x, *(each / scale.divisor for each in ends)) for c, x, *ends in curves)
+    lines = tuple(
+        Line(c.name, x, *(each / scale.divisor for each in ends)) for c, x, *ends in curves
+    )
     medians = [float(np.median(middle)) for _, _, middle, _, _ in curves]
-    apart = max(medians) > _FAR * min(medians) > 0 and all(float(low.min()) > 0 for _, _, _, low, _ in curves)
+    apart = max(medians) > _FAR * min(medians) > 0 and all(
+        float(low.min()) > 0 for _, _, _, low, _ in curves
+    )
     told = "; ".join(
         f"{c.name}: {duration(float(middle[0]))} at token {int(x[0])}, "
         f"{duration(float(middle[-1]))} at token {int(x[-1])}"
@@ -111,22 +143,32 @@ def _positions(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
     )
     return [
         Plot(
-            Lines("position in the answer", f"time since the token before, {scale.unit}", lines, log_y=apart),
+            Lines(
+                "position in the answer",
+                f"time since the token before, {scale.unit}",
+                lines,
+                log_y=apart,
+            ),
             "token-times",
-            "Time of a token by its position, from the second on: median of all answers that are so long, and the "
-            "middle 80\u00a0% of them (band)", f"Median time of a token by its position. {told}.",
+            "Time of a token by its position, from the second on: median of all answers that are "
+            "so long, and the middle 80\u00a0% of them (band)",
+            f"Median time of a token by its position. {told}.",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _by_position(found: Evaluation) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return positions from 2 on, and the median, p10 and p90 of the times there, in nanoseconds."""
+    """Return positions from 2 on, and the median, p10 and p90 of the times there, in
+    nanoseconds.
+    """
     rows = found.ragged["token_ns"]
     times = rows.values.astype(np.float64)
     places = np.arange(len(times)) - np.repeat(rows.starts[:-1], rows.counts)
     order = np.argsort(places, kind="stable")
     ends = np.searchsorted(places[order], np.arange(int(rows.counts.max(initial=0)) + 1))
-    reached = [n for n in range(1, len(ends) - 1) if ends[n + 1] - ends[n] >= min(_FEWEST, len(found))]
+    reached = [
+        n for n in range(1, len(ends) - 1) if ends[n + 1] - ends[n] >= min(_FEWEST, len(found))
+    ]
     if not reached:
         return (np.empty(0),) * 4
     parts = [np.quantile(times[order[ends[n] : ends[n + 1]]], (0.5, 0.1, 0.9)) for n in reached]
@@ -149,15 +191,18 @@ def _histogram(candidate: Candidate, found: Evaluation, prefix: str) -> list[Blo
     return [
         Plot(
             Histogram(axis, "tokens", edges / scale.divisor, counts, marks, True),
-            f"{prefix}inter-token-latency", f"{candidate.name}: how often each inter-token latency occurred",
-            f"Histogram of {len(times):,} inter-token latencies of {candidate.name}, from {duration(low)} to "
-            f"{duration(high)}, median {duration(float(np.median(times)))}.",
+            f"{prefix}inter-token-latency",
+            f"{candidate.name}: how often each inter-token latency occurred",
+            f"Histogram of {len(times):,} inter-token latencies of {candidate.name}, from "
+            f"{duration(low)} to {duration(high)}, median {duration(float(np.median(times)))}.",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _memory(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
-    """Return the curve of the process's memory by the length of the context at the end of a request."""
+    """Return the curve of the process's memory by the length of the context at the end of a
+    request.
+    """
     curves = [(c.name, *_by_context(c, found)) for c, found in judged]
     curves = [each for each in curves if len(each[1]) >= _FEWEST]
     if not curves:
@@ -171,15 +216,19 @@ def _memory(judged: Sequence[tuple[Candidate, Evaluation]]) -> list[Block]:
     )
     return [
         Plot(
-            Lines("tokens of prompt and answer", f"memory of the process, {scale.unit}", lines), "context-memory",
-            "Memory of the process by the length of the context, sampled while a request was answered",
+            Lines("tokens of prompt and answer", f"memory of the process, {scale.unit}", lines),
+            "context-memory",
+            "Memory of the process by the length of the context, sampled while a request was "
+            "answered",
             f"Memory of the process by the length of the context. {told}.",
         )
-    ]  # fmt: skip
+    ]
 
 
 def _by_context(candidate: Candidate, found: Evaluation) -> tuple[Floats, npt.NDArray[np.float64]]:
-    """Return lengths of contexts in ascending order, and the greatest memory seen in requests of that length."""
+    """Return lengths of contexts in ascending order, and the greatest memory seen in requests of
+    that length.
+    """
     time, memory = known(candidate.resources, "process_bytes")
     calls = candidate.inference
     # Each prompt is answered once in order, before answers are repeated.

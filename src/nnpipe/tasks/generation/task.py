@@ -10,7 +10,15 @@ import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation, Ragged
-from nnpipe.core.generation import LOG_LIKELIHOOD, NONE, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
+from nnpipe.core.generation import (
+    LOG_LIKELIHOOD,
+    NONE,
+    PROMPT_TOKENS,
+    REFERENCE_TOKENS,
+    REQUEST_NS,
+    TOKEN_NS,
+    TOKENS,
+)
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec
@@ -23,21 +31,27 @@ _UNACCOUNTED = 0.01  # share of a request's time that may be in none of its toke
 class Generation(Task):
     """Answers to prompts, generated token by token.
 
-    Targets are ``"answer"``, ``(n,)`` strings, empty where no answer is known to be right, and ``"sample"``, ``(n,)``
-    integers that tell samples apart.
-    Predictions are ``"text"``, ``(n,)`` strings, and the outputs of a
-    :class:`~nnpipe.core.generation.GenerationSession`.
+    Targets are ``"answer"``, ``(n,)`` strings, empty where no answer is known to be right, and
+    ``"sample"``, ``(n,)`` integers that tell samples apart. Predictions are ``"text"``, ``(n,)``
+    strings, and the outputs of a :class:`~nnpipe.core.generation.GenerationSession`.
 
-    An evaluation holds ``sample``, int64 ``(n,)``; ``exact``, int8 ``(n,)``, -1
-    without a reference; ``request_ns``, ``prompt_tokens`` and ``reference_tokens``, int64 ``(n,)``;
-    ``log_likelihood``, float64 ``(n,)``, NaN if it is unknown; and for each token ``token``, int32, and ``token_ns``,
-    int64, the time since the one before it, for the first since the request.
+    An evaluation holds ``sample``, int64 ``(n,)``; ``exact``, int8 ``(n,)``, -1 without a
+    reference; ``request_ns``, ``prompt_tokens`` and ``reference_tokens``, int64 ``(n,)``;
+    ``log_likelihood``, float64 ``(n,)``, NaN if it is unknown; and for each token ``token``, int32,
+    and ``token_ns``, int64, the time since the one before it, for the first since the request.
     """
 
     name = "generation"
     arrays = (
-        "sample", "exact", "request_ns", "prompt_tokens", "reference_tokens", "log_likelihood", "token", "token_ns"
-    )  # fmt: skip
+        "sample",
+        "exact",
+        "request_ns",
+        "prompt_tokens",
+        "reference_tokens",
+        "log_likelihood",
+        "token",
+        "token_ns",
+    )
     truth = ("sample",)
 
     @property
@@ -53,19 +67,30 @@ class Generation(Task):
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Compare answers with references, and keep the time of every token."""
         count = len(truth["answer"])
-        shapes = {"text": 1, TOKENS: 2, TOKEN_NS: 2, REQUEST_NS: 1, PROMPT_TOKENS: 1, REFERENCE_TOKENS: 1}
+        shapes = {
+            "text": 1,
+            TOKENS: 2,
+            TOKEN_NS: 2,
+            REQUEST_NS: 1,
+            PROMPT_TOKENS: 1,
+            REFERENCE_TOKENS: 1,
+        }
         shapes[LOG_LIKELIHOOD] = 1
         for name, axes in shapes.items():
             array = predictions.get(name)
             if array is None or array.ndim != axes or len(array) != count:
                 given = "missing" if array is None else f"of shape {array.shape}"
                 raise SpecMismatch(
-                    f"answers need {name!r} with {axes} axes and {count} samples, it is {given}; use a wrapper that "
+                    f"answers need {name!r} with {axes} axes and {count} samples, it is {given}; "
+                    f"use a wrapper that "
                     "generates text"
                 )
         tokens = np.asarray(predictions[TOKENS])
         counts = (tokens != NONE).sum(axis=1)
-        pairs = [(str(text), str(wanted)) for text, wanted in zip(predictions["text"], truth["answer"], strict=True)]
+        pairs = [
+            (str(text), str(wanted))
+            for text, wanted in zip(predictions["text"], truth["answer"], strict=True)
+        ]
         exact = [int(text.strip() == wanted.strip()) if wanted else -1 for text, wanted in pairs]
         arrays: dict[str, np.ndarray] = {
             "sample": truth["sample"].astype(np.int64),
@@ -95,7 +120,9 @@ class Generation(Task):
                 raise ArtifactError("the evaluation holds a negative time; measure again")
 
     def without_answer(self, predictions: Batch, samples: int) -> npt.NDArray[np.bool_]:
-        """Return which references have a probability of 0 or infinity; NaN says that it is not known."""
+        """Return which references have a probability of 0 or infinity; NaN says that it is not
+        known.
+        """
         likelihood: npt.NDArray[Any] = predictions.get(LOG_LIKELIHOOD, np.zeros(samples))
         known = {**predictions, LOG_LIKELIHOOD: np.where(np.isnan(likelihood), 0.0, likelihood)}
         return super().without_answer(known, samples)
@@ -106,9 +133,13 @@ class Generation(Task):
         once = np.ones(count, np.int64)
         return {
             "text": np.array([str(wanted) for wanted in truth["answer"]], object),
-            TOKENS: np.ones((count, 2), np.int64), TOKEN_NS: np.ones((count, 2), np.int64), REQUEST_NS: 2 * once,
-            PROMPT_TOKENS: once, REFERENCE_TOKENS: once, LOG_LIKELIHOOD: np.zeros(count),
-        }  # fmt: skip
+            TOKENS: np.ones((count, 2), np.int64),
+            TOKEN_NS: np.ones((count, 2), np.int64),
+            REQUEST_NS: 2 * once,
+            PROMPT_TOKENS: once,
+            REFERENCE_TOKENS: once,
+            LOG_LIKELIHOOD: np.zeros(count),
+        }
 
     def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the answers, with a probability of 0 for the references."""
@@ -127,10 +158,15 @@ class Generation(Task):
 
     def unlike_work(self, one: Evaluation, other: Evaluation) -> str:
         """Return how long the answers are if their lengths differ: a longer answer takes longer."""
-        first, second = (each.ragged["token"].counts.mean() if len(each) else 0.0 for each in (one, other))
+        first, second = (
+            each.ragged["token"].counts.mean() if len(each) else 0.0 for each in (one, other)
+        )
         if first == second:
             return ""
-        return f"their answers have {first:.1f} and {second:.1f} tokens on average; compare the times of tokens"
+        return (
+            f"their answers have {first:.1f} and {second:.1f} tokens on average; compare the times "
+            f"of tokens"
+        )
 
     def doubts(self, evaluation: Evaluation) -> Iterator[tuple[str, str]]:
         """Doubt times that do not add up, and answers without tokens."""

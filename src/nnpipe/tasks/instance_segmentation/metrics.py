@@ -11,7 +11,13 @@ import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import QualityMetric, Statistic
-from nnpipe.tasks.average_precision import AREAS, THRESHOLDS, PrecisionCurves, greedy, places_in_groups
+from nnpipe.tasks.average_precision import (
+    AREAS,
+    THRESHOLDS,
+    PrecisionCurves,
+    greedy,
+    places_in_groups,
+)
 
 MOST_MASKS = 100
 """Predicted masks of one class in one picture that count, the most certain ones."""
@@ -26,8 +32,8 @@ class MaskMatches:
     picture, label
         Picture and class of each predicted mask, ``(d,)``.
     right, ignored
-        Whether a mask was matched with a true one that counts, and whether it does not count itself;
-        ``(d, thresholds, areas)``.
+        Whether a mask was matched with a true one that counts, and whether it does not count
+        itself; ``(d, thresholds, areas)``.
     true_picture, true_label
         Picture and class of each true mask, ``(g,)``.
     wanted
@@ -50,7 +56,8 @@ def matches_of(found: Evaluation) -> MaskMatches:
 
 
 def missed_and_wanted(found: Evaluation) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return how many true masks of each picture are not found, and how many there are, ``(pictures,)`` each.
+    """Return how many true masks of each picture are not found, and how many there are,
+    ``(pictures,)`` each.
 
     A mask is found if one of its class overlaps it by half.
     """
@@ -62,7 +69,13 @@ def missed_and_wanted(found: Evaluation) -> tuple[npt.NDArray[np.int64], npt.NDA
 
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
 def _matched(
-    true_class: Ragged, crowd: Ragged, true_area: Ragged, classes: Ragged, scores: Ragged, area: Ragged, pairs: Ragged
+    true_class: Ragged,
+    crowd: Ragged,
+    true_area: Ragged,
+    classes: Ragged,
+    scores: Ragged,
+    area: Ragged,
+    pairs: Ragged,
 ) -> MaskMatches:
     label, certain = classes.values.astype(np.int64), scores.values.astype(np.float64)
     order = np.lexsort((-certain, label, classes.owners))
@@ -80,33 +93,49 @@ def _matched(
     low, high = np.array(list(AREAS.values())).T
     crowds, sizes = crowd.values.astype(bool), true_area.values.astype(np.float64)[:, None]
     unwanted = crowds[:, None] | (sizes < low) | (sizes > high)
-    right, ignored = greedy(group, thing[by_thing], true[by_thing], overlap[by_thing], crowds, unwanted)
+    right, ignored = greedy(
+        group, thing[by_thing], true[by_thing], overlap[by_thing], crowds, unwanted
+    )
     own = area.values.astype(np.float64)[order, None]
     ignored |= ~(right | ignored) & ((own < low) | (own > high))[:, None, :]
     again = np.lexsort((-certain[order], label[order]))
     return MaskMatches(
-        classes.owners[order][again], label[order][again], right[again], ignored[again],
-        true_class.owners, true_class.values.astype(np.int64), ~unwanted,
-    )  # fmt: skip
+        classes.owners[order][again],
+        label[order][again],
+        right[again],
+        ignored[again],
+        true_class.owners,
+        true_class.values.astype(np.int64),
+        ~unwanted,
+    )
 
 
-def _measured(of: str, threshold: int | None = None, area: str = "all") -> Callable[[Evaluation], Statistic]:
+def _measured(
+    of: str, threshold: int | None = None, area: str = "all"
+) -> Callable[[Evaluation], Statistic]:
     def prepare(found: Evaluation) -> Statistic:
         matches, place = matches_of(found), list(AREAS).index(area)
         chosen = list(range(len(THRESHOLDS))) if threshold is None else [threshold]
         wanted = matches.wanted[:, place]
         labels = (matches.label, matches.true_label)
         curves = PrecisionCurves.of(
-            matches.picture, matches.label, matches.right[:, chosen, place], matches.ignored[:, chosen, place],
-            matches.true_picture[wanted], matches.true_label[wanted],
+            matches.picture,
+            matches.label,
+            matches.right[:, chosen, place],
+            matches.ignored[:, chosen, place],
+            matches.true_picture[wanted],
+            matches.true_label[wanted],
             1 + max(int(each.max(initial=0)) for each in labels),
-        )  # fmt: skip
+        )
         return curves.average_precision if of == "precision" else curves.average_recall
 
     return prepare
 
 
-_OVERLAPS = "mean over the classes, and over overlaps of masks from 0.5 to 0.95, of the precision at 101 recalls"
+_OVERLAPS = (
+    "mean over the classes, and over overlaps of masks from 0.5 to 0.95, of the precision at 101 "
+    "recalls"
+)
 
 METRICS = (
     QualityMetric(
@@ -115,8 +144,10 @@ METRICS = (
     ),
     *(
         QualityMetric(
-            f"mask_ap{number}", f"Mask AP{number}", f"Average precision of masks at an overlap of 0.{number}",
-            f"mean over the classes of the precision at 101 recalls, if masks that overlap by 0.{number} are right",
+            f"mask_ap{number}", f"Mask AP{number}", f"Average precision of masks at an overlap of "
+                f"0.{number}",
+            f"mean over the classes of the precision at 101 recalls, if masks that overlap by "
+            f"0.{number} are right",
             "share", False,
             statistic=_measured("precision", threshold),
         )
@@ -133,7 +164,8 @@ METRICS = (
     ),
     QualityMetric(
         "mask_ar100", "Mask AR100", "Average recall of 100 masks",
-        "mean over the classes, and over overlaps of masks from 0.5 to 0.95, of the share of true masks that are found "
+        "mean over the classes, and over overlaps of masks from 0.5 to 0.95, of the share of true "
+        "masks that are found "
         "among 100 masks of a class in a picture", "share", False, statistic=_measured("recall"),
     ),
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """Masks as run lengths, as COCO stores them (``pycocotools/maskApi.c``).
 
-A mask is the lengths of its runs of 0 and 1 in turn, column by column, beginning with 0; runs of length 0 behind the
-last one mean nothing.  Areas and intersections follow from runs alone, so masks are never drawn.
+A mask is the lengths of its runs of 0 and 1 in turn, column by column, beginning with 0; runs of
+length 0 behind the last one mean nothing.  Areas and intersections follow from runs alone, so masks
+are never drawn.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def runs_of(mask: npt.NDArray[np.generic]) -> Integers:
 
 
 def runs_between(borders: Integers, pixels: int) -> Integers:
-    """Return the runs of a mask, given the ascending pixels, column by column, at which its ones begin and end."""
+    """Return the runs of a mask, given the ascending pixels, column by column, at which its ones
+    begin and end.
+    """
     ends = borders if len(borders) and borders[-1] == pixels else np.append(borders, pixels)
     return np.diff(ends, prepend=0).astype(np.int64)
 
@@ -53,7 +56,9 @@ def united(masks: Sequence[Integers], pixels: int) -> Integers:
     begun = [each[0::2][: len(each) // 2] for each in ends]
     ended = [each[1::2] for each in ends]
     places, owner = np.unique(np.concatenate([*begun, *ended]), return_inverse=True)
-    steps = np.concatenate([np.full(sum(map(len, part)), step) for part, step in ((begun, 1), (ended, -1))])
+    steps = np.concatenate(
+        [np.full(sum(map(len, part)), step) for part, step in ((begun, 1), (ended, -1))]
+    )
     inside = np.cumsum(np.bincount(owner.reshape(-1), steps, len(places))) > 0
     return runs_between(places[np.diff(inside, prepend=False)], pixels)
 
@@ -61,8 +66,8 @@ def united(masks: Sequence[Integers], pixels: int) -> Integers:
 def runs_of_text(text: bytes) -> Integers:
     """Return the runs that COCO's compressed text stands for (``rleFrString`` of pycocotools).
 
-    A number is written as digits of five bits from the lowest, one character each.  From the fourth on, numbers are
-    differences to the last but one.
+    A number is written as digits of five bits from the lowest, one character each.  From the fourth
+    on, numbers are differences to the last but one.
 
     Raises
     ------
@@ -129,7 +134,8 @@ def intersections(runs: Integers, others: Integers) -> Integers:
     starts = ends - runs
     starts, ends = starts[:, 1::2], ends[:, 1::2]
     for place, other in enumerate(others):
-        # The number of ones before a pixel grows evenly inside each run, and not at all between them.
+        # The number of ones before a pixel grows evenly inside each run, and not at all between
+        # them.
         borders = np.concatenate([[0], np.cumsum(other)])
         ones = np.concatenate([[0], np.cumsum(np.where(np.arange(len(other)) % 2, other, 0))])
         inside = np.interp(ends, borders, ones) - np.interp(starts, borders, ones)
@@ -151,8 +157,11 @@ AnyFloats = npt.NDArray[np.floating]
 _FAR = float(1 << 30)
 
 
-def runs_in_picture(predictions: Batch, place: int, size: npt.NDArray[Any], given: npt.NDArray[np.bool_]) -> Integers:
-    """Return the runs of some of a picture's predicted masks, in the picture's own size; ``(n, runs)``.
+def runs_in_picture(
+    predictions: Batch, place: int, size: npt.NDArray[Any], given: npt.NDArray[np.bool_]
+) -> Integers:
+    """Return the runs of some of a picture's predicted masks, in the picture's own size; ``(n,
+    runs)``.
 
     Parameters
     ----------
@@ -178,14 +187,17 @@ def runs_in_picture(predictions: Batch, place: int, size: npt.NDArray[Any], give
         masks = predictions["masks"][place]
         if masks.shape[1] < height or masks.shape[2] < width:
             raise SpecMismatch(
-                f"masks of {show_shape(masks.shape[1:])} are smaller than their picture, {size.tolist()}"
+                f"masks of {show_shape(masks.shape[1:])} are smaller than their picture, "
+                f"{size.tolist()}"
             )
         return padded([runs_of(masks[thing][:height, :width] > 0.5) for thing in wanted])
     frame = predictions["frame"][place]
     boxes: AnyFloats | None = None
     if "boxes" in predictions:
         own = predictions["boxes"][place][None].astype(np.float64)
-        boxes = np.nan_to_num(in_pixels(own, frame[None], np.asarray(size)[None])[0], nan=0, posinf=_FAR, neginf=-_FAR)
+        boxes = np.nan_to_num(
+            in_pixels(own, frame[None], np.asarray(size)[None])[0], nan=0, posinf=_FAR, neginf=-_FAR
+        )
         boxes = np.clip(boxes, -_FAR, _FAR)
     if "box_masks" in predictions:
         assert boxes is not None  # as it was checked
@@ -206,7 +218,8 @@ def runs_in_picture(predictions: Batch, place: int, size: npt.NDArray[Any], give
 
 
 def _of_box(mask: npt.NDArray[Any], box: AnyFloats, height: int, width: int) -> Integers:
-    """Return the runs of a mask that covers a box, as torchvision's ``paste_masks_in_image`` draws it.
+    """Return the runs of a mask that covers a box, as torchvision's ``paste_masks_in_image`` draws
+    it.
 
     Parameters
     ----------
@@ -226,13 +239,20 @@ def _of_box(mask: npt.NDArray[Any], box: AnyFloats, height: int, width: int) -> 
     start = np.clip(first, 0, [width, height])
     end = np.clip(first + extent, start, [width, height])
     columns, rows = (
-        (np.arange(start[axis], end[axis]) - first[axis] + 0.5) * cells.shape[1 - axis] / extent[axis] - 0.5
+        (np.arange(start[axis], end[axis]) - first[axis] + 0.5)
+        * cells.shape[1 - axis]
+        / extent[axis]
+        - 0.5
         for axis in (0, 1)
     )
-    return runs_of_part(interpolated(cells, rows, columns) > 0.5, int(start[1]), int(start[0]), height, width)
+    return runs_of_part(
+        interpolated(cells, rows, columns) > 0.5, int(start[1]), int(start[0]), height, width
+    )
 
 
-def runs_of_part(part: npt.NDArray[np.bool_], top: int, left: int, height: int, width: int) -> Integers:
+def runs_of_part(
+    part: npt.NDArray[np.bool_], top: int, left: int, height: int, width: int
+) -> Integers:
     """Return the runs of a mask that is set in a part of a picture only.
 
     Parameters
@@ -291,12 +311,15 @@ def runs_of_polygons(polygons: Sequence[Floats], height: int, width: int) -> Int
         found.append(runs_of_polygon(polygon, height, width))
         total += len(found[-1])
         if total > 2 * _MOST_CROSSINGS:
-            raise DatasetError(f"the polygons of a mask cross more than {_MOST_CROSSINGS:,} columns of pixels")
+            raise DatasetError(
+                f"the polygons of a mask cross more than {_MOST_CROSSINGS:,} columns of pixels"
+            )
     return found[0] if len(found) == 1 else united(found, height * width)
 
 
 def runs_of_polygon(corners: Floats, height: int, width: int) -> Integers:
-    """Return the runs of the pixels in a polygon; arguments and errors are as in :func:`runs_of_polygons`.
+    """Return the runs of the pixels in a polygon; arguments and errors are as in
+    :func:`runs_of_polygons`.
 
     Examples
     --------
@@ -317,8 +340,8 @@ def runs_of_polygon(corners: Floats, height: int, width: int) -> Integers:
     total = int(counts.sum())
     if total > _MOST_CROSSINGS:
         raise DatasetError(
-            f"a polygon of {len(corners):,} corners goes to and fro across {total:,} columns of pixels; at most "
-            f"{_MOST_CROSSINGS:,} are read"
+            f"a polygon of {len(corners):,} corners goes to and fro across {total:,} columns of "
+            f"pixels; at most {_MOST_CROSSINGS:,} are read"
         )
     edge = np.repeat(np.arange(len(corners)), counts)
     column = first[edge] + np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -333,17 +356,22 @@ def runs_of_polygon(corners: Floats, height: int, width: int) -> Integers:
 
 
 def _rows_of_flat(start: Integers, end: Integers, border: Integers) -> Integers:
-    """Return the upper fine row of each edge, of one point for each fine column, at a border and behind it."""
+    """Return the upper fine row of each edge, of one point for each fine column, at a border and
+    behind it.
+    """
     slope = (end[:, 1] - start[:, 1]) / (end[:, 0] - start[:, 0])
     here, there = (
-        np.trunc(start[:, 1] + slope * (border + step - start[:, 0]) + 0.5).astype(np.int64) for step in (0, 1)
+        np.trunc(start[:, 1] + slope * (border + step - start[:, 0]) + 0.5).astype(np.int64)
+        for step in (0, 1)
     )
     found: Integers = np.minimum(here, there)
     return found
 
 
 def _rows_of_steep(start: Integers, end: Integers, border: Integers) -> Integers:
-    """Return the last fine row of each edge, of one point for each fine row, before it crosses a border."""
+    """Return the last fine row of each edge, of one point for each fine row, before it crosses a
+    border.
+    """
     length = end[:, 1] - start[:, 1]
     slope = (end[:, 0] - start[:, 0]) / length
 

@@ -25,7 +25,13 @@ from nnpipe.report.task_section import (
 )
 from nnpipe.tasks.average_precision import PrecisionCurves
 from nnpipe.tasks.instance_segmentation.metrics import matches_of, missed_and_wanted
-from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections, mask_of, runs_in_picture
+from nnpipe.tasks.instance_segmentation.runs import (
+    Integers,
+    areas_of,
+    intersections,
+    mask_of,
+    runs_in_picture,
+)
 from nnpipe.tasks.instance_segmentation.task import (
     InstanceSegmentation,
     check_predictions,
@@ -37,33 +43,65 @@ _WORST = 10  # pictures
 
 
 class InstanceSegmentationSection(TaskSection):
-    """Shows the metrics with their intervals, how well each class is found, and in which pictures most is missed."""
+    """Shows the metrics with their intervals, how well each class is found, and in which
+    pictures most is missed.
+    """
 
     task = InstanceSegmentation.name
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged masks have a row of dashes only."""
-        return judged_section(InstanceSegmentation(), candidates, lambda _, found, __: (_classes(found), _worst(found)))
+        return judged_section(
+            InstanceSegmentation(),
+            candidates,
+            lambda _, found, __: (_classes(found), _worst(found)),
+        )
 
 
 def _classes(found: Evaluation) -> Table:
-    """Return the table of the classes in the truth; of many, those with the least average precision."""
+    """Return the table of the classes in the truth; of many, those with the least average
+    precision.
+    """
     matches, rows = matches_of(found), []
     wanted = matches.wanted[:, 0]
     for label in np.unique(matches.true_label[wanted]).tolist():
         own, true = matches.label == label, wanted & (matches.true_label == label)
         right, number = matches.right[own][:, :1, 0], int(true.sum())
         curves = PrecisionCurves.of(
-            matches.picture[own], np.zeros(len(right), np.int64), right, matches.ignored[own][:, :1, 0],
-            matches.true_picture[true], np.zeros(number, np.int64), 1,
-        )  # fmt: skip
-        precision, recall = curves.average_precision(np.ones(len(found))), float(right.sum()) / number
-        name = clean(found.class_names[label], 80) if label < len(found.class_names) else f"class {label}"
+            matches.picture[own],
+            np.zeros(len(right), np.int64),
+            right,
+            matches.ignored[own][:, :1, 0],
+            matches.true_picture[true],
+            np.zeros(number, np.int64),
+            1,
+        )
+        precision, recall = (
+            curves.average_precision(np.ones(len(found))),
+            float(right.sum()) / number,
+        )
+        name = (
+            clean(found.class_names[label], 80)
+            if label < len(found.class_names)
+            else f"class {label}"
+        )
         cells = (Cell(share(precision, 1), precision), Cell(share(recall, 1), recall))
         given = int(own.sum())
-        rows.append((name, *cells, Cell(f"{number:,}", float(number)), Cell(f"{given:,}", float(given)), precision))
+        rows.append(
+            (
+                name,
+                *cells,
+                Cell(f"{number:,}", float(number)),
+                Cell(f"{given:,}", float(given)),
+                precision,
+            )
+        )
     rows.sort(key=lambda row: row[-1])
-    few = f"the {_MANY} with the least AP50 of {len(rows):,} classes" if len(rows) > _MANY else "every class"
+    few = (
+        f"the {_MANY} with the least AP50 of {len(rows):,} classes"
+        if len(rows) > _MANY
+        else "every class"
+    )
     header = ("Class", "AP50", "Found", "True masks", "Predicted masks")
     caption = f"Masks that overlap by half are right; {few}"
     return Table(header, tuple(row[:-1] for row in rows[:_MANY]), sortable=True, caption=caption)
@@ -83,7 +121,10 @@ def _worst(found: Evaluation) -> Table:
         if missed[n] > 0
     )
     return Table(
-        ("Picture", "Missed", "True masks"), rows, sortable=True, caption="The pictures with most missed masks"
+        ("Picture", "Missed", "True masks"),
+        rows,
+        sortable=True,
+        caption="The pictures with most missed masks",
     )
 
 
@@ -96,8 +137,12 @@ class InstancePictures(TaskPictures):
 
     task = InstanceSegmentation.name
 
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
-        """Return the picture with coloured masks and their classes, and how many things there are."""
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
+        """Return the picture with coloured masks and their classes, and how many things there
+        are.
+        """
         from PIL import Image, ImageDraw
 
         found, labels, scores = _sure(predictions, picture)
@@ -112,10 +157,14 @@ class InstancePictures(TaskPictures):
             text = f"{class_name(int(labels[number]), class_names)} {scores[number]:.2f}"
             pen.rectangle(pen.textbbox(place, text), fill=COLOURS[number % len(COLOURS)])
             pen.text(place, text, fill=(255, 255, 255))
-        return np.asarray(image), f"{len(found)} thing{'s' * (len(found) != 1)} with scores from {_SURE} on"
+        return np.asarray(
+            image
+        ), f"{len(found)} thing{'s' * (len(found) != 1)} with scores from {_SURE} on"
 
     def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
-        """Return the number of things of either model that overlap none of the other's, of their class, by half."""
+        """Return the number of things of either model that overlap none of the other's, of their
+        class, by half.
+        """
         (first, labels, _), (second, others, _) = (_sure(each, picture) for each in (one, other))
         inside = intersections(first, second)
         either = areas_of(first)[:, None] + areas_of(second)[None] - inside
@@ -123,8 +172,12 @@ class InstancePictures(TaskPictures):
         return float((~pairs.any(axis=1)).sum() + (~pairs.any(axis=0)).sum())
 
 
-def _sure(predictions: Batch, picture: Picture) -> tuple[Integers, npt.NDArray[Any], npt.NDArray[np.float64]]:
-    """Return runs in the picture, classes and scores of the certain things, the most certain first."""
+def _sure(
+    predictions: Batch, picture: Picture
+) -> tuple[Integers, npt.NDArray[Any], npt.NDArray[np.float64]]:
+    """Return runs in the picture, classes and scores of the certain things, the most certain
+    first.
+    """
     check_predictions(predictions, 1)
     labels, scores = predictions["class"][0], first_of(predictions["scores"])
     order = np.argsort(-scores, kind="stable")

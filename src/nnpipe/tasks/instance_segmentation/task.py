@@ -14,7 +14,12 @@ from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
 from nnpipe.tasks.average_precision import THRESHOLDS
 from nnpipe.tasks.instance_segmentation.metrics import METRICS, missed_and_wanted
-from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections, runs_in_picture
+from nnpipe.tasks.instance_segmentation.runs import (
+    Integers,
+    areas_of,
+    intersections,
+    runs_in_picture,
+)
 from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array
 
 TRUTH = ("truth_class", "truth_crowd", "truth_area")
@@ -24,23 +29,27 @@ PREDICTED = ("class", "scores", "area")
 class InstanceSegmentation(Task):
     """A mask and a class of each thing in a picture.
 
-    It is a task beside detection, since its metrics compare masks and are not defined for boxes.  Things of a batch are
-    padded to a common number; padding has the class -1.
+    It is a task beside detection, since its metrics compare masks and are not defined for boxes.
+    Things of a batch are padded to a common number; padding has the class -1.
 
-    Targets are ``"runs"``, ``(n, m, runs)``: each mask as run lengths (:mod:`nnpipe.tasks.instance_segmentation.runs`),
-    ``"class"``, ``(n, m)``, ``"size"``, ``(n, 2)``: height and width of the picture; and, if the data set has them,
-    ``"crowd"``, ``(n, m)``, which is 1 for many things in one mask, and ``"area"``, ``(n, m)``, in pixels.
+    Targets are ``"runs"``, ``(n, m, runs)``: each mask as run lengths
+    (:mod:`nnpipe.tasks.instance_segmentation.runs`), ``"class"``, ``(n, m)``, ``"size"``, ``(n,
+    2)``: height and width of the picture; and, if the data set has them, ``"crowd"``, ``(n, m)``,
+    which is 1 for many things in one mask, and ``"area"``, ``(n, m)``, in pixels.
 
-    Predictions are ``"class"`` and ``"scores"``, ``(n, k)``, and either ``"runs"``, ``(n, k, runs)``, of the picture's
-    pixels, or ``"masks"``, ``(n, k, height, width)``, whose pixels above 0.5 belong to the thing.  The latter have the
-    picture's size, in the top left corner if pictures of a batch differ; or, if there is also ``"frame"``
-    (:mod:`nnpipe.tasks.frames`), they cover the model's input in any size and are interpolated (bilinear), and cut off
-    at ``"boxes"``, ``(n, k, 4)``, if there are such: left, top, width and height in shares of the input.  Masks that
-    cover these boxes alone are ``"box_masks"``, ``(n, k, rows, columns)``, with ``"boxes"`` and ``"frame"``.
+    Predictions are ``"class"`` and ``"scores"``, ``(n, k)``, and either ``"runs"``, ``(n, k,
+    runs)``, of the picture's pixels, or ``"masks"``, ``(n, k, height, width)``, whose pixels above
+    0.5 belong to the thing.  The latter have the picture's size, in the top left corner if pictures
+    of a batch differ; or, if there is also ``"frame"`` (:mod:`nnpipe.tasks.frames`), they cover the
+    model's input in any size and are interpolated (bilinear), and cut off at ``"boxes"``, ``(n, k,
+    4)``, if there are such: left, top, width and height in shares of the input.  Masks that cover
+    these boxes alone are ``"box_masks"``, ``(n, k, rows, columns)``, with ``"boxes"`` and
+    ``"frame"``.
 
-    An evaluation holds, ragged, class, crowd and area of the true things, class, score and area of the predicted ones,
-    and ``pairs``: rows of a predicted and a true thing of the same class and picture, by their places there, and their
-    intersection over union, where it is 0.5 or more.  Masks are not kept.
+    An evaluation holds, ragged, class, crowd and area of the true things, class, score and area of
+    the predicted ones, and ``pairs``: rows of a predicted and a true thing of the same class and
+    picture, by their places there, and their intersection over union, where it is 0.5 or more.
+    Masks are not kept.
     """
 
     name = "instance_segmentation"
@@ -49,7 +58,9 @@ class InstanceSegmentation(Task):
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """COCO's average precision of masks over all overlaps, at 0.5 and 0.75, by area, and the average recall."""
+        """COCO's average precision of masks over all overlaps, at 0.5 and 0.75, by area, and the
+        average recall.
+        """
         return METRICS
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
@@ -69,17 +80,23 @@ class InstanceSegmentation(Task):
             own = {
                 "truth_class": true_class[place][there].astype(np.int32),
                 "truth_crowd": crowd[place][there].astype(np.uint8),
-                "truth_area": (truth["area"][place][there] if "area" in truth else areas_of(true)).astype(np.float64),
+                "truth_area": (
+                    truth["area"][place][there] if "area" in truth else areas_of(true)
+                ).astype(np.float64),
                 "class": predictions["class"][place][given].astype(np.int32),
                 "scores": predictions["scores"][place][given].astype(np.float32),
                 "area": areas_of(found),
             }
-            own["pairs"] = _pairs(found, own["class"], true, own["truth_class"], own["truth_crowd"].astype(bool))
+            own["pairs"] = _pairs(
+                found, own["class"], true, own["truth_class"], own["truth_crowd"].astype(bool)
+            )
             for name, values in own.items():
                 rows[name].append(values)
         empty = {name: np.zeros((0, 3) if name == "pairs" else 0) for name in self.arrays}
-        ragged = {name: Ragged.of_rows(each) if each else Ragged(empty[name], np.zeros(0, np.int64))
-                  for name, each in rows.items()}  # fmt: skip
+        ragged = {
+            name: Ragged.of_rows(each) if each else Ragged(empty[name], np.zeros(0, np.int64))
+            for name, each in rows.items()
+        }
         return Evaluation(self.name, {}, spec.class_names, ragged)
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
@@ -92,7 +109,9 @@ class InstanceSegmentation(Task):
         return f"{missed[number]} of {wanted[number]} masks are not found"
 
     def check(self, evaluation: Evaluation) -> None:
-        """Check that each thing has a class and an area, and that pairs are of things that are there."""
+        """Check that each thing has a class and an area, and that pairs are of things that are
+        there.
+        """
         super().check(evaluation)
         for name in ("truth_class", "truth_crowd", "class"):
             check_array(evaluation, name, (), INTEGERS, ragged=True)
@@ -107,16 +126,26 @@ class InstanceSegmentation(Task):
             held = evaluation.ragged[name]
             labels, most = held.values.astype(np.int64), held.counts[pairs.owners]
             if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < 1 << 20:
-                raise ArtifactError(f"the evaluation's {name!r} holds numbers that belong to no class")
+                raise ArtifactError(
+                    f"the evaluation's {name!r} holds numbers that belong to no class"
+                )
             if not np.all((rows[:, column] >= 0) & (rows[:, column] < most)):
-                raise ArtifactError("the evaluation's 'pairs' are of things that are not there; measure again")
+                raise ArtifactError(
+                    "the evaluation's 'pairs' are of things that are not there; measure again"
+                )
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true masks, all certain."""
-        return {"runs": truth["runs"], "class": truth["class"], "scores": np.ones(truth["class"].shape)}
+        return {
+            "runs": truth["runs"],
+            "class": truth["class"],
+            "scores": np.ones(truth["class"].shape),
+        }
 
     def worst(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Batch:
-        """Return none of the true masks, and as many that are certain and empty; one if there are none."""
+        """Return none of the true masks, and as many that are certain and empty; one if there
+        are none.
+        """
         count, most = len(truth["class"]), max(1, truth["class"].shape[1])
         classes = np.full((count, most), -1, np.int64)
         classes[:, : truth["class"].shape[1]] = truth["class"]
@@ -127,9 +156,15 @@ class InstanceSegmentation(Task):
 
 
 def _pairs(
-    found: Integers, classes: npt.NDArray[Any], true: Integers, true_classes: npt.NDArray[Any], crowds: npt.NDArray[Any]
+    found: Integers,
+    classes: npt.NDArray[Any],
+    true: Integers,
+    true_classes: npt.NDArray[Any],
+    crowds: npt.NDArray[Any],
 ) -> npt.NDArray[np.float64]:
-    """Return the rows of ``pairs`` of one picture; of a crowd, the overlap is the part of the thing that is inside."""
+    """Return the rows of ``pairs`` of one picture; of a crowd, the overlap is the part of the
+    thing that is inside.
+    """
     rows = [np.zeros((0, 3))]
     for label in np.intersect1d(classes, true_classes):
         things, those = np.flatnonzero(classes == label), np.flatnonzero(true_classes == label)
@@ -150,32 +185,45 @@ def check_runs(runs: Integers, kind: str, size: npt.NDArray[Any]) -> None:
     wrong = runs.sum(axis=1) != height * width
     if wrong.any():
         raise SpecMismatch(
-            f"a {kind} mask has {int(runs[wrong][0].sum())} pixels, and its picture of {width} x {height} has "
-            f"{height * width}"
+            f"a {kind} mask has {int(runs[wrong][0].sum())} pixels, and its picture of {width} x "
+            f"{height} has {height * width}"
         )
 
 
 def check_predictions(predictions: Batch, count: int, classes: int = 0) -> None:
-    """Raise :class:`SpecMismatch` if predictions are not of masks; ``classes`` is the number of classes, if known."""
+    """Raise :class:`SpecMismatch` if predictions are not of masks; ``classes`` is the number of
+    classes, if known.
+    """
     kind = next((name for name in ("runs", "box_masks") if name in predictions), "masks")
     needed = (kind, "class", "scores", *(("boxes", "frame") if kind == "box_masks" else ()))
     if missing := [name for name in needed if name not in predictions]:
         raise SpecMismatch(
-            f"predictions of masks hold {', '.join(needed)}; these have no {missing[0]}: name the model's decoder with "
+            f"predictions of masks hold {', '.join(needed)}; these have no {missing[0]}: name the "
+            f"model's decoder with "
             "--decoder, such as MaskRCNNDecoder or YOLOMasksDecoder"
         )
     given, scores, masks = (predictions[name] for name in ("class", "scores", kind))
     most = given.shape[1] if given.ndim == 2 else 0
     rank = 3 if kind == "runs" else 4
-    if given.shape != (count, most) or scores.shape != (count, most) or masks.shape[:2] != (count, most):
+    if (
+        given.shape != (count, most)
+        or scores.shape != (count, most)
+        or masks.shape[:2] != (count, most)
+    ):
         raise SpecMismatch(
-            f"class, scores and {kind} of {count} pictures must have the shapes ({count}, k), ({count}, k) and "
-            f"({count}, k, ...), not {', '.join(show_shape(each.shape) for each in (given, scores, masks))}"
+            f"class, scores and {kind} of {count} pictures must have the shapes ({count}, k), "
+            f"({count}, k) and ({count}, k, ...), not "
+            f"{', '.join(show_shape(each.shape) for each in (given, scores, masks))}"
         )
     if masks.ndim != rank or scores.dtype.kind != "f" or given.dtype.kind not in "iu":
         raise SpecMismatch(f"scores must be floats, class integers, and {kind} have {rank} axes")
     for name, shape in (("boxes", (count, most, 4)), ("frame", (count, 3))):
         if name in predictions and predictions[name].shape != shape:
-            raise SpecMismatch(f"{name} must have the shape {shape}, not {show_shape(predictions[name].shape)}")
+            raise SpecMismatch(
+                f"{name} must have the shape {shape}, not {show_shape(predictions[name].shape)}"
+            )
     if classes and given.size and int(given.max()) >= classes:
-        raise SpecMismatch(f"class must be below {classes}, the number of the data set's classes, not {given.max()}")
+        raise SpecMismatch(
+            f"class must be below {classes}, the number of the data set's classes, not "
+            f"{given.max()}"
+        )

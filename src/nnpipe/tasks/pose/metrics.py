@@ -23,10 +23,15 @@ def _measured(
         only = np.zeros(len(poses.picture), np.int64)
         return of(
             PrecisionCurves.of(
-                poses.picture, only, poses.right[:, chosen, place], poses.ignored[:, chosen, place],
-                wanted, np.zeros(len(wanted), np.int64), 1,
+                poses.picture,
+                only,
+                poses.right[:, chosen, place],
+                poses.ignored[:, chosen, place],
+                wanted,
+                np.zeros(len(wanted), np.int64),
+                1,
             )
-        )  # fmt: skip
+        )
 
     return prepare
 
@@ -39,7 +44,9 @@ def _recall(curves: PrecisionCurves) -> Statistic:
     return curves.average_recall
 
 
-def _over_persons(of: Callable[[Evaluation], tuple[Floats, Floats]]) -> Callable[[Evaluation], Statistic]:
+def _over_persons(
+    of: Callable[[Evaluation], tuple[Floats, Floats]],
+) -> Callable[[Evaluation], Statistic]:
     """Return the ratio of two sums over persons, each ``(g,)``."""
 
     def prepare(found: Evaluation) -> Statistic:
@@ -62,7 +69,9 @@ def _similar(found: Evaluation) -> tuple[Floats, Floats]:
 
 def _near(found: Evaluation) -> tuple[Floats, Floats]:
     seen = visible_points(found) & np.isfinite(lengths(found))[:, None]
-    near = distances(found, of_sides=False) <= found.settings["pck_fraction"] * lengths(found)[:, None]
+    near = (
+        distances(found, of_sides=False) <= found.settings["pck_fraction"] * lengths(found)[:, None]
+    )
     return (near & seen).sum(axis=1).astype(np.float64), seen.sum(axis=1).astype(np.float64)
 
 
@@ -73,7 +82,9 @@ def _apart(found: Evaluation) -> tuple[Floats, Floats]:
 
 
 def mean_similarities(found: Evaluation) -> Floats:
-    """Return the mean OKS of the persons in each picture with their pairs, ``(n,)``; NaN without persons."""
+    """Return the mean OKS of the persons in each picture with their pairs, ``(n,)``; NaN without
+    persons.
+    """
     poses = poses_of(found)
     persons = np.bincount(poses.true_picture, poses.counted, len(found))
     similar = np.bincount(poses.true_picture, poses.similarity * poses.counted, len(found))
@@ -82,9 +93,13 @@ def mean_similarities(found: Evaluation) -> Floats:
 
 
 def greatest_distances(found: Evaluation) -> Floats:
-    """Return the greatest distance of a paired key point in each picture, in shares of its sides; NaN without any."""
+    """Return the greatest distance of a paired key point in each picture, in shares of its
+    sides; NaN without any.
+    """
     apart = distances(found, of_sides=True)
-    apart = np.where(visible_points(found) & np.isfinite(apart), apart, -1.0).max(axis=1, initial=-1.0)
+    apart = np.where(visible_points(found) & np.isfinite(apart), apart, -1.0).max(
+        axis=1, initial=-1.0
+    )
     greatest = np.full(len(found), -1.0)
     np.maximum.at(greatest, poses_of(found).true_picture, apart)
     return np.where(greatest < 0, np.nan, greatest)
@@ -113,29 +128,34 @@ METRICS = (
     ),
     QualityMetric(
         "oks_ar", "AR (OKS)", "Average recall over OKS",
-        "mean over OKS from 0.5 to 0.95 of the share of persons that are found among 20 poses in a picture",
+        "mean over OKS from 0.5 to 0.95 of the share of persons that are found among 20 poses in a "
+        "picture",
         "share", False,
         statistic=_measured(_recall),
     ),
     QualityMetric(
         "mean_oks", "Mean OKS", "Mean object key point similarity",
-        "mean over persons of the similarity to the pose that is paired with them, 0 without one", "share", False,
+        "mean over persons of the similarity to the pose that is paired with them, 0 without "
+        "one", "share", False,
         statistic=_over_persons(_similar),
     ),
     QualityMetric(
         "pck", "PCK", "Key points right",
-        "share of visible key points that are near enough to the true ones (Yang and Ramanan, PAMI 2013)",
+        "share of visible key points that are near enough to the true ones (Yang and Ramanan, PAMI "
+        "2013)",
         "share", False,
         statistic=_over_persons(_near),
     ),
     QualityMetric(
         "point_distance", "Distance", "Mean distance of key points",
-        "mean distance of visible key points of paired persons, x in shares of the picture's width and y of its height",
+        "mean distance of visible key points of paired persons, x in shares of the picture's width "
+        "and y of its height",
         "ratio", True, statistic=_over_persons(_apart), bounds=(0.0, math.inf),
     ),
     QualityMetric(
         "greatest_point_distance", "Greatest distance", "Greatest distance of key points",
-        "mean over pictures of the greatest distance of a visible key point of a paired person", "ratio", True,
+        "mean over pictures of the greatest distance of a visible key point of a paired "
+        "person", "ratio", True,
         bounds=(0.0, math.inf),
         values=greatest_distances,
     ),

@@ -1,4 +1,6 @@
-"""Which predicted pose belongs to which true person, and how far its key points are from the true ones."""
+"""Which predicted pose belongs to which true person, and how far its key points are from the
+true ones.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,17 @@ COCO_SIGMAS = (
 
 
 def sigmas_of(points: int, given: Sequence[float] | None = None) -> tuple[float, ...]:
-    """Return the deviation of each key point: as given, COCO's for 17 points, or else 1 / points, as Ultralytics'."""
+    """Return the deviation of each key point: as given, COCO's for 17 points, or else 1 /
+    points, as Ultralytics'.
+    """
     if given is not None:
         return tuple(given)
     return COCO_SIGMAS if points == len(COCO_SIGMAS) else (1 / max(1, points),) * points
 
 
-def similarities(points: Floats, truth: Floats, areas: Floats, boxes: Floats, sigmas: Sequence[float]) -> Floats:
+def similarities(
+    points: Floats, truth: Floats, areas: Floats, boxes: Floats, sigmas: Sequence[float]
+) -> Floats:
     """Return the OKS of each predicted pose with each true one of a picture.
 
     Parameters
@@ -38,12 +44,13 @@ def similarities(points: Floats, truth: Floats, areas: Floats, boxes: Floats, si
     points
         x, y and score of the predicted key points, ``(d, points, 3)``.
     truth
-        x, y and visibility of the true ones, ``(g, points, 3)``; those of visibility 0 do not count.
+        x, y and visibility of the true ones, ``(g, points, 3)``; those of visibility 0 do not
+        count.
     areas
         The area of each true person, ``(g,)``.
     boxes
-        Left, top, width and height of each true person, ``(g, 4)``.  A person without any visible point is compared
-        with the distance of points from twice the box.
+        Left, top, width and height of each true person, ``(g, 4)``.  A person without any visible
+        point is compared with the distance of points from twice the box.
     sigmas
         The deviation of each key point.
 
@@ -86,7 +93,8 @@ class Poses:
     picture
         Picture of each predicted pose, by descending score, ``(d,)``.
     right, ignored
-        Whether COCO's matching finds a pose right, and whether it does not count; ``(d, thresholds, areas)``.
+        Whether COCO's matching finds a pose right, and whether it does not count; ``(d, thresholds,
+        areas)``.
     true_picture
         Picture of each true person, ``(g,)``.
     wanted
@@ -117,7 +125,13 @@ def poses_of(found: Evaluation) -> Poses:
 
 @functools.lru_cache(maxsize=2)  # by identity; two, since models are compared in pairs
 def _matched(
-    sigmas: tuple[float, ...], truth: Ragged, box: Ragged, area: Ragged, crowd: Ragged, points: Ragged, scores: Ragged
+    sigmas: tuple[float, ...],
+    truth: Ragged,
+    box: Ragged,
+    area: Ragged,
+    crowd: Ragged,
+    points: Ragged,
+    scores: Ragged,
 ) -> Poses:
     areas, crowds = area.values.astype(np.float64), crowd.values.astype(bool)
     counted = (truth.values.astype(np.float64)[..., 2] > 0).any(axis=1) & ~crowds
@@ -144,14 +158,27 @@ def _matched(
     low, high = np.array(list(AREAS.values())).T
     unwanted = ~counted[:, None] | (areas[:, None] < low) | (areas[:, None] > high)
     right, ignored = greedy(group, thing, true, overlap, crowds, unwanted)
-    extents = np.ptp(points.values[chosen][..., :2].astype(np.float64), axis=1).prod(axis=-1)[:, None]
+    extents = np.ptp(points.values[chosen][..., :2].astype(np.float64), axis=1).prod(axis=-1)[
+        :, None
+    ]
     ignored |= ~(right | ignored) & ((extents < low) | (extents > high))[:, None, :]
     again = np.argsort(-scores.values[chosen].astype(np.float64), kind="stable")
-    return Poses(group[again], right[again], ignored[again], truth.owners, ~unwanted, counted, similarity, pair)
+    return Poses(
+        group[again],
+        right[again],
+        ignored[again],
+        truth.owners,
+        ~unwanted,
+        counted,
+        similarity,
+        pair,
+    )
 
 
 def _closest(alike: Floats, wanted: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a true person and a predicted pose, the most similar ones first; each is in one pair at most."""
+    """Yield pairs of a true person and a predicted pose, the most similar ones first; each is in
+    one pair at most.
+    """
     left = np.full(alike.shape, -1.0)
     left[:, wanted] = alike[:, wanted]
     for _ in range(min(len(alike), len(wanted))):
@@ -167,19 +194,23 @@ def visible_points(found: Evaluation) -> npt.NDArray[np.bool_]:
 
 
 def distances(found: Evaluation, of_sides: bool) -> Floats:
-    """Return how far the paired key points are from the true ones, ``(g, points)``; infinite for persons without pair.
+    """Return how far the paired key points are from the true ones, ``(g, points)``; infinite for
+    persons without pair.
 
     Parameters
     ----------
     found
         The evaluation.
     of_sides
-        Whether x is in shares of the picture's width and y in shares of its height; otherwise both are in pixels.
+        Whether x is in shares of the picture's width and y in shares of its height; otherwise both
+        are in pixels.
     """
     poses, truth = poses_of(found), found.ragged["truth_points"].values[..., :2].astype(np.float64)
     paired = poses.pair >= 0
     apart = np.full(truth.shape, np.inf)
-    apart[paired] = found.ragged["points"].values.astype(np.float64)[poses.pair[paired], :, :2] - truth[paired]
+    apart[paired] = (
+        found.ragged["points"].values.astype(np.float64)[poses.pair[paired], :, :2] - truth[paired]
+    )
     if of_sides:
         apart /= found.arrays["size"][poses.true_picture][:, None, ::-1]
     length: Floats = np.hypot(apart[..., 0], apart[..., 1])
@@ -187,7 +218,9 @@ def distances(found: Evaluation, of_sides: bool) -> Floats:
 
 
 def lengths(found: Evaluation) -> Floats:
-    """Return the length of each true person by which PCK's distance is measured, in pixels, ``(g,)``."""
+    """Return the length of each true person by which PCK's distance is measured, in pixels,
+    ``(g,)``.
+    """
     kind = found.settings["pck_length"]
     if kind == "picture":
         greatest: Floats = found.arrays["size"].max(axis=1).astype(np.float64)
@@ -208,10 +241,15 @@ class PoseSettings(Component):
     abstract: ClassVar[bool] = True
 
     sigmas: tuple[float, ...] | None = argument(
-        None, help="deviation of each key point for OKS; by default COCO's for 17 points, or 1 / points", minimum=0.0
+        None,
+        help="deviation of each key point for OKS; by default COCO's for 17 points, or 1 / points",
+        minimum=0.0,
     )
-    pck_fraction: float = argument(0.1, help="distance up to which PCK takes a point as right, in lengths", minimum=0.0)
+    pck_fraction: float = argument(
+        0.1, help="distance up to which PCK takes a point as right, in lengths", minimum=0.0
+    )
     pck_length: Literal["box", "torso", "picture"] = argument(
-        "box", help="length that PCK refers to: the longer side of the person's box, the distance from left shoulder "
-        "to right hip, or the longer side of the picture",
-    )  # fmt: skip
+        "box",
+        help="length that PCK refers to: the longer side of the person's box, the distance from "
+        "left shoulder to right hip, or the longer side of the picture",
+    )

@@ -15,7 +15,15 @@ from nnpipe.report.charts import BoxedFrame, BoxGroup
 from nnpipe.report.document import Cell, Plot, Section, Table
 from nnpipe.report.formatting import clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.task_section import COLOURS, Picture, TaskPictures, TaskSection, first_of, judged_section, picture_of
+from nnpipe.report.task_section import (
+    COLOURS,
+    Picture,
+    TaskPictures,
+    TaskSection,
+    first_of,
+    judged_section,
+    picture_of,
+)
 from nnpipe.tasks.frames import points_in_pixels
 from nnpipe.tasks.pose.metrics import greatest_distances, mean_similarities
 from nnpipe.tasks.pose.pairing import distances, lengths, poses_of, visible_points
@@ -29,7 +37,8 @@ _COCO_LIMBS = (
 
 
 def limbs(known: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return the pairs of key points that are both known and make a limb: COCO's of 17 points, of others none.
+    """Return the pairs of key points that are both known and make a limb: COCO's of 17 points, of
+    others none.
 
     Parameters
     ----------
@@ -48,7 +57,9 @@ _MOST_PERSONS = 20  # drawn in a picture
 
 
 class PoseSection(TaskSection):
-    """Shows the metrics with their intervals, how far each key point is off, and in which pictures most."""
+    """Shows the metrics with their intervals, how far each key point is off, and in which
+    pictures most.
+    """
 
     task = Pose.name
     draws_samples = True
@@ -56,9 +67,14 @@ class PoseSection(TaskSection):
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged key points have a row of dashes only."""
         return judged_section(
-            Pose(), candidates,
-            lambda candidate, found, judged: (_points(found), _worst(found), *_pictures(candidate, found, judged)),
-        )  # fmt: skip
+            Pose(),
+            candidates,
+            lambda candidate, found, judged: (
+                _points(found),
+                _worst(found),
+                *_pictures(candidate, found, judged),
+            ),
+        )
 
 
 def _points(found: Evaluation) -> Table:
@@ -116,7 +132,9 @@ def _worst_first(mean: Floats) -> npt.NDArray[np.int64]:
 
 
 def _pictures(candidate: Candidate, found: Evaluation, candidates: int) -> tuple[Plot, ...]:
-    """Return drawings of the pictures with the least mean OKS: true persons, and the poses paired with them."""
+    """Return drawings of the pictures with the least mean OKS: true persons, and the poses
+    paired with them.
+    """
     mean = mean_similarities(found)
     chosen = _worst_first(mean)[: _DRAWN if candidates == 1 else _DRAWN_OF_SEVERAL]
     return tuple(_picture(candidate, found, int(n), float(mean[n])) for n in chosen)
@@ -140,23 +158,30 @@ def _picture(candidate: Candidate, found: Evaluation, number: int, similarity: f
         told = "a line leads from each true one, in black, to the predicted one"
     groups = (
         BoxGroup("truth", none, (), -1, _limbs(truth[own], seen[own])),
-        BoxGroup(candidate.name, none, (), candidate.number, (*_limbs(matched, seen[paired]), *between)),
+        BoxGroup(
+            candidate.name, none, (), candidate.number, (*_limbs(matched, seen[paired]), *between)
+        ),
     )
     return Plot(
         BoxedFrame(max(width, 1.0), max(height, 1.0), groups, picture_of(found, number)),
         f"{candidate.number + 1}-pose-{number + 1}",
         f"{candidate.name}, sample {number + 1:,}: key points that are visible; {told}",
-        f"Key points of {candidate.name} in sample {number + 1:,}: the mean OKS of its persons is {share(similarity)}.",
+        f"Key points of {candidate.name} in sample {number + 1:,}: the mean OKS of its persons is "
+        f"{share(similarity)}.",
     )
 
 
 def _between(truth: Floats, guessed: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
-    """Return a line from each visible key point to the predicted one, to show which belong together."""
+    """Return a line from each visible key point to the predicted one, to show which belong
+    together.
+    """
     return tuple(np.stack([truth[seen][:, :2], guessed[seen][:, :2]], axis=1))
 
 
 def _limbs(points: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
-    """Return the lines between key points of persons, COCO's limbs where there are 17 points, and all single points."""
+    """Return the lines between key points of persons, COCO's limbs where there are 17 points,
+    and all single points.
+    """
     lines: list[Floats] = []
     for person, known in zip(points[..., :2], seen, strict=True):
         lines += [person[list(pair)] for pair in limbs(known)]
@@ -173,7 +198,9 @@ class PosePictures(TaskPictures):
 
     task = Pose.name
 
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
         """Return the picture with key points, and how many persons there are."""
         from PIL import Image, ImageDraw
 
@@ -186,11 +213,17 @@ class PosePictures(TaskPictures):
             for one, other in limbs(known):
                 pen.line([*person[one, :2], *person[other, :2]], fill=colour, width=width)
             for x, y in person[known, :2].tolist():
-                pen.ellipse([x - 1.5 * width, y - 1.5 * width, x + 1.5 * width, y + 1.5 * width], fill=colour)
-        return np.asarray(image), f"{len(persons)} person{'s' * (len(persons) != 1)} with scores from {_SURE} on"
+                pen.ellipse(
+                    [x - 1.5 * width, y - 1.5 * width, x + 1.5 * width, y + 1.5 * width],
+                    fill=colour,
+                )
+        return np.asarray(
+            image
+        ), f"{len(persons)} person{'s' * (len(persons) != 1)} with scores from {_SURE} on"
 
     def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
-        """Return the mean distance of the key points of the most certain persons, and 1 for each person too many.
+        """Return the mean distance of the key points of the most certain persons, and 1 for each
+        person too many.
 
         Distances have x in shares of the picture's width and y of its height.
         """
@@ -204,13 +237,19 @@ class PosePictures(TaskPictures):
 def _sure(predictions: Batch, size: tuple[int, ...]) -> Floats:
     """Return the certain persons, ``(k, points, 3)``, in pixels."""
     if "points" not in predictions:
-        raise SpecMismatch("predictions of poses hold points; name the model's decoder with --decoder")
+        raise SpecMismatch(
+            "predictions of poses hold points; name the model's decoder with --decoder"
+        )
     points = np.asarray(predictions["points"], np.float64)
     if "frame" in predictions:
         places = points_in_pixels(points[..., :2], predictions["frame"], np.array([size], np.int64))
         points = np.concatenate([places, points[..., 2:]], axis=-1)
     found = first_of(points)[: int(predictions["count"][0]) if "count" in predictions else None]
-    scores = first_of(predictions["scores"])[: len(found)] if "scores" in predictions else found[..., 2].mean(axis=1)
+    scores = (
+        first_of(predictions["scores"])[: len(found)]
+        if "scores" in predictions
+        else found[..., 2].mean(axis=1)
+    )
     order = np.argsort(-scores, kind="stable")
     usable = (scores >= _SURE) & np.isfinite(found).all(axis=(1, 2))
     certain: Floats = found[order[usable[order]][:_MOST]]

@@ -24,17 +24,19 @@ _FAR = 1e12  # pixels
 class Pose(PoseSettings, Task):
     """The key points of the persons in a picture, such as joints; or of other things.
 
-    Persons of a batch are padded to a common number; ``"count"``, ``(n,)``, tells how many there are in each picture.
+    Persons of a batch are padded to a common number; ``"count"``, ``(n,)``, tells how many there
+    are in each picture.
 
-    Targets are ``"count"``, ``"points"``, ``(n, m, points, 3)``: x, y in pixels and visibility (0: not known),
-    ``"size"``, ``(n, 2)``: height and width of the picture; and, if the data set has them, ``"boxes"``, ``(n, m, 4)``:
-    left, top, width and height, ``"area"``, ``(n, m)``, of the person in pixels, and ``"crowd"``, ``(n, m)``, which is
-    1 for persons that need not be found.  By default, boxes are those around the visible points, and areas 0.53 of
-    these.
+    Targets are ``"count"``, ``"points"``, ``(n, m, points, 3)``: x, y in pixels and visibility (0:
+    not known), ``"size"``, ``(n, 2)``: height and width of the picture; and, if the data set has
+    them, ``"boxes"``, ``(n, m, 4)``: left, top, width and height, ``"area"``, ``(n, m)``, of the
+    person in pixels, and ``"crowd"``, ``(n, m)``, which is 1 for persons that need not be found.
+    By default, boxes are those around the visible points, and areas 0.53 of these.
 
-    Predictions are ``"points"``, ``(n, k, points, 3)``: x, y and score; and, if they differ from all ``k`` or from the
-    mean score of the points, ``"count"``, ``(n,)``, and ``"scores"``, ``(n, k)``.  Points are in pixels of the picture;
-    or, if there is also ``"frame"`` (:mod:`nnpipe.tasks.frames`), in shares of the size of the model's input.
+    Predictions are ``"points"``, ``(n, k, points, 3)``: x, y and score; and, if they differ from
+    all ``k`` or from the mean score of the points, ``"count"``, ``(n,)``, and ``"scores"``, ``(n,
+    k)``.  Points are in pixels of the picture; or, if there is also ``"frame"``
+    (:mod:`nnpipe.tasks.frames`), in shares of the size of the model's input.
 
     An evaluation holds the size of each picture, and what was given for each, ragged, in pixels.
     """
@@ -47,7 +49,9 @@ class Pose(PoseSettings, Task):
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """COCO's average precision and recall over OKS, the mean OKS, PCK, and distances of points."""
+        """COCO's average precision and recall over OKS, the mean OKS, PCK, and distances of
+        points.
+        """
         return METRICS
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
@@ -63,8 +67,14 @@ class Pose(PoseSettings, Task):
         crowd = truth.get("crowd", np.zeros(true.shape[:2], np.uint8))
         sigmas = sigmas_of(number, self.sigmas)
         if len(sigmas) != number or (self.pck_length == "torso" and number != _TORSO_POINTS):
-            wanted = f"{len(sigmas)} deviations" if len(sigmas) != number else f"a torso, of {_TORSO_POINTS} key points"
-            raise SpecMismatch(f"the data set has {number} key points, and the task was given {wanted}")
+            wanted = (
+                f"{len(sigmas)} deviations"
+                if len(sigmas) != number
+                else f"a torso, of {_TORSO_POINTS} key points"
+            )
+            raise SpecMismatch(
+                f"the data set has {number} key points, and the task was given {wanted}"
+            )
         held = {
             "truth_points": (true.astype(np.float32), truth["count"]),
             "truth_boxes": (boxes.astype(np.float32), truth["count"]),
@@ -74,17 +84,27 @@ class Pose(PoseSettings, Task):
             "scores": (scores.astype(np.float32), counts),
         }
         return Evaluation(
-            self.name, {"size": truth["size"].astype(np.int32)}, spec.class_names,
+            self.name,
+            {"size": truth["size"].astype(np.int32)},
+            spec.class_names,
             {name: Ragged.of_padded(values, own) for name, (values, own) in held.items()},
-            {"sigmas": list(sigmas), "pck_fraction": self.pck_fraction, "pck_length": self.pck_length},
-        )  # fmt: skip
+            {
+                "sigmas": list(sigmas),
+                "pck_fraction": self.pck_fraction,
+                "pck_length": self.pck_length,
+            },
+        )
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that each person has all key points, and that the settings are numbers."""
         super().check(evaluation)
         sigmas = evaluation.settings.get("sigmas")
-        known = isinstance(sigmas, list) and all(isinstance(each, (int, float)) and each > 0 for each in sigmas)
-        fraction, length = (evaluation.settings.get(name) for name in ("pck_fraction", "pck_length"))
+        known = isinstance(sigmas, list) and all(
+            isinstance(each, (int, float)) and each > 0 for each in sigmas
+        )
+        fraction, length = (
+            evaluation.settings.get(name) for name in ("pck_fraction", "pck_length")
+        )
         torso = length != "torso" or (isinstance(sigmas, list) and len(sigmas) == _TORSO_POINTS)
         if (
             not known
@@ -104,7 +124,9 @@ class Pose(PoseSettings, Task):
         check_alike(evaluation, *PREDICTED)
 
     def sample_errors(self, evaluation: Evaluation) -> Floats:
-        """Return what the mean OKS of the persons in each picture lacks to 1; NaN without persons."""
+        """Return what the mean OKS of the persons in each picture lacks to 1; NaN without
+        persons.
+        """
         return np.asarray(1 - mean_similarities(evaluation))
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
@@ -118,32 +140,39 @@ class Pose(PoseSettings, Task):
         count, most = len(true), max(1, true.shape[1])
         points = np.full((count, most, *true.shape[2:]), _FAR)
         return {
-            "points": points, "count": np.maximum(truth["count"], 1), "scores": np.full((count, most), np.inf)
-        }  # fmt: skip
+            "points": points,
+            "count": np.maximum(truth["count"], 1),
+            "scores": np.full((count, most), np.inf),
+        }
 
 
 def _predicted(
     predictions: Batch, count: int, number: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return points, scores and the number of persons in each picture, after a check of their shapes."""
+    """Return points, scores and the number of persons in each picture, after a check of their
+    shapes.
+    """
     if "points" not in predictions:
         raise SpecMismatch(
-            f"predictions of poses hold points, these hold {', '.join(predictions)}; a decoder (nnpipe list decoders) "
+            f"predictions of poses hold points, these hold {', '.join(predictions)}; a decoder "
+            f"(nnpipe list decoders) "
             "makes them of a model's raw outputs: name it with --decoder"
         )
     points: npt.NDArray[Any] = predictions["points"]
     most = points.shape[1] if points.ndim == 4 else 0
     if points.shape != (count, most, number, 3) or points.dtype.kind != "f":
         raise SpecMismatch(
-            f"points of {count} pictures must be floats of the shape ({count}, k, {number}, 3), not {points.dtype} of "
-            f"{show_shape(points.shape)}"
+            f"points of {count} pictures must be floats of the shape ({count}, k, {number}, 3), "
+            f"not {points.dtype} of {show_shape(points.shape)}"
         )
     scores: npt.NDArray[Any] = predictions.get("scores", points[..., 2].mean(axis=2))
     counts = np.asarray(predictions.get("count", np.full(count, most)), np.int64)
     if scores.shape != (count, most) or counts.shape != (count,):
         raise SpecMismatch(f"scores must have the shape ({count}, {most}), and count ({count},)")
     if counts.size and not 0 <= int(counts.min()) <= int(counts.max()) <= most:
-        raise SpecMismatch(f"count must be from 0 to {most}, the number of persons that points has room for")
+        raise SpecMismatch(
+            f"count must be from 0 to {most}, the number of persons that points has room for"
+        )
     return points, scores, counts
 
 

@@ -19,7 +19,9 @@ class RegressionPictures(TaskPictures):
 
     task = Regression.name
 
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
         """Return the picture as it is, and the first predicted numbers."""
         values = first_of(only(predictions, "value")).ravel()
         told = ", ".join(f"{value:.4g}" for value in values[:_MOST])

@@ -17,8 +17,8 @@ from nnpipe.tasks.predictions import NUMBERS, check_alike, check_array, only
 class Regression(Task):
     """Numbers for each sample.
 
-    Targets are ``"value"``, ``(n, ...)``.  Predictions are ``"value"``, or a single tensor of any name, of the same
-    shape; axes of length 1 do not matter.
+    Targets are ``"value"``, ``(n, ...)``.  Predictions are ``"value"``, or a single tensor of any
+    name, of the same shape; axes of length 1 do not matter.
 
     An evaluation holds ``truth`` and ``predicted``, float32 ``(n, ...)``.
     """
@@ -28,27 +28,38 @@ class Regression(Task):
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """The mean absolute error, the root of the mean squared error, and the share of the variance explained."""
+        """The mean absolute error, the root of the mean squared error, and the share of the
+        variance explained.
+        """
         return _METRICS
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted numbers."""
         predicted, value = only(predictions, "value"), truth["value"]
-        wanted, given = ([length for length in each.shape[1:] if length != 1] for each in (value, predicted))
+        wanted, given = (
+            [length for length in each.shape[1:] if length != 1] for each in (value, predicted)
+        )
         if len(predicted) != len(value) or given != wanted:
             raise SpecMismatch(
-                f"values must have the shape {show_shape(value.shape)}, not {show_shape(predicted.shape)}"
+                f"values must have the shape {show_shape(value.shape)}, not "
+                f"{show_shape(predicted.shape)}"
             )
-        return Evaluation(self.name, {
-            "truth": value.astype(np.float32), "predicted": predicted.astype(np.float32).reshape(value.shape)
-        })  # fmt: skip
+        return Evaluation(
+            self.name,
+            {
+                "truth": value.astype(np.float32),
+                "predicted": predicted.astype(np.float32).reshape(value.shape),
+            },
+        )
 
     def check(self, evaluation: Evaluation) -> None:
         """Check that truth and prediction are numbers of one shape."""
         super().check(evaluation)
         for name in self.arrays:
             held = evaluation.arrays.get(name)
-            check_array(evaluation, name, () if held is None else (None,) * (held.ndim - 1), NUMBERS)
+            check_array(
+                evaluation, name, () if held is None else (None,) * (held.ndim - 1), NUMBERS
+            )
         check_alike(evaluation, "truth", "predicted")
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
@@ -93,15 +104,18 @@ def _explained(found: Evaluation) -> Statistic:
 
 _METRICS = (
     QualityMetric(
-        "mae", "MAE", "Mean absolute error", "mean distance of predicted from true numbers", "ratio", True,
+        "mae", "MAE", "Mean absolute error", "mean distance of predicted from true "
+            "numbers", "ratio", True,
         values=_absolute, bounds=(0.0, math.inf),
     ),
     QualityMetric(
-        "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared distance", "ratio", True,
+        "rmse", "RMSE", "Root of the mean squared error", "root of the mean squared "
+            "distance", "ratio", True,
         statistic=_root, bounds=(0.0, math.inf),
     ),
     QualityMetric(
-        "r2", "R²", "Coefficient of determination", "1 less the squared errors by the squared deviations of the truth",
+        "r2", "R²", "Coefficient of determination", "1 less the squared errors by the squared "
+            "deviations of the truth",
         "ratio", False, statistic=_explained, bounds=(-math.inf, 1.0),
     ),
 )  # fmt: skip

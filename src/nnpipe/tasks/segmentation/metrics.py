@@ -25,7 +25,8 @@ class ClassPixels:
     right
         Pixels that are both.
     near_both, near_either
-        Pixels of the class near the true and near the predicted contour, and near at least one of the two.
+        Pixels of the class near the true and near the predicted contour, and near at least one of
+        the two.
     """
 
     true: Floats
@@ -36,7 +37,9 @@ class ClassPixels:
 
     @property
     def iou(self) -> Floats:
-        """Right pixels by those that are or were called of the class; NaN for a class that is nowhere."""
+        """Right pixels by those that are or were called of the class; NaN for a class that is
+        nowhere.
+        """
         return _ratio(self.right, self.true + self.called - self.right)
 
     @property
@@ -50,32 +53,49 @@ class ClassPixels:
         return _ratio(self.near_both, self.near_either)
 
 
-def class_pixels(found: Evaluation) -> tuple[npt.NDArray[np.int64], Callable[[Floats], ClassPixels]]:
-    """Return the classes of an evaluation, and a function that counts their pixels for weights of pictures."""
+def class_pixels(
+    found: Evaluation,
+) -> tuple[npt.NDArray[np.int64], Callable[[Floats], ClassPixels]]:
+    """Return the classes of an evaluation, and a function that counts their pixels for weights
+    of pictures.
+    """
     pixels, contours = found.ragged["pixels"], found.ragged["contours"]
     rows, near = pixels.values.astype(np.int64), contours.values.astype(np.int64)
-    classes, places = np.unique(np.concatenate([rows[:, 0], rows[:, 1], near[:, 0]]), return_inverse=True)
+    classes, places = np.unique(
+        np.concatenate([rows[:, 0], rows[:, 1], near[:, 0]]), return_inverse=True
+    )
     true, called, edge = np.split(places.reshape(-1), [len(rows), 2 * len(rows)])
     right, count = true == called, len(classes)
     owners, edge_owners = pixels.owners, contours.owners
-    numbers, both, either = (column.astype(np.float64) for column in (rows[:, 2], near[:, 1], near[:, 2]))
+    numbers, both, either = (
+        column.astype(np.float64) for column in (rows[:, 2], near[:, 1], near[:, 2])
+    )
     parts = (
-        (true, owners, numbers), (called, owners, numbers), (true[right], owners[right], numbers[right]),
-        (edge, edge_owners, both), (edge, edge_owners, either),
-    )  # fmt: skip
-    if len(found) * len(parts) * count <= _DENSE:  # sums of all weightings are one product each then
+        (true, owners, numbers),
+        (called, owners, numbers),
+        (true[right], owners[right], numbers[right]),
+        (edge, edge_owners, both),
+        (edge, edge_owners, either),
+    )
+    # sums of all weightings are one product each then
+    if len(found) * len(parts) * count <= _DENSE:
         table = np.concatenate([_dense(part, len(found), count) for part in parts], axis=1)
         return classes, lambda weights: ClassPixels(*(weights @ table).reshape(len(parts), count))
 
     def counted(weights: Floats) -> ClassPixels:
         return ClassPixels(
-            *(np.bincount(place, weights[owner] * each, count).astype(np.float64) for place, owner, each in parts)
+            *(
+                np.bincount(place, weights[owner] * each, count).astype(np.float64)
+                for place, owner, each in parts
+            )
         )
 
     return classes, counted
 
 
-def _dense(part: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats], pictures: int, count: int) -> Floats:
+def _dense(
+    part: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats], pictures: int, count: int
+) -> Floats:
     """Return sums by picture and class, ``(pictures, classes)``."""
     place, owner, each = part
     sums = np.bincount(owner * count + place, each, pictures * count)
@@ -83,10 +103,14 @@ def _dense(part: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats], pi
 
 
 def true_pixels(found: Evaluation) -> npt.NDArray[np.int64]:
-    """Return picture, true class and number of pixels, ``(k, 3)``, of all classes in all pictures, sorted."""
+    """Return picture, true class and number of pixels, ``(k, 3)``, of all classes in all
+    pictures, sorted.
+    """
     pixels = found.ragged["pixels"]
     rows = pixels.values.astype(np.int64)
-    kinds, places = np.unique(np.stack([pixels.owners, rows[:, 0]], axis=1), axis=0, return_inverse=True)
+    kinds, places = np.unique(
+        np.stack([pixels.owners, rows[:, 0]], axis=1), axis=0, return_inverse=True
+    )
     numbers = np.zeros(len(kinds), np.int64)
     np.add.at(numbers, places.reshape(-1), rows[:, 2])
     return np.concatenate([kinds, numbers[:, None]], axis=1)
@@ -106,7 +130,9 @@ def _over_classes(measure: Callable[[ClassPixels], Floats]) -> Callable[[Evaluat
         def statistic(weights: Floats) -> float:
             pixels = counted(weights)
             there = pixels.true > 0
-            return float(np.nan_to_num(measure(pixels)[there]).mean()) if there.any() else float("nan")
+            return (
+                float(np.nan_to_num(measure(pixels)[there]).mean()) if there.any() else float("nan")
+            )
 
         return statistic
 
@@ -130,13 +156,15 @@ def _pixels(found: Evaluation) -> Statistic:
 METRICS = (
     QualityMetric(
         "mean_iou", "Mean IoU", "Mean intersection over union",
-        "mean over the classes in the truth of the pixels right by those that are or were called of the class",
+        "mean over the classes in the truth of the pixels right by those that are or were called "
+        "of the class",
         "share", False,
         statistic=_over_classes(lambda pixels: pixels.iou),
     ),
     QualityMetric(
         "mean_dice", "Mean Dice", "Mean Dice coefficient",
-        "mean over the classes in the truth of twice the pixels right by those that are and those that were called of "
+        "mean over the classes in the truth of twice the pixels right by those that are and those "
+        "that were called of "
         "the class", "share", False,
         statistic=_over_classes(lambda pixels: pixels.dice),
     ),
@@ -146,7 +174,8 @@ METRICS = (
     ),
     QualityMetric(
         "boundary_iou", "Boundary IoU", "Mean boundary intersection over union",
-        "mean over the classes in the truth of the IoU of pixels near contours (Cheng et al., CVPR 2021)",
+        "mean over the classes in the truth of the IoU of pixels near contours (Cheng et al., CVPR "
+        "2021)",
         "share", False,
         statistic=_over_classes(lambda pixels: pixels.boundary_iou),
     ),

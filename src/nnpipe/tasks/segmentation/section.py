@@ -14,7 +14,15 @@ from nnpipe.core.tensors import Batch, show_shape
 from nnpipe.report.document import Cell, Section, Table
 from nnpipe.report.formatting import clean, share
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.task_section import COLOURS, Picture, TaskPictures, TaskSection, class_name, judged_section, mixed
+from nnpipe.report.task_section import (
+    COLOURS,
+    Picture,
+    TaskPictures,
+    TaskSection,
+    class_name,
+    judged_section,
+    mixed,
+)
 from nnpipe.tasks.frames import on_picture
 from nnpipe.tasks.predictions import only
 from nnpipe.tasks.segmentation.metrics import class_pixels
@@ -25,13 +33,17 @@ _CONFUSIONS = 10
 
 
 class SegmentationSection(TaskSection):
-    """Shows the metrics with their intervals, and for each class how much of it is right and what it is taken for."""
+    """Shows the metrics with their intervals, and for each class how much of it is right and
+    what it is taken for.
+    """
 
     task = Segmentation.name
 
     def section(self, candidates: Sequence[Candidate]) -> Section:
         """Return the section; candidates without judged masks have a row of dashes only."""
-        return judged_section(Segmentation(), candidates, lambda _, found, __: (_classes(found), _confusions(found)))
+        return judged_section(
+            Segmentation(), candidates, lambda _, found, __: (_classes(found), _confusions(found))
+        )
 
 
 def _classes(found: Evaluation) -> Table:
@@ -39,7 +51,9 @@ def _classes(found: Evaluation) -> Table:
     numbers, counted = class_pixels(found)
     pixels = counted(np.ones(len(found)))
     there = np.flatnonzero(pixels.true > 0)
-    chosen = there[np.argsort(pixels.iou[there], kind="stable")][:_MANY] if len(there) > _MANY else there
+    chosen = (
+        there[np.argsort(pixels.iou[there], kind="stable")][:_MANY] if len(there) > _MANY else there
+    )
     total = max(1.0, float(pixels.true.sum()))
     with np.errstate(invalid="ignore", divide="ignore"):
         precision, recall = pixels.right / pixels.called, pixels.right / pixels.true
@@ -48,7 +62,14 @@ def _classes(found: Evaluation) -> Table:
             Cell(_name(found, int(numbers[n]))),
             *(
                 _share_cell(values[n])
-                for values in (pixels.iou, pixels.dice, pixels.boundary_iou, precision, recall, pixels.true / total)
+                for values in (
+                    pixels.iou,
+                    pixels.dice,
+                    pixels.boundary_iou,
+                    precision,
+                    recall,
+                    pixels.true / total,
+                )
             ),
         )
         for n in chosen
@@ -63,7 +84,9 @@ def _confusions(found: Evaluation) -> Table:
     rows: npt.NDArray[np.int64] = found.ragged["pixels"].values.astype(np.int64)
     kinds, places = np.unique(rows[:, :2], axis=0, return_inverse=True)
     counts = np.bincount(places.reshape(-1), rows[:, 2].astype(np.float64), len(kinds))
-    of_class = {int(label): float(counts[kinds[:, 0] == label].sum()) for label in np.unique(kinds[:, 0])}
+    of_class = {
+        int(label): float(counts[kinds[:, 0] == label].sum()) for label in np.unique(kinds[:, 0])
+    }
     wrong = np.flatnonzero((kinds[:, 0] != kinds[:, 1]) & (counts > 0))
     chosen = wrong[np.argsort(-counts[wrong], kind="stable")][:_CONFUSIONS]
     cells = tuple(
@@ -80,7 +103,11 @@ def _confusions(found: Evaluation) -> Table:
 
 
 def _name(found: Evaluation, number: int) -> str:
-    return clean(found.class_names[number], 80) if number < len(found.class_names) else f"class {number}"
+    return (
+        clean(found.class_names[number], 80)
+        if number < len(found.class_names)
+        else f"class {number}"
+    )
 
 
 def _share_cell(value: float) -> Cell:
@@ -96,14 +123,19 @@ class SegmentationPictures(TaskPictures):
 
     task = Segmentation.name
 
-    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+    def drawn(
+        self, picture: Picture, predictions: Batch, class_names: Sequence[str]
+    ) -> tuple[Picture, str]:
         """Return the picture with coloured classes, and the shares of the largest classes."""
         whole = _mask(predictions, picture)
         coloured = whole > 0
         drawn = mixed(picture, coloured, np.array(COLOURS)[whole[coloured] % len(COLOURS)])
         numbers, counts = np.unique(whole, return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_NAMED]
-        told = ", ".join(f"{class_name(int(numbers[n]), class_names)} {counts[n] / whole.size:.0%}" for n in order)
+        told = ", ".join(
+            f"{class_name(int(numbers[n]), class_names)} {counts[n] / whole.size:.0%}"
+            for n in order
+        )
         return drawn, told
 
     def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
@@ -117,5 +149,7 @@ def _mask(predictions: Batch, picture: Picture) -> npt.NDArray[Any]:
     if found.ndim == 4:
         found = np.argmax(found, axis=3)
     if found.ndim != 3 or found.dtype.kind not in "iu":
-        raise SpecMismatch(f"masks must be class numbers (n, height, width), not {show_shape(found.shape)}")
+        raise SpecMismatch(
+            f"masks must be class numbers (n, height, width), not {show_shape(found.shape)}"
+        )
     return np.asarray(on_picture(found[0], predictions.get("frame"), picture.shape))

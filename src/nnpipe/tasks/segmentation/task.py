@@ -52,19 +52,24 @@ def near_contours(labels: npt.NDArray[np.int64], reach: int) -> npt.NDArray[np.b
 def _alike(same: npt.NDArray[np.bool_], reach: int) -> npt.NDArray[np.bool_]:
     """Return for each place of each row whether all neighbours up to ``reach`` away are alike.
 
-    ``same`` says whether neighbours are, ``(rows, places - 1)``; a place whose neighbours leave the row is not.
+    ``same`` says whether neighbours are, ``(rows, places - 1)``; a place whose neighbours leave the
+    row is not.
     """
     places = same.shape[1] + 1
     found = np.zeros((len(same), places), bool)
     if places > 2 * reach:
         sums = np.zeros((len(same), places), np.int32)
         np.cumsum(same, axis=1, out=sums[:, 1:])
-        found[:, reach : places - reach] = sums[:, 2 * reach :] - sums[:, : places - 2 * reach] == 2 * reach
+        found[:, reach : places - reach] = (
+            sums[:, 2 * reach :] - sums[:, : places - 2 * reach] == 2 * reach
+        )
     return found
 
 
 def _all_within(held: npt.NDArray[np.bool_], reach: int) -> npt.NDArray[np.bool_]:
-    """Return for each place of each row whether all places up to ``reach`` away hold, and are in the row."""
+    """Return for each place of each row whether all places up to ``reach`` away hold, and are in
+    the row.
+    """
     found = np.zeros_like(held)
     places = held.shape[1]
     if places > 2 * reach:
@@ -81,24 +86,33 @@ _MOST_CLASSES = 1 << 20
 class Segmentation(Task):
     """A class for each pixel.
 
-    Targets are ``"mask"``, ``(n, height, width)`` class numbers; pixels of the class ``ignored`` and of negative ones
-    do not count.  If pictures have different sizes, masks are padded with -1 below and on the right, and ``"size"``,
-    ``(n, 2)``, is the height and width of each.
+    Targets are ``"mask"``, ``(n, height, width)`` class numbers; pixels of the class ``ignored``
+    and of negative ones do not count.  If pictures have different sizes, masks are padded with -1
+    below and on the right, and ``"size"``, ``(n, 2)``, is the height and width of each.
 
-    Predictions are ``"mask"``, or a single tensor of any name: class numbers of the same shape, or scores
-    ``(n, height, width, classes)``.  If there is also ``"frame"`` (:mod:`nnpipe.tasks.frames`), masks may have any
-    size; each pixel of a picture gets the class of the nearest one in the mask of the model's input.
+    Predictions are ``"mask"``, or a single tensor of any name: class numbers of the same shape, or
+    scores ``(n, height, width, classes)``.  If there is also ``"frame"``
+    (:mod:`nnpipe.tasks.frames`), masks may have any size; each pixel of a picture gets the class of
+    the nearest one in the mask of the model's input.
 
-    An evaluation holds what the metrics need of each picture, ragged: ``pixels``, rows of a true class, a predicted
-    class, and the number of pixels with both; and ``contours``, rows of a class, and the numbers of its pixels near
-    both contours and near either one (:mod:`nnpipe.tasks.segmentation.task`).
+    An evaluation holds what the metrics need of each picture, ragged: ``pixels``, rows of a true
+    class, a predicted class, and the number of pixels with both; and ``contours``, rows of a class,
+    and the numbers of its pixels near both contours and near either one
+    (:mod:`nnpipe.tasks.segmentation.task`).
     """
 
-    ignored: int = argument(255, help="number in true masks of pixels that do not count, such as borders of objects")
+    ignored: int = argument(
+        255, help="number in true masks of pixels that do not count, such as borders of objects"
+    )
     contour_width: float = argument(
-        0.02, help="distance from a contour up to which pixels count as near it, in shares of the picture's diagonal",
-        minimum=0.0, maximum=1.0,
-    )  # fmt: skip
+        0.02,
+        help=(
+            "distance from a contour up to which pixels count as near it, in shares of the "
+            "picture's diagonal"
+        ),
+        minimum=0.0,
+        maximum=1.0,
+    )
 
     name = "segmentation"
     targets = ("mask",)
@@ -107,7 +121,9 @@ class Segmentation(Task):
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
-        """The mean IoU, the mean Dice coefficient, the share of right pixels, and the mean boundary IoU."""
+        """The mean IoU, the mean Dice coefficient, the share of right pixels, and the mean
+        boundary IoU.
+        """
         return METRICS
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
@@ -115,13 +131,18 @@ class Segmentation(Task):
         rows = evaluation.ragged["pixels"]
         values = rows.values.astype(np.float64)
         whole = np.bincount(rows.owners, values[:, 2], len(evaluation))
-        wrong = np.bincount(rows.owners, values[:, 2] * (values[:, 0] != values[:, 1]), len(evaluation))
+        wrong = np.bincount(
+            rows.owners, values[:, 2] * (values[:, 0] != values[:, 1]), len(evaluation)
+        )
         shares: npt.NDArray[np.float64] = np.full(len(evaluation), np.nan)
         return np.asarray(np.divide(wrong, whole, out=shares, where=whole > 0))
 
     def _sample_words(self, evaluation: Evaluation, number: int) -> str:
         """Return the share of wrong pixels."""
-        return f"{100 * float(self.sample_errors(evaluation)[number]):.1f}\u00a0% of the pixels are wrong"
+        return (
+            f"{100 * float(self.sample_errors(evaluation)[number]):.1f}\u00a0% of the pixels are "
+            f"wrong"
+        )
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Evaluate predicted classes of pixels."""
@@ -132,36 +153,54 @@ class Segmentation(Task):
         for place, (height, width) in enumerate(sizes.tolist()):
             true, given = mask[place, :height, :width], predicted[place]
             if "frame" in predictions:
-                rows, columns = cells_of_pixels(predictions["frame"][place], sizes[place], given.shape)
+                rows, columns = cells_of_pixels(
+                    predictions["frame"][place], sizes[place], given.shape
+                )
                 given = given[rows[:, None], columns]
             found = self._judged(true, given[:height, :width], classes)
             pixels.append(found[0])
             contours.append(found[1])
-        rows_ = {"pixels": Ragged.of_rows(pixels), "contours": Ragged.of_rows(contours)} if pixels else {
-            name: Ragged(np.zeros((0, 3), np.int64), np.zeros(0, np.int64)) for name in self.arrays
-        }  # fmt: skip
+        rows_ = (
+            {"pixels": Ragged.of_rows(pixels), "contours": Ragged.of_rows(contours)}
+            if pixels
+            else {
+                name: Ragged(np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
+                for name in self.arrays
+            }
+        )
         settings = {"ignored": self.ignored, "contour_width": self.contour_width}
         return Evaluation(self.name, {}, spec.class_names, rows_, settings)
 
-    def _predicted(self, predictions: Batch, mask: npt.NDArray[Any], classes: int) -> npt.NDArray[Any]:
-        """Return predicted class numbers, ``(n, height, width)``, after a check of their shape and range."""
+    def _predicted(
+        self, predictions: Batch, mask: npt.NDArray[Any], classes: int
+    ) -> npt.NDArray[Any]:
+        """Return predicted class numbers, ``(n, height, width)``, after a check of their shape
+        and range.
+        """
         predicted: npt.NDArray[Any] = only(predictions, "mask")
         if predicted.ndim == 4 and predicted.shape[3] == classes:
             predicted = np.argmax(predicted, axis=3)
         framed = "frame" in predictions
-        fits = predicted.ndim == 3 and len(predicted) == len(mask) if framed else predicted.shape == mask.shape
+        fits = (
+            predicted.ndim == 3 and len(predicted) == len(mask)
+            if framed
+            else predicted.shape == mask.shape
+        )
         if not fits or predicted.dtype.kind not in "iu":
             raise SpecMismatch(
                 f"masks must be class numbers of the shape {show_shape(mask.shape)} or scores of "
-                f"{show_shape((*mask.shape, classes))}, not {predicted.dtype} of {show_shape(predicted.shape)}; "
-                "--decoder SegmentationDecoder makes masks of models that give other sizes or scores"
+                f"{show_shape((*mask.shape, classes))}, not {predicted.dtype} of "
+                f"{show_shape(predicted.shape)}; "
+                "--decoder SegmentationDecoder makes masks of models that give other sizes or "
+                "scores"
             )
         if framed and predictions["frame"].shape != (len(mask), 3):
             raise SpecMismatch(f"the frame of {len(mask)} pictures has the shape ({len(mask)}, 3)")
         if predicted.size and not (int(predicted.min()) >= 0 and int(predicted.max()) < classes):
             raise SpecMismatch(
-                f"masks must hold class numbers from 0 to {classes - 1}, these hold {int(predicted.min())} to "
-                f"{int(predicted.max())}; if the model has other classes, say which are meant: --decoder "
+                f"masks must hold class numbers from 0 to {classes - 1}, these hold "
+                f"{int(predicted.min())} to {int(predicted.max())}; if the model has other "
+                f"classes, say which are meant: --decoder "
                 "SegmentationDecoder --decoder-options class_numbers=..."
             )
         return predicted
@@ -169,10 +208,15 @@ class Segmentation(Task):
     def _judged(
         self, true: npt.NDArray[Any], given: npt.NDArray[Any], classes: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the rows of one picture: pixels by true and predicted class, and pixels near contours by class."""
+        """Return the rows of one picture: pixels by true and predicted class, and pixels near
+        contours by class.
+        """
         counted = (true >= 0) & (true != self.ignored)
         if true.size and int(true.max(initial=0, where=counted)) >= classes:
-            raise SpecMismatch(f"true masks must hold class numbers below {classes}, or {self.ignored} for no class")
+            raise SpecMismatch(
+                f"true masks must hold class numbers below {classes}, or {self.ignored} for no "
+                f"class"
+            )
         pairs = true[counted].astype(np.int64) * classes + given[counted]
         kinds, counts = np.unique(pairs, return_counts=True)
         pixels = np.stack([kinds // classes, kinds % classes, counts], axis=1)
@@ -182,7 +226,11 @@ class Segmentation(Task):
         reach = max(1, round(self.contour_width * float(np.hypot(*true.shape))))
         own, others = (near_contours(labels, reach) & counted for labels in (bare, covered))
         both = np.bincount(bare[own & others & (bare == covered)], minlength=classes)
-        either = np.bincount(bare[own], minlength=classes) + np.bincount(covered[others], minlength=classes) - both
+        either = (
+            np.bincount(bare[own], minlength=classes)
+            + np.bincount(covered[others], minlength=classes)
+            - both
+        )
         there = np.flatnonzero(either)
         return pixels, np.stack([there, both[there], either[there]], axis=1)
 
@@ -193,7 +241,9 @@ class Segmentation(Task):
             check_array(evaluation, name, (3,), INTEGERS, ragged=True)
             rows = evaluation.ragged[name].values
             if len(rows) and (int(rows.min()) < 0 or int(rows[:, :labels].max()) >= _MOST_CLASSES):
-                raise ArtifactError(f"the evaluation's {name!r} should hold classes and numbers of pixels")
+                raise ArtifactError(
+                    f"the evaluation's {name!r} should hold classes and numbers of pixels"
+                )
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true class of each pixel."""
@@ -207,4 +257,6 @@ class Segmentation(Task):
     def same_samples(self, one: Evaluation, other: Evaluation) -> bool:
         """Return whether both have as many pixels of each true class in each picture."""
         first, second = true_pixels(one), true_pixels(other)
-        return len(one) == len(other) and first.shape == second.shape and np.array_equal(first, second)
+        return (
+            len(one) == len(other) and first.shape == second.shape and np.array_equal(first, second)
+        )

@@ -41,8 +41,8 @@ class CostProfile:
     name
         The name in options and files.
     false_positive, false_negative
-        The cost of a detection outside all windows, and of a window without a detection; a window that is found
-        at its first point counts 1.
+        The cost of a detection outside all windows, and of a window without a detection; a window
+        that is found at its first point counts 1.
     """
 
     name: str
@@ -89,8 +89,8 @@ class Detections:
         Parameters
         ----------
         score, window, series
-            The score, the number of the window (-1 outside) and the number of the series of each point,
-            ``(points,)``.
+            The score, the number of the window (-1 outside) and the number of the series of each
+            point, ``(points,)``.
         """
         names, first = np.unique(series, return_index=True)
         parts, counts, total = [], [], 0
@@ -115,7 +115,8 @@ class Detections:
         return cls(columns[0], columns[1], columns[2], columns[3], np.array(counts, np.int64))
 
     def gains(self, profile: CostProfile) -> tuple[Floats, Floats, Ints]:
-        """Return how much the sum rises with each point, if points become detections from the greatest score down.
+        """Return how much the sum rises with each point, if points become detections from the
+        greatest score down.
 
         Returns
         -------
@@ -134,7 +135,9 @@ class Detections:
         return self.score[order], gain, self.series[order]
 
     def counts(self, threshold: float) -> dict[str, int]:
-        """Return the numbers of points that are true and false detections and not, as NAB's files have them."""
+        """Return the numbers of points that are true and false detections and not, as NAB's
+        files have them.
+        """
         found, inside = self.score >= threshold, self.window >= 0
         return {
             "tp": int((found & inside).sum()),
@@ -145,7 +148,9 @@ class Detections:
 
 
 def _values(window: Ints) -> tuple[Floats, Ints]:
-    """Return what a detection at each point of a series is worth, and the points' windows counted from 0."""
+    """Return what a detection at each point of a series is worth, and the points' windows
+    counted from 0.
+    """
     values = np.full(len(window), -1.0)
     numbers = np.full(len(window), -1, np.int64)
     spans = list(_spans(window))
@@ -158,7 +163,9 @@ def _values(window: Ints) -> tuple[Floats, Ints]:
         behind = np.arange(right + 1, end)
         if length > 1:
             distance = (behind - right) / (length - 1)
-            values[behind] = np.where(distance > _FARTHEST, -1.0, _sigmoid(np.minimum(distance, _FARTHEST)))
+            values[behind] = np.where(
+                distance > _FARTHEST, -1.0, _sigmoid(np.minimum(distance, _FARTHEST))
+            )
     return values, numbers
 
 
@@ -182,7 +189,9 @@ def detections_of(found: Evaluation) -> Detections:
     """Return all points that would count if they were detections."""
     arrays = found.arrays
     return Detections.of(
-        arrays["score"].astype(np.float64), arrays["window"].astype(np.int64), arrays["series"].astype(np.int64)
+        arrays["score"].astype(np.float64),
+        arrays["window"].astype(np.int64),
+        arrays["series"].astype(np.int64),
     )
 
 
@@ -195,8 +204,11 @@ def _score(number: int, profile: CostProfile) -> Callable[[Evaluation], Statisti
     def prepare(found: Evaluation) -> Statistic:
         detections = detections_of(found)
         score, gain, series = detections.gains(profile)
-        names, first, of_points = np.unique(found.arrays["series"], return_index=True, return_inverse=True)
-        position = np.argsort(np.argsort(first))  # of each name among the series in the order of time
+        names, first, of_points = np.unique(
+            found.arrays["series"], return_index=True, return_inverse=True
+        )
+        # of each name among the series in the order of time
+        position = np.argsort(np.argsort(first))
         of_points = position[of_points.reshape(-1)]
         sizes = np.bincount(of_points, minlength=len(names))
         thresholds = found.settings.get(THRESHOLDS)
@@ -204,7 +216,9 @@ def _score(number: int, profile: CostProfile) -> Callable[[Evaluation], Statisti
             rises = _at_best_thresholds(score, gain, series, len(sizes))
         else:
             above = score >= float(thresholds[number])
-            rises = np.asarray(np.bincount(series[above], gain[above], len(sizes)), np.float64)[None]
+            rises = np.asarray(np.bincount(series[above], gain[above], len(sizes)), np.float64)[
+                None
+            ]
 
         def statistic(weights: Floats) -> float:
             of_series = np.bincount(of_points, weights, len(sizes)) / sizes
@@ -220,9 +234,11 @@ def _score(number: int, profile: CostProfile) -> Callable[[Evaluation], Statisti
 
 
 def _at_best_thresholds(score: Floats, gain: Floats, series: Ints, count: int) -> Floats:
-    """Return the gains of each series at the thresholds of which one is the best for any weights of series.
+    """Return the gains of each series at the thresholds of which one is the best for any weights of
+    series.
 
-    These are the scores at which some gain is positive: between two of them, more detections only cost.
+    These are the scores at which some gain is positive: between two of them, more detections only
+    cost.
 
     Parameters
     ----------
@@ -251,23 +267,31 @@ _MEANINGS = {
 }
 METRICS = tuple(
     QualityMetric(
-        f"nab_{profile.name}", f"NAB {profile.name.replace('_', ' ').replace('fp', 'FP').replace('fn', 'FN')}",
+        f"nab_{profile.name}",
+        f"NAB {profile.name.replace('_', ' ').replace('fp', 'FP').replace('fn', 'FN')}",
         f"NAB score, {profile.name.replace('_', ' ').replace('fp', 'FP').replace('fn', 'FN')}",
-        _MEANINGS[profile.name], "ratio", False, statistic=_score(number, profile), clusters=_series,
+        _MEANINGS[profile.name],
+        "ratio",
+        False,
+        statistic=_score(number, profile),
+        clusters=_series,
         bounds=(-math.inf, 100.0),
     )
     for number, profile in enumerate(PROFILES)
-)  # fmt: skip
+)
 
 
 class SeriesAnomaly(Task):
-    """How unusual each point of a series is, where anomalies are windows of points that are to be found early.
+    """How unusual each point of a series is, where anomalies are windows of points that are to be
+    found early.
 
-    Samples are the points of one series after the other, in the order of time.  Targets are ``"window"``, ``(n,)``
-    integers, the number of the window that a point belongs to, or -1; and ``"series"``, ``(n,)`` integers.
-    Predictions are ``"score"``, or a single tensor of any name, ``(n,)`` or ``(n, 1)``; greater means more anomalous.
+    Samples are the points of one series after the other, in the order of time.  Targets are
+    ``"window"``, ``(n,)`` integers, the number of the window that a point belongs to, or -1; and
+    ``"series"``, ``(n,)`` integers. Predictions are ``"score"``, or a single tensor of any name,
+    ``(n,)`` or ``(n, 1)``; greater means more anomalous.
 
-    An evaluation holds ``window`` and ``series``, int32, and ``score``, float32 or float64 as predicted, each ``(n,)``.
+    An evaluation holds ``window`` and ``series``, int32, and ``score``, float32 or float64 as
+    predicted, each ``(n,)``.
     """
 
     name = "series_anomaly"
@@ -277,14 +301,17 @@ class SeriesAnomaly(Task):
 
     thresholds: tuple[float, ...] = argument(
         (),
-        help="scores from which on a point is a detection: one for all profiles, or one each for standard, low FP and "
-        "low FN; by default the best for the samples at hand, as NAB optimises them",
+        help="scores from which on a point is a detection: one for all profiles, or one each for "
+        "standard, low FP and low FN; by default the best for the samples at hand, as NAB "
+        "optimises them",
     )
 
     def validate(self) -> None:
         """Check the number of thresholds."""
         if len(self.thresholds) not in (0, 1, len(PROFILES)):
-            raise ConfigError(f"thresholds: one, or one for each of {', '.join(each.name for each in PROFILES)}")
+            raise ConfigError(
+                f"thresholds: one, or one for each of {', '.join(each.name for each in PROFILES)}"
+            )
 
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
@@ -310,9 +337,13 @@ class SeriesAnomaly(Task):
         check_array(evaluation, "score", (), NUMBERS)
         given = evaluation.settings.get(THRESHOLDS)
         if given is not None and not (
-            isinstance(given, list) and len(given) == len(PROFILES) and all(isinstance(each, float) for each in given)
+            isinstance(given, list)
+            and len(given) == len(PROFILES)
+            and all(isinstance(each, float) for each in given)
         ):
-            raise ArtifactError("the evaluation's thresholds should be a number for each profile; measure again")
+            raise ArtifactError(
+                "the evaluation's thresholds should be a number for each profile; measure again"
+            )
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return a score of 1 within each window."""

@@ -1,6 +1,7 @@
 """Callbacks, which observe a training, each in a module of its own.
 
-The base classes, for authors of callbacks, can be imported from here; each is loaded when it is first used.
+The base classes, for authors of callbacks, can be imported from here; each is loaded when it is
+first used.
 """
 
 from typing import TYPE_CHECKING

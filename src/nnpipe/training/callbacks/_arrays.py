@@ -1,4 +1,6 @@
-"""Values of callbacks: tensors and arrays alike, histograms, figures by step, and the layers of models."""
+"""Values of callbacks: tensors and arrays alike, histograms, figures by step, and the layers of
+models.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def array_of(value: Any) -> np.ndarray:
 
 
 def joined(values: Sequence[Any]) -> np.ndarray:
-    """Join tensors or arrays along their first axis into one array; tensors are fetched in one transfer."""
+    """Join tensors or arrays along their first axis into one array; tensors are fetched in one
+    transfer.
+    """
     if not hasattr(values[0], "detach"):
         return np.concatenate([np.asarray(value) for value in values])
     import torch
@@ -34,9 +38,11 @@ _BINS = 40
 
 
 def histograms_of(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return histograms of the finite values of tensors, in 40 bins each from the least to the greatest value.
+    """Return histograms of the finite values of tensors, in 40 bins each from the least to the
+    greatest value.
 
-    The result has ``names``, ``edges (n, 41)`` and ``counts (n, 40)``; a tensor without values is left out.
+    The result has ``names``, ``edges (n, 41)`` and ``counts (n, 40)``; a tensor without values is
+    left out.
     """
     names, edges, counts = [], [], []
     for name, tensor in named.items():
@@ -52,7 +58,11 @@ def histograms_of(named: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_histograms(fit: Fit, name: str, found: Mapping[str, Any], step: int) -> None:
     """Write the result of :func:`histograms_of`, and its step, as ``tables/NAME.npz``."""
-    arrays = {"names": np.array(found["names"], np.str_), "edges": found["edges"], "counts": found["counts"]}
+    arrays = {
+        "names": np.array(found["names"], np.str_),
+        "edges": found["edges"],
+        "counts": found["counts"],
+    }
     with replacing(folder_of(fit).table(name, ending="npz")) as path, path.open("wb") as file:
         np.savez_compressed(file, **arrays, step=np.array(step))
 
@@ -93,7 +103,9 @@ class Trace(State):
         if waiting:
             import torch
 
-            found = torch.stack([torch.as_tensor(self.values[n]).double() for n in waiting]).tolist()
+            found = torch.stack(
+                [torch.as_tensor(self.values[n]).double() for n in waiting]
+            ).tolist()
             for n, value in zip(waiting, found, strict=True):
                 self.values[n] = value
 
@@ -106,7 +118,8 @@ def leaves(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
-    """Return a row for each innermost layer, the number of parameters, and the number of trainable ones.
+    """Return a row for each innermost layer, the number of parameters, and the number of trainable
+    ones.
 
     Layers are in the order in which they were declared.  Parameters that
     several layers share are counted with the first.
@@ -121,7 +134,8 @@ def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
         trainable = {id(v) for v in layer.trainable_weights}
         rows.append(
             {
-                "layer": getattr(layer, "path", None) or layer.name,  # one without weights has no path
+                # one without weights has no path
+                "layer": getattr(layer, "path", None) or layer.name,
                 "type": type(layer).__name__,
                 "output": _shape(layer),
                 "parameters": sum(_size(v) for v in own),
@@ -134,7 +148,9 @@ def keras_layers(model: Any) -> tuple[list[dict[str, Any]], int, int]:
 
 def not_finite(model: Any) -> list[str]:
     """Return the names of a Keras model's weights that hold NaN or infinity."""
-    return [v.path for v in model.weights if not np.isfinite(np.asarray(v.numpy(), np.float64)).all()]
+    return [
+        v.path for v in model.weights if not np.isfinite(np.asarray(v.numpy(), np.float64)).all()
+    ]
 
 
 def _size(variable: Any) -> int:
@@ -144,7 +160,8 @@ def _size(variable: Any) -> int:
 def _shape(layer: Any) -> Any:
     try:
         output = layer.output
-    except (AttributeError, ValueError):  # a layer that was never called by itself, or several times
+    # a layer that was never called by itself, or several times
+    except (AttributeError, ValueError):
         return None
     tensors = output if isinstance(output, (list, tuple)) else [output]
     shapes = [list(tensor.shape) for tensor in tensors if hasattr(tensor, "shape")]

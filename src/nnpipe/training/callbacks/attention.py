@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
-    """Yield a list that receives the name and the attention weights of each layer while the model runs.
+    """Yield a list that receives the name and the attention weights of each layer while the model
+    runs.
 
     Weights are tensors ``(n, heads, queries, keys)`` whose rows add up to 1,
     without dropout, in the order in which they were used.  The model's results
@@ -52,13 +53,17 @@ def watched(model: Any) -> Iterator[list[tuple[str, Any]]]:
     class Watch(TorchFunctionMode):  # type: ignore[misc]
         """Sees the functions that modules call, but not the functions that those call."""
 
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if function is multi_head:
                 given = signature.bind(*args, **(kwargs or {}))
                 given.apply_defaults()
                 asked = dict(given.arguments)
                 wanted, averaged = asked["need_weights"], asked["average_attn_weights"]
-                output, weights = function(**{**asked, "need_weights": True, "average_attn_weights": False})
+                output, weights = function(
+                    **{**asked, "need_weights": True, "average_attn_weights": False}
+                )
                 keep(weights)
                 if not wanted:
                     return output, None
@@ -91,7 +96,8 @@ def weights_of(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Return the weights by which ``scaled_dot_product_attention`` multiplies values; it takes the same arguments.
+    """Return the weights by which ``scaled_dot_product_attention`` multiplies values; it takes the
+    same arguments.
 
     ``softmax(query key^T / sqrt(features) + mask)`` (Vaswani et al., 2017,
     section 3.2.1).  A query whose keys are all masked has weights of 0.
@@ -113,7 +119,8 @@ def weights_of(
 
 
 def rollout(layers: Sequence[np.ndarray]) -> np.ndarray:
-    """Return how much of each input token is in each output token, ``(tokens, tokens)``; rows add up to 1.
+    """Return how much of each input token is in each output token, ``(tokens, tokens)``; rows add
+    up to 1.
 
     Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020,
     section 3: the product of ``A = (W + I) / 2`` of all layers, the last on the
@@ -189,7 +196,10 @@ class AttentionMaps(WritingCallback):
         """Check the options; raise :class:`ConfigError` if they cannot work."""
         super().on_fit_begin(fit)
         if self.grid is not None and (len(self.grid) != 2 or min(self.grid) < 1):
-            raise ConfigError(f"AttentionMaps: grid is {self.grid}; give rows and columns of patches, such as (7, 7)")
+            raise ConfigError(
+                f"AttentionMaps: grid is {self.grid}; give rows and columns of patches, such as "
+                f"(7, 7)"
+            )
 
     def on_fit_end(self, fit: Fit) -> None:
         """Run the model on the samples and draw their attention."""
@@ -198,19 +208,31 @@ class AttentionMaps(WritingCallback):
             for split, sequence in parts.items():
                 if split in fit.options.train_splits:
                     continue
-                seen = [self._look(fit, dataset, one) for one in batches_of(sequence, 0, self.ids or self.count)]
+                seen = [
+                    self._look(fit, dataset, one)
+                    for one in batches_of(sequence, 0, self.ids or self.count)
+                ]
                 if not any(sample.layers for sample in seen):
                     fit.log.warning(
-                        "AttentionMaps: %s has no attention that can be seen on %s/%s; nothing is drawn",
-                        type(fit.model).__name__, dataset, split,
-                    )  # fmt: skip
+                        "AttentionMaps: %s has no attention that can be seen on %s/%s; nothing is "
+                        "drawn",
+                        type(fit.model).__name__,
+                        dataset,
+                        split,
+                    )
                     continue
                 for sample in seen:
                     if sample.layers:
-                        save_figure(fit, file_name("attention", dataset, split, str(sample.id)), sample.heads())
+                        save_figure(
+                            fit,
+                            file_name("attention", dataset, split, str(sample.id)),
+                            sample.heads(),
+                        )
                 flows = [sample for sample in seen if sample.flows]
                 if flows:
-                    save_figure(fit, file_name("attention", dataset, split, "rollout"), _drawn(flows))
+                    save_figure(
+                        fit, file_name("attention", dataset, split, "rollout"), _drawn(flows)
+                    )
 
     def _look(self, fit: Fit, dataset: str, batch: dict[str, Any]) -> _Sample:
         fit.dataset = dataset
@@ -220,21 +242,30 @@ class AttentionMaps(WritingCallback):
         size = 0
         for name, weights in found:
             size += weights.numel()
-            # Attention within windows makes several entries of one sample: its tokens are not places in the picture.
+            # Attention within windows makes several entries of one sample: its tokens are not
+            # places in the picture.
             if len(weights) == 1 and size <= _LARGEST:
                 layers.append((name, weights[0].float().cpu().numpy()))
         if size > _LARGEST:
             fit.log.warning(
-                "AttentionMaps: only the first %d of %d layers are drawn: too large", len(layers), len(found)
+                "AttentionMaps: only the first %d of %d layers are drawn: too large",
+                len(layers),
+                len(found),
             )
         sample = features_of(batch)
-        image = image_of(sample if self.input is None else {self.input: sample[self.input]}) if self.grid else None
+        image = (
+            image_of(sample if self.input is None else {self.input: sample[self.input]})
+            if self.grid
+            else None
+        )
         return _Sample(int(batch["sample_id"][0]), image, tuple(layers), self.grid)
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """A sample's attention: its picture, and of each layer the name and the weights ``(heads, queries, keys)``."""
+    """A sample's attention: its picture, and of each layer the name and the weights ``(heads,
+    queries, keys)``.
+    """
 
     id: int
     image: np.ndarray | None
@@ -246,7 +277,11 @@ class _Sample:
         layers = _spread(self.layers, _LAYERS)
         columns = min(_HEADS, max(len(weights) for _, weights in layers))
         picture = new_figure(1.5 + 1.5 * columns, 0.5 + 1.65 * len(layers))
-        most = max(float(self._shown(weights[head]).max()) for _, weights in layers for head in range(len(weights)))
+        most = max(
+            float(self._shown(weights[head]).max())
+            for _, weights in layers
+            for head in range(len(weights))
+        )
         grid = picture.subplots(len(layers), columns, squeeze=False)
         for row, (name, weights) in zip(grid, layers, strict=True):
             for axes in row:
@@ -257,7 +292,11 @@ class _Sample:
                 drawn = self._draw(axes, weights[head], most)
                 axes.set_title(f"head {head}", fontsize=8)
         picture.colorbar(drawn, ax=grid, label="weight", shrink=0.9)
-        told = "attention" if self.grid is not None else "attention, a row for each query, a column for each key"
+        told = (
+            "attention"
+            if self.grid is not None
+            else "attention, a row for each query, a column for each key"
+        )
         picture.suptitle(f"{told}; sample {self.id}", fontsize=9)
         return picture
 
@@ -272,14 +311,17 @@ class _Sample:
         return rollout([weights for _, weights in self.layers])
 
     def _shown(self, weights: np.ndarray) -> np.ndarray:
-        """Return the part of weights ``(queries, keys)`` that is drawn: those of the patches, as ``grid``, or all."""
+        """Return the part of weights ``(queries, keys)`` that is drawn: those of the patches, as
+        ``grid``, or all.
+        """
         if self.grid is None:
             return weights
         rows, columns = self.grid
         extra = weights.shape[1] - rows * columns
         if extra < 0:
             raise ConfigError(
-                f"AttentionMaps: grid is {rows} x {columns}, but there are only {weights.shape[1]} tokens"
+                f"AttentionMaps: grid is {rows} x {columns}, but there are only {weights.shape[1]} "
+                f"tokens"
             )
         looked: np.ndarray = weights[0] if extra else weights.mean(0)
         return looked[extra:].reshape(rows, columns)
@@ -288,14 +330,21 @@ class _Sample:
         """Draw weights as a map over the picture, or as a matrix; colours end at ``most``."""
         own = self._shown(weights)
         if self.grid is None:
-            return axes.imshow(own, cmap="viridis", vmin=0, vmax=most, interpolation="nearest", aspect="auto")
+            return axes.imshow(
+                own, cmap="viridis", vmin=0, vmax=most, interpolation="nearest", aspect="auto"
+            )
         height, width = self.grid if self.image is None else self.image.shape[:2]
         if self.image is not None:
             axes.imshow(self.image, cmap="gray" if self.image.ndim == 2 else None, vmin=0, vmax=1)
         return axes.imshow(
-            own, cmap="inferno", vmin=0, vmax=most, alpha=1.0 if self.image is None else 0.6,
-            interpolation="nearest", extent=(-0.5, width - 0.5, height - 0.5, -0.5),
-        )  # fmt: skip
+            own,
+            cmap="inferno",
+            vmin=0,
+            vmax=most,
+            alpha=1.0 if self.image is None else 0.6,
+            interpolation="nearest",
+            extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+        )
 
 
 def _drawn(samples: Sequence[_Sample]) -> Any:
@@ -307,10 +356,14 @@ def _drawn(samples: Sequence[_Sample]) -> Any:
         axes.set(xticks=[], yticks=[])
         axes.set_frame_on(False)
     flows = [sample.flow() for sample in samples]
-    most = max(float(sample._shown(flow).max()) for sample, flow in zip(samples, flows, strict=True))
+    most = max(
+        float(sample._shown(flow).max()) for sample, flow in zip(samples, flows, strict=True)
+    )
     for column, sample, flow in zip(grid.T, samples, flows, strict=True):
         if sample.image is not None:
-            column[0].imshow(sample.image, cmap="gray" if sample.image.ndim == 2 else None, vmin=0, vmax=1)
+            column[0].imshow(
+                sample.image, cmap="gray" if sample.image.ndim == 2 else None, vmin=0, vmax=1
+            )
         column[0].set_title(f"id {sample.id}", fontsize=8)
         drawn = sample._draw(column[-1], flow, most)
     picture.colorbar(drawn, ax=grid[-1], label="share of the output", shrink=0.9)

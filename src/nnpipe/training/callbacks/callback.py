@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 class Callback(Module, Discoverable):
     """Observes the training of a model; every method is optional.
 
-    A class in a plugin is found by its name, as components are: ``--callbacks Spread:every=5`` makes a
-    ``Spread(every=5)``.  Its options are its constructor's parameters, and their help is the section
-    ``Parameters`` of its docstring.
+    A class in a plugin is found by its name, as components are: ``--callbacks Spread:every=5``
+    makes a ``Spread(every=5)``.  Its options are its constructor's parameters, and their help is
+    the section ``Parameters`` of its docstring.
 
     Attributes that are modules (such as a
     :class:`~nnpipe.experiment.state.State`) are saved in each checkpoint and
@@ -47,12 +47,13 @@ class Callback(Module, Discoverable):
     Attributes
     ----------
     frameworks
-        The frameworks whose trainings it can observe.  With ``"torch"``, batches and
-        outputs hold tensors; with ``"keras"``, they hold arrays and ``fit.model`` is a ``keras.Model``.
+        The frameworks whose trainings it can observe.  With ``"torch"``, batches and outputs hold
+        tensors; with ``"keras"``, they hold arrays and ``fit.model`` is a ``keras.Model``.
     describes_weights
-        Whether what it writes after an epoch describes the weights of that epoch.  If the trainer leaves other weights
-        in the model than those it evaluated last, it evaluates the model once more, and calls ``on_evaluate_batch``
-        and ``on_epoch_end`` of these callbacks again; ``fit.epoch`` is then the epoch of these weights.
+        Whether what it writes after an epoch describes the weights of that epoch.  If the trainer
+        leaves other weights in the model than those it evaluated last, it evaluates the model once
+        more, and calls ``on_evaluate_batch`` and ``on_epoch_end`` of these callbacks again;
+        ``fit.epoch`` is then the epoch of these weights.
 
     Examples
     --------
@@ -77,14 +78,21 @@ class Callback(Module, Discoverable):
         """Return the constructor's parameters, with their help from the docstring."""
         said, taken = parameter_descriptions(cls), parameter_kinds(cls)
         return tuple(
-            Option(p.name, taken.get(p.name, ""), said.get(p.name, ""), MISSING if p.default is p.empty else p.default)
+            Option(
+                p.name,
+                taken.get(p.name, ""),
+                said.get(p.name, ""),
+                MISSING if p.default is p.empty else p.default,
+            )
             for p in inspect.signature(cls).parameters.values()
             if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         )
 
     @classmethod
     def missing(cls) -> tuple[str, ...]:
-        """Return the packages that are not installed, of ``requires`` and the frameworks that it supports."""
+        """Return the packages that are not installed, of ``requires`` and the frameworks that it
+        supports.
+        """
         framework = "|".join(cls.frameworks)
         absent = () if any(map(is_installed, cls.frameworks)) else (framework,)
         return (*absent, *super().missing())
@@ -97,13 +105,17 @@ class Callback(Module, Discoverable):
         """Prepare for the training; the state of a resumed run has been restored."""
 
     def on_epoch_begin(self, fit: Fit) -> None:
-        """Prepare for an epoch; ``fit.epoch`` counts from 1.  Not called if a run resumes within an epoch."""
+        """Prepare for an epoch; ``fit.epoch`` counts from 1.  Not called if a run resumes within
+        an epoch.
+        """
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
         """Inspect or change a training batch before the model receives it."""
 
     def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
-        """Inspect a training batch and its outputs; the gradients of this step are still available."""
+        """Inspect a training batch and its outputs; the gradients of this step are still
+        available.
+        """
 
     def on_evaluate_batch(
         self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
@@ -114,14 +126,17 @@ class Callback(Module, Discoverable):
         """Finish an epoch; ``fit.history.last`` holds its figures."""
 
     def on_fit_end(self, fit: Fit) -> None:
-        """Finish, after the last epoch or after a call of ``fit.stop``; not called after an error."""
+        """Finish, after the last epoch or after a call of ``fit.stop``; not called after an
+        error.
+        """
 
     def close(self) -> None:
         """Close files and end processes; always called, also after an error."""
 
 
 class WritingCallback(Callback):
-    """A callback that writes tables and pictures into the folders ``tables`` and ``pictures`` of the run's folder.
+    """A callback that writes tables and pictures into the folders ``tables`` and ``pictures`` of
+    the run's folder.
 
     Each file keeps its name throughout the training and is replaced atomically, so
     the number of files does not grow with the epochs.
@@ -145,7 +160,8 @@ class WritingCallback(Callback):
         return (*super().missing(), *absent)
 
     def on_fit_begin(self, fit: Fit) -> None:
-        """Check before the first epoch that there is a folder to write to, and matplotlib for pictures.
+        """Check before the first epoch that there is a folder to write to, and matplotlib for
+        pictures.
 
         Raises
         ------
@@ -156,7 +172,9 @@ class WritingCallback(Callback):
         """
         name = type(self).__name__
         if fit.folder is None:
-            raise ConfigError(f"{name} writes files: give the training a folder, Trainer.fit(..., folder=...)")
+            raise ConfigError(
+                f"{name} writes files: give the training a folder, Trainer.fit(..., folder=...)"
+            )
         self.check_installed()
 
 
@@ -169,9 +187,10 @@ def folder_of(fit: Fit) -> RunFolder:
 def writes_after(fit: Fit) -> bool:
     """Return whether files that show all epochs are written anew after this one.
 
-    They are after each of the first 100 epochs, then after each tenth, from 1,000 on after each hundredth, and so on,
-    and after the last: otherwise the time of an epoch would grow with their number.  A Keras loop may go on beyond
-    ``num_epochs``, whose last epoch is known only when the training ends.
+    They are after each of the first 100 epochs, then after each tenth, from 1,000 on after each
+    hundredth, and so on, and after the last: otherwise the time of an epoch would grow with their
+    number.  A Keras loop may go on beyond ``num_epochs``, whose last epoch is known only when the
+    training ends.
     """
     last = is_last(fit) and (fit.epoch <= fit.options.num_epochs or bool(fit.stopping))
     return last or fit.epoch % 10 ** max(0, len(str(fit.epoch - 1)) - 2) == 0
@@ -199,7 +218,9 @@ def _finite(value: Any) -> Any:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return a ``matplotlib.figure.Figure``, with width and height in inches, that pyplot does not know of."""
+    """Return a ``matplotlib.figure.Figure``, with width and height in inches, that pyplot does
+    not know of.
+    """
     from matplotlib.figure import Figure
 
     return Figure((width, height), layout="constrained")
@@ -208,8 +229,9 @@ def new_figure(width: float, height: float) -> Any:
 def save_figure(fit: Fit, name: str, figure: Any) -> None:
     """Write a figure as PNG into ``pictures``; equal figures give equal bytes.
 
-    After the last epoch it is written at once.  Before, rendering takes at most a tenth of the training's time: a
-    figure waits until it may, or a newer one of its name takes its place, or the training ends.
+    After the last epoch it is written at once.  Before, rendering takes at most a tenth of the
+    training's time: a figure waits until it may, or a newer one of its name takes its place, or the
+    training ends.
     """
     fit.pictures.add(folder_of(fit).picture(name), figure, at_once=is_last(fit))
 
@@ -221,9 +243,17 @@ def pictures_of(fit: Fit) -> list[Path]:
 
 
 def heat_map(
-    axes: Any, values: Any, rows: Sequence[str], columns: Sequence[str], *, label: str, colours: str = "viridis"
+    axes: Any,
+    values: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    label: str,
+    colours: str = "viridis",
 ) -> None:
-    """Draw a matrix ``(rows, columns)`` as colours with a scale; some names are left out if they would overlap."""
+    """Draw a matrix ``(rows, columns)`` as colours with a scale; some names are left out if they
+    would overlap.
+    """
     picture = axes.imshow(values, aspect="auto", interpolation="nearest", cmap=colours)
     for names, axis, most in ((rows, axes.yaxis, 40), (columns, axes.xaxis, 20)):
         step = -(-len(names) // most) or 1

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 
 def by_label(output: Output) -> list[tuple[str, Any, Any]]:
-    """Return title, logits ``(n, classes)`` and targets ``(n,)`` of an output; an empty list if it has no classes.
+    """Return title, logits ``(n, classes)`` and targets ``(n,)`` of an output; an empty list if it
+    has no classes.
 
-    A binary output has two classes, no and yes.  With several labels, there is one entry for each label.
+    A binary output has two classes, no and yes.  With several labels, there is one entry for each
+    label.
     """
     if isinstance(output, ClassificationOutput):
         given = output.output if isinstance(output.output, np.ndarray) else output.output.detach()
@@ -55,14 +57,17 @@ def _two(logits: Any) -> Any:
 
 
 Curve: TypeAlias = "tuple[np.ndarray, np.ndarray, float | None]"
-"""The horizontal and the vertical values ``(points,)``, and the area below; None if a class or its rest is empty."""
+"""The horizontal and the vertical values ``(points,)``, and the area below; None if a class or
+its rest is empty.
+"""
 
 _MOST = 10
 """The greatest number of classes in a picture: those with the least areas."""
 
 
 def roc_of(positive: np.ndarray, negative: np.ndarray) -> Curve:
-    """Return false and true positive rates, from the strictest threshold on, and the area under the curve.
+    """Return false and true positive rates, from the strictest threshold on, and the area under the
+    curve.
 
     Parameters
     ----------
@@ -94,7 +99,9 @@ def precision_recall_of(positive: np.ndarray, negative: np.ndarray) -> Curve:
     return np.r_[0.0, hits / positive.sum()], np.r_[1.0, hits / said], area
 
 
-def draw_roc(fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str], where: str) -> None:
+def draw_roc(
+    fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str], where: str
+) -> None:
     """Draw the ROC curves of the classes with the least areas."""
     axes = _drawn(curves, names, "class: AUC", "lower right")
     axes.plot([0, 1], [0, 1], color="grey", lw=0.8, ls=":")
@@ -102,14 +109,24 @@ def draw_roc(fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str],
     save_figure(fit, file, axes.figure)
 
 
-def draw_precision_recall(fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str], where: str) -> None:
+def draw_precision_recall(
+    fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str], where: str
+) -> None:
     """Draw the curves of precision over recall of the classes with the least areas."""
     axes = _drawn(curves, names, "class: average precision", "lower left", drawstyle="steps-pre")
-    axes.set(title=f"precision and recall, {where}", xlabel="recall", ylabel="precision", ylim=(0, 1.05))
+    axes.set(
+        title=f"precision and recall, {where}", xlabel="recall", ylabel="precision", ylim=(0, 1.05)
+    )
     save_figure(fit, file, axes.figure)
 
 
-def _drawn(curves: Sequence[Curve], names: Sequence[str], title: str, place: str, drawstyle: str = "default") -> Any:
+def _drawn(
+    curves: Sequence[Curve],
+    names: Sequence[str],
+    title: str,
+    place: str,
+    drawstyle: str = "default",
+) -> Any:
     axes = new_figure(5.5, 5).subplots()
     areas = [-1.0 if area is None else area for _, _, area in curves]
     for number in sorted(sorted(range(len(names)), key=areas.__getitem__)[:_MOST]):
@@ -128,13 +145,14 @@ _LIMIT = 20.0
 
 
 class ClassificationReport(WritingCallback):
-    """Write the confusion matrix, and precision, recall, F1, AUC and average precision of each class.
+    """Write the confusion matrix, and precision, recall, F1, AUC and average precision of each
+    class.
 
-    After each evaluation, this writes ``tables/classes-DATASET-SPLIT-OUTPUT.json``
-    and the pictures ``confusion-...png``, ``roc-...png`` and ``pr-...png`` for each
-    evaluated split and each output with classes.  Rows of the matrix are targets, columns
-    are predictions.  A binary output has the classes 0 and 1; with several
-    labels, each label has its own table and pictures.  Curves are those of each class against all others.
+    After each evaluation, this writes ``tables/classes-DATASET-SPLIT-OUTPUT.json`` and the pictures
+    ``confusion-...png``, ``roc-...png`` and ``pr-...png`` for each evaluated split and each output
+    with classes.  Rows of the matrix are targets, columns are predictions.  A binary output has the
+    classes 0 and 1; with several labels, each label has its own table and pictures.  Curves are
+    those of each class against all others.
 
     Scores are counted in 4,096 bins of the log odds of each class, so that memory
     does not grow with the data.  The AUC is computed from these bins by the
@@ -169,7 +187,9 @@ class ClassificationReport(WritingCallback):
                 before = self._sums.get(key)
                 if isinstance(logits, np.ndarray):
                     matrix, bins = _counts_of_arrays(logits, np.asarray(target))
-                    self._sums[key] = (matrix, bins) if before is None else (before[0] + matrix, before[1] + bins)
+                    self._sums[key] = (
+                        (matrix, bins) if before is None else (before[0] + matrix, before[1] + bins)
+                    )
                 else:
                     self._sums[key] = _counts_of_tensors(logits, target, before)
 
@@ -187,7 +207,9 @@ class ClassificationReport(WritingCallback):
             )
         self._sums = {}
 
-    def _write(self, fit: Fit, key: tuple[str, str, str], matrix: np.ndarray, bins: np.ndarray) -> None:
+    def _write(
+        self, fit: Fit, key: tuple[str, str, str], matrix: np.ndarray, bins: np.ndarray
+    ) -> None:
         names = [self.classes[n] if n < len(self.classes) else str(n) for n in range(len(matrix))]
         curves = [roc_of(bins[1, n], bins[0, n]) for n in range(len(matrix))]
         recalls = [precision_recall_of(bins[1, n], bins[0, n]) for n in range(len(matrix))]
@@ -211,7 +233,9 @@ class ClassificationReport(WritingCallback):
         draw_roc(fit, file_name("roc", *key), curves, names, where)
         draw_precision_recall(fit, file_name("pr", *key), recalls, names, where)
 
-    def _draw_matrix(self, fit: Fit, file: str, matrix: np.ndarray, names: list[str], where: str) -> None:
+    def _draw_matrix(
+        self, fit: Fit, file: str, matrix: np.ndarray, names: list[str], where: str
+    ) -> None:
         size = min(12.0, 2.5 + 0.45 * len(names))
         picture = new_figure(size + 0.8, size)
         axes = picture.subplots()
@@ -219,12 +243,24 @@ class ClassificationReport(WritingCallback):
         drawn = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         picture.colorbar(drawn, ax=axes, label="share of the target's samples")
         step = -(-len(names) // 30)
-        axes.set_xticks(range(0, len(names), step), names[::step], rotation=90 if max(map(len, names)) > 2 else 0)
+        axes.set_xticks(
+            range(0, len(names), step),
+            names[::step],
+            rotation=90 if max(map(len, names)) > 2 else 0,
+        )
         axes.set_yticks(range(0, len(names), step), names[::step])
         if len(names) <= 20:
             for row, column in zip(*np.nonzero(matrix), strict=True):
                 colour = "white" if shares[row, column] > 0.5 else "black"
-                axes.text(column, row, matrix[row, column], ha="center", va="center", fontsize=7, color=colour)
+                axes.text(
+                    column,
+                    row,
+                    matrix[row, column],
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=colour,
+                )
         axes.set(title=where, xlabel="prediction", ylabel="target")
         save_figure(fit, file, picture)
 
@@ -234,7 +270,8 @@ def _known(value: float) -> float | None:
 
 
 def _counts_of_tensors(logits: Any, target: Any, before: tuple[Any, Any] | None) -> tuple[Any, Any]:
-    """Add a batch to the counts of the matrix, and to those of bins by class and by whether the class is the target.
+    """Add a batch to the counts of the matrix, and to those of bins by class and by whether the
+    class is the target.
 
     Parameters
     ----------
@@ -278,7 +315,9 @@ def _counts_of_arrays(logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarra
 
 
 def _log_odds(logits: Any) -> Any:
-    """Return log(p / (1 - p)) of the softmax of logits ``(n, classes)``, without loss near 0 and 1."""
+    """Return log(p / (1 - p)) of the softmax of logits ``(n, classes)``, without loss near 0 and
+    1.
+    """
     import torch
 
     chance = logits.log_softmax(1)
@@ -326,7 +365,9 @@ class Confusions(WritingCallback):
         for name, output in outputs.items():
             if isinstance(output, ClassificationOutput):
                 kept = self._kept.setdefault((dataset, split, name), [])
-                kept.append((np.asarray(batch["sample_id"]), output.predictions(), output.true_classes))
+                kept.append(
+                    (np.asarray(batch["sample_id"]), output.predictions(), output.true_classes)
+                )
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the tables of the last evaluation, and the pictures at the last epoch."""
@@ -375,7 +416,9 @@ class Confusions(WritingCallback):
             image = image_of(found[own]) if own in found else None
             if image is not None:
                 images.append(image)
-                titles.append(f"{row['target']} taken for {row['prediction']}\n{row['count']} times, as {own}")
+                titles.append(
+                    f"{row['target']} taken for {row['prediction']}\n{row['count']} times, as {own}"
+                )
         if images:
             columns = min(5, len(images))
             picture = new_figure(1.8 * columns, 2.0 * -(-len(images) // columns))

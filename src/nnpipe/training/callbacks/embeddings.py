@@ -54,7 +54,9 @@ class Embeddings(WritingCallback):
             if room > 0:
                 ids = np.asarray(batch["sample_id"])[:room]
                 features = output.output.detach()[:room].flatten(1)
-                kept.append((ids, features, None if output.target is None else output.target[:room]))
+                kept.append(
+                    (ids, features, None if output.target is None else output.target[:room])
+                )
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the features of the epoch's evaluation."""
@@ -69,7 +71,10 @@ class Embeddings(WritingCallback):
             if all(labels is not None for _, _, labels in kept):
                 arrays["labels"] = torch.cat([labels for _, _, labels in kept]).cpu().numpy()
             name = file_name("embeddings", *key)
-            with replacing(folder_of(fit).table(name, ending="npz")) as path, path.open("wb") as file:
+            with (
+                replacing(folder_of(fit).table(name, ending="npz")) as path,
+                path.open("wb") as file,
+            ):
                 np.savez_compressed(file, **arrays)
             self._draw(fit, name, arrays)
         self._kept = {}
@@ -80,10 +85,18 @@ class Embeddings(WritingCallback):
         axes = picture.subplots()
         labels = arrays.get("labels")
         told = labels if labels is not None and labels.ndim == 1 else None
-        few = told is not None and told.dtype.kind in "iu" and 0 <= told.min(initial=0) <= told.max(initial=0) < 10
+        few = (
+            told is not None
+            and told.dtype.kind in "iu"
+            and 0 <= told.min(initial=0) <= told.max(initial=0) < 10
+        )
         # Each class has a colour; its number is in the middle of the colour's range.
         limits = (
-            {"cmap": "tab10", "vmin": -0.5, "vmax": 9.5} if few else {"cmap": "viridis"} if told is not None else {}
+            {"cmap": "tab10", "vmin": -0.5, "vmax": 9.5}
+            if few
+            else {"cmap": "viridis"}
+            if told is not None
+            else {}
         )
         drawn = axes.scatter(places[:, 0], places[:, 1], s=6, c=told, **limits)
         if told is not None:
@@ -100,7 +113,8 @@ class Embeddings(WritingCallback):
 
 
 def main_axes(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return coordinates ``(n, 2)`` on the two principal axes, and each axis's share of the variance ``(2,)``.
+    """Return coordinates ``(n, 2)`` on the two principal axes, and each axis's share of the
+    variance ``(2,)``.
 
     The sign of each axis is chosen so that its largest weight is positive.
     """

@@ -25,14 +25,22 @@ if TYPE_CHECKING:
 # columns)``.  Only gradients of pictures and masks are computed, so that a model's own gradients
 # stay as they are.
 
-Method = Literal["grad-cam", "gradient", "guided-backpropagation", "integrated-gradients", "meaningful-perturbation"]
+Method = Literal[
+    "grad-cam",
+    "gradient",
+    "guided-backpropagation",
+    "integrated-gradients",
+    "meaningful-perturbation",
+]
 Logits: TypeAlias = "Callable[[Any], Any]"
 
 _STEPS = 32
 """Points of integrated gradients."""
 
 _ITERATIONS, _AREA, _VARIATION = 150, 3.0, 3.0
-"""Steps of meaningful perturbation, and what the area and the total variation of what is blurred cost."""
+"""Steps of meaningful perturbation, and what the area and the total variation of what is blurred
+cost.
+"""
 
 
 def gradient(logits: Logits, pictures: Any, classes: Any) -> Any:
@@ -41,7 +49,8 @@ def gradient(logits: Logits, pictures: Any, classes: Any) -> Any:
 
 
 def guided_backpropagation(logits: Logits, pictures: Any, classes: Any) -> Any:
-    """Return the gradient without what flows back negatively through rectifiers (Springenberg et al., 2015).
+    """Return the gradient without what flows back negatively through rectifiers (Springenberg et
+    al., 2015).
 
     Rectifiers are seen as layers and as functions.
     """
@@ -50,7 +59,8 @@ def guided_backpropagation(logits: Logits, pictures: Any, classes: Any) -> Any:
 
 
 def integrated_gradients(logits: Logits, pictures: Any, classes: Any) -> Any:
-    """Return the gradient's mean on the way from black, times the picture (Sundararajan et al., 2017).
+    """Return the gradient's mean on the way from black, times the picture (Sundararajan et al.,
+    2017).
 
     Over all pixels it adds up to how much the logit differs from that of a picture of value 0.
     """
@@ -62,7 +72,9 @@ def integrated_gradients(logits: Logits, pictures: Any, classes: Any) -> Any:
 
 
 def grad_cam(logits: Logits, pictures: Any, classes: Any, layer: Any) -> Any:
-    """Return a convolution's channels, each times its mean gradient, where positive (Selvaraju et al., 2017)."""
+    """Return a convolution's channels, each times its mean gradient, where positive (Selvaraju
+    et al., 2017).
+    """
     import torch
 
     kept: list[Any] = []
@@ -75,13 +87,17 @@ def grad_cam(logits: Logits, pictures: Any, classes: Any, layer: Any) -> Any:
         handle.remove()
     (slopes,) = torch.autograd.grad(chosen, kept[-1])
     maps = (kept[-1] * slopes.mean((2, 3), keepdim=True)).sum(1, keepdim=True).relu()
-    return torch.nn.functional.interpolate(maps.detach(), tuple(pictures.shape[2:]), mode="bilinear")[:, 0]
+    return torch.nn.functional.interpolate(
+        maps.detach(), tuple(pictures.shape[2:]), mode="bilinear"
+    )[:, 0]
 
 
 def meaningful_perturbation(logits: Logits, pictures: Any, classes: Any) -> Any:
-    """Return what has to be blurred, from 0 to 1, so that the class loses its probability (Fong and Vedaldi, 2017).
+    """Return what has to be blurred, from 0 to 1, so that the class loses its probability (Fong and
+    Vedaldi, 2017).
 
-    A mask of a quarter of the picture's resolution is learned so that little is blurred, in coherent regions.
+    A mask of a quarter of the picture's resolution is learned so that little is blurred, in
+    coherent regions.
     """
     import torch
     from torch.nn.functional import interpolate, softplus
@@ -89,20 +105,25 @@ def meaningful_perturbation(logits: Logits, pictures: Any, classes: Any) -> Any:
     size = tuple(pictures.shape[2:])
     small = tuple(min(extent, max(4, extent // 4)) for extent in size)
     blurred = _blurred(pictures, max(1.0, min(size) / 4))
-    mask = torch.full((len(pictures), 1, *small), 1.0, device=pictures.device, dtype=pictures.dtype).requires_grad_()
+    mask = torch.full(
+        (len(pictures), 1, *small), 1.0, device=pictures.device, dtype=pictures.dtype
+    ).requires_grad_()
     optimiser = torch.optim.Adam([mask], lr=0.1)
     with torch.enable_grad():
         for _ in range(_ITERATIONS):
             kept = interpolate(mask.sigmoid(), size, mode="bilinear", align_corners=False)
             values = logits(pictures * kept + blurred * (1 - kept))
             others = values.scatter(1, classes[:, None], -torch.inf).logsumexp(1)
-            # -log(1 - p) instead of the probability p, whose gradient vanishes where the model is sure.
+            # -log(1 - p) instead of the probability p, whose gradient vanishes where the model is
+            # sure.
             sure = softplus(values.gather(1, classes[:, None])[:, 0] - others).sum()
             variation = (kept.diff(dim=2) ** 2).mean() + (kept.diff(dim=3) ** 2).mean()
             loss = sure + len(pictures) * (_AREA * (1 - kept).mean() + _VARIATION * variation)
             (mask.grad,) = torch.autograd.grad(loss, mask)
             optimiser.step()
-    return 1 - interpolate(mask.detach().sigmoid(), size, mode="bilinear", align_corners=False)[:, 0]
+    return (
+        1 - interpolate(mask.detach().sigmoid(), size, mode="bilinear", align_corners=False)[:, 0]
+    )
 
 
 def _gradient(logits: Logits, pictures: Any, classes: Any) -> Any:
@@ -150,12 +171,18 @@ def _guided() -> Any:
             return slopes[0].clamp(min=0) * (given > 0)
 
     rectifiers = {
-        torch.relu, torch.relu_, torch.Tensor.relu, torch.Tensor.relu_,
-        torch.nn.functional.relu, torch.nn.functional.relu_,
-    }  # fmt: skip
+        torch.relu,
+        torch.relu_,
+        torch.Tensor.relu,
+        torch.Tensor.relu_,
+        torch.nn.functional.relu,
+        torch.nn.functional.relu_,
+    }
 
     class Guided(TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        def __torch_function__(
+            self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+        ) -> Any:
             if function in rectifiers:
                 return GuidedReLU.apply(arguments[0] if arguments else (keywords or {})["input"])
             return function(*arguments, **(keywords or {}))
@@ -167,21 +194,25 @@ _COLOURS = {"grad-cam": "inferno", "meaningful-perturbation": "inferno"}
 """The colours of maps of what is not negative, which are laid over the picture."""
 
 _TITLES = {
-    "grad-cam": "Grad-CAM", "gradient": "gradient:\nred for, blue against",
+    "grad-cam": "Grad-CAM",
+    "gradient": "gradient:\nred for, blue against",
     "guided-backpropagation": "guided back-propagation:\nred for, blue against",
     "integrated-gradients": "integrated gradients:\nred for, blue against",
     "meaningful-perturbation": "meaningful perturbation:\nwhat the class needs",
-}  # fmt: skip
+}
 
 
 class Explanations(WritingCallback):
-    """Draw, at the end, from which pixels of samples the predicted class follows, by several methods.
+    """Draw, at the end, from which pixels of samples the predicted class follows, by several
+    methods.
 
-    Grad-CAM (Selvaraju et al., 2017) is computed at the last two-dimensional
-    convolution; integrated gradients (Sundararajan et al., 2017) in 32 steps from
-    a black picture of value 0; the gradient itself (Simonyan et al., 2014), and without what rectifiers would send
-    back negatively as guided back-propagation (Springenberg et al., 2015); meaningful perturbation (Fong and Vedaldi,
-    2017) learns what has to be blurred in 150 steps.  Writes ``pictures/explanations-DATASET-SPLIT.png`` with the first
+    Grad-CAM (Selvaraju et al., 2017) is computed at the last two-dimensional convolution;
+    integrated gradients (Sundararajan et al., 2017) in 32 steps from a black picture of value 0;
+    the gradient itself (Simonyan et al., 2014), and without what rectifiers would send back
+    negatively as guided back-propagation (Springenberg et al., 2015); meaningful perturbation (Fong
+    and Vedaldi,
+    2017) learns what has to be blurred in 150 steps.  Writes
+          ``pictures/explanations-DATASET-SPLIT.png`` with the first
     samples of each evaluated split.
 
     Parameters
@@ -222,24 +253,32 @@ class Explanations(WritingCallback):
     ) -> None:
         """Raise :class:`ConfigError` at the first evaluation if the feature does not exist."""
         if self.output in outputs and self.input not in batch:
-            raise ConfigError(f"Explanations: a batch has no {self.input!r}; it has {', '.join(batch)}")
+            raise ConfigError(
+                f"Explanations: a batch has no {self.input!r}; it has {', '.join(batch)}"
+            )
 
     def on_fit_end(self, fit: Fit) -> None:
         """Explain and draw the first samples of each split."""
         fit.model.eval()
         for dataset, parts in fit.datasets.items():
             for split, sequence in parts.items():
-                # Read again, so that a run that was killed after its last evaluation draws them, too.
+                # Read again, so that a run that was killed after its last evaluation draws them,
+                # too.
                 first = None if split in fit.options.train_splits else first_batch(sequence, 0)
                 if first is None or self.input not in first:
                     continue
-                batch = tensors_of({n: v[: self.count] for n, v in first.items() if hasattr(v, "dtype")}, fit.device)
+                batch = tensors_of(
+                    {n: v[: self.count] for n, v in first.items() if hasattr(v, "dtype")},
+                    fit.device,
+                )
                 fit.dataset = dataset
                 found = explain(fit.model, batch, self.input, self.output, self.methods)
                 if found is not None:
                     self._draw(fit, f"{dataset}/{split}", batch, *found)
 
-    def _draw(self, fit: Fit, key: str, batch: dict[str, Any], said: Any, maps: Mapping[str, Any]) -> None:
+    def _draw(
+        self, fit: Fit, key: str, batch: dict[str, Any], said: Any, maps: Mapping[str, Any]
+    ) -> None:
         pictures = [as_image(picture) for picture in batch[self.input].cpu().numpy()]
         shown = [place for place, picture in enumerate(pictures) if picture is not None]
         if not shown:
@@ -253,7 +292,9 @@ class Explanations(WritingCallback):
             image: Any = pictures[place]
             colours = "gray" if image.ndim == 2 else None
             grid[0, column].imshow(image, cmap=colours)
-            grid[0, column].set_title(f"id {ids[place]}\n{called('predicted', said[place], self.classes)}", fontsize=8)
+            grid[0, column].set_title(
+                f"id {ids[place]}\n{called('predicted', said[place], self.classes)}", fontsize=8
+            )
             for axes, (name, found) in zip(grid[1:, column], maps.items(), strict=True):
                 axes.set_title(_TITLES[name], fontsize=6)
                 if name in _COLOURS:
@@ -266,12 +307,17 @@ class Explanations(WritingCallback):
 
 
 def explain(
-    model: Any, batch: dict[str, Any], input: str, output: str, methods: Sequence[str] = get_args(Method)
+    model: Any,
+    batch: dict[str, Any],
+    input: str,
+    output: str,
+    methods: Sequence[str] = get_args(Method),
 ) -> tuple[Any, dict[str, Any]] | None:
-    """Return predicted classes ``(n,)``, and by method a map ``(n, rows, columns)`` for each of them.
+    """Return predicted classes ``(n,)``, and by method a map ``(n, rows, columns)`` for each of
+    them.
 
-    Signed maps are summed over channels.  ``grad-cam`` is left out if the model has no two-dimensional convolution.
-    The result is None if the model lacks the output.
+    Signed maps are summed over channels.  ``grad-cam`` is left out if the model has no
+    two-dimensional convolution. The result is None if the model lacks the output.
     """
     import torch
 
@@ -300,6 +346,8 @@ def explain(
 
 
 _METHODS = {
-    "gradient": gradient, "guided-backpropagation": guided_backpropagation,
-    "integrated-gradients": integrated_gradients, "meaningful-perturbation": meaningful_perturbation,
-}  # fmt: skip
+    "gradient": gradient,
+    "guided-backpropagation": guided_backpropagation,
+    "integrated-gradients": integrated_gradients,
+    "meaningful-perturbation": meaningful_perturbation,
+}

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
 
 class HistoryTable(WritingCallback):
-    """Append a line to ``tables/live.csv`` at the end of each epoch, for programs that follow a training.
+    """Append a line to ``tables/live.csv`` at the end of each epoch, for programs that follow a
+    training.
 
-    Lines are on the disk when the epoch ends, and earlier ones are not written again, so that an epoch costs the same
-    however many there were before.  If an epoch has figures that no epoch had before, the table is written anew with
-    the new columns.  A resumed run continues the file, shortened to the epochs of its checkpoint.
+    Lines are on the disk when the epoch ends, and earlier ones are not written again, so that an
+    epoch costs the same however many there were before.  If an epoch has figures that no epoch had
+    before, the table is written anew with the new columns.  A resumed run continues the file,
+    shortened to the epochs of its checkpoint.
     """
 
     frameworks = ("torch", "keras")
@@ -99,7 +101,10 @@ class HistoryPlots(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
-    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingRecordHistory", "CallbackExportHistory")
+    formerly: ClassVar[tuple[str, ...]] = (
+        "CallbackReportingRecordHistory",
+        "CallbackExportHistory",
+    )
 
     def __init__(self, every: int = 1) -> None:
         check_call(HistoryPlots, locals())
@@ -122,7 +127,9 @@ class HistoryPlots(WritingCallback):
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in names:
             # An output without a loss has the loss 0 in all epochs, which is not worth a panel.
-            if name not in _OTHERS and not (name.endswith("/loss") and not np.nan_to_num(history[name]).any()):
+            if name not in _OTHERS and not (
+                name.endswith("/loss") and not np.nan_to_num(history[name]).any()
+            ):
                 dataset, split, figure = name.split("/", 2)
                 panels.setdefault(figure, []).append((f"{dataset}/{split}", name))
         if not panels:
@@ -136,9 +143,21 @@ class HistoryPlots(WritingCallback):
             for label, name in lines:
                 values = history[name]
                 known = np.isfinite(values)
-                axes.plot(epochs[known], values[known], marker="o" if len(epochs) < 30 else None, ms=3, label=label)
+                axes.plot(
+                    epochs[known],
+                    values[known],
+                    marker="o" if len(epochs) < 30 else None,
+                    ms=3,
+                    label=label,
+                )
             if fit.best_epoch:
-                axes.axvline(fit.best_epoch, color="grey", lw=0.8, ls=":", label=f"best epoch, {fit.best_epoch}")
+                axes.axvline(
+                    fit.best_epoch,
+                    color="grey",
+                    lw=0.8,
+                    ls=":",
+                    label=f"best epoch, {fit.best_epoch}",
+                )
             axes.set(title=figure, xlabel="epoch")
             axes.xaxis.get_major_locator().set_params(integer=True)
             axes.grid(alpha=0.3)
@@ -149,19 +168,21 @@ class HistoryPlots(WritingCallback):
 
 
 class BestFigures(WritingCallback):
-    """Write for each figure its best, first and last value and the best epoch, into ``tables/best.json``.
+    """Write for each figure its best, first and last value and the best epoch, into
+    ``tables/best.json``.
 
-    The best value is the least of losses and errors and the greatest of accuracies and the like, as metrics of tasks,
-    a ``QualityMetric`` and objects of torchmetrics say.  Of a figure of which neither is known, the table has the
-    least and the greatest value.
+    The best value is the least of losses and errors and the greatest of accuracies and the like, as
+    metrics of tasks, a ``QualityMetric`` and objects of torchmetrics say.  Of a figure of which
+    neither is known, the table has the least and the greatest value.
     """
 
     frameworks = ("torch", "keras")
     formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingBestMetrics",)
     answers: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
-            "CallbackSaveLastModel": "the trainer keeps the last weights and the best by itself; its options "
-            "keep_best, keep_every and on_divergence say how many, and what follows a loss that is not finite",
+            "CallbackSaveLastModel": "the trainer keeps the last weights and the best by itself; "
+            "its options keep_best, keep_every and on_divergence say how many, and what follows a "
+            "loss that is not finite",
             "CallbackEarlyStopping": "the trainer's options patience, min_delta and monitor stop it early",
             "ModelCheckpoint": "the trainer keeps the last weights and the best by itself; see its option keep_best",
             "EarlyStopping": "the trainer's options patience, min_delta and monitor stop it early",
@@ -204,14 +225,23 @@ def _row(fit: Fit, name: str, kept: list[Any]) -> dict[str, Any]:
     less = less_is_better(name, fit.metrics)
     row: dict[str, Any] = {"figure": name}
     if less is None:
-        row |= {"least": least, "least_epoch": least_epoch, "greatest": greatest, "greatest_epoch": greatest_epoch}
+        row |= {
+            "least": least,
+            "least_epoch": least_epoch,
+            "greatest": greatest,
+            "greatest_epoch": greatest_epoch,
+        }
     else:
-        row |= {"best": least if less else greatest, "best_epoch": least_epoch if less else greatest_epoch}
+        row |= {
+            "best": least if less else greatest,
+            "best_epoch": least_epoch if less else greatest_epoch,
+        }
     return row | {"first": first, "last": fit.history.last.get(name)}
 
 
 class EpochSummary(Callback):
-    """Log a line for each epoch, and write all of them to ``tables/epochs.txt`` where the run has a folder.
+    """Log a line for each epoch, and write all of them to ``tables/epochs.txt`` where the run has a
+    folder.
 
     An arrow shows whether a figure rose or fell since the last line; a star marks
     the best epoch so far.  Lines go to the log ``nnpipe.training``, level INFO.
@@ -243,7 +273,10 @@ class EpochSummary(Callback):
             arrow = "" if before is None or before == value else "↓" if value < before else "↑"
             parts.append(f"{name} {value:.4g}{arrow}")
         star = " *" if fit.best_epoch == fit.epoch else ""
-        line = f"epoch {fit.epoch}/{fit.options.num_epochs}{star}  step {fit.step}  rate {row['learning_rate']:.3g}  "
+        line = (
+            f"epoch {fit.epoch}/{fit.options.num_epochs}{star}  step {fit.step}  rate "
+            f"{row['learning_rate']:.3g}  "
+        )
         line += f"{perf_counter() - self._began:.1f} s  {'  '.join(parts)}"
         fit.log.info(line)
         state.previous = {**state.previous, **row}

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class LearningRateRecorder(WritingCallback):
-    """Record the rate that the optimiser used at each step, one line for each group of its parameters.
+    """Record the rate that the optimiser used at each step, one line for each group of its
+    parameters.
 
     It reads the optimiser, not the schedule.  If there are more than 2,000 steps,
     only every 2nd, 4th, ... is kept.  Writes ``pictures/learning_rate.png`` and
@@ -33,7 +34,10 @@ class LearningRateRecorder(WritingCallback):
 
     frameworks = ("torch", "keras")
     draws = True
-    formerly: ClassVar[tuple[str, ...]] = ("CallbackLearningRateRecorder", "CallbackReportingLearningRateRecorder")
+    formerly: ClassVar[tuple[str, ...]] = (
+        "CallbackLearningRateRecorder",
+        "CallbackReportingLearningRateRecorder",
+    )
 
     def __init__(self) -> None:
         self.trace = Trace()
@@ -55,11 +59,14 @@ class LearningRateRecorder(WritingCallback):
 
     def _write(self, fit: Fit) -> None:
         steps, rates = [*self.trace.steps], [*self.trace.values]
-        if fit.step and fit.step not in steps[-1:]:  # long trainings leave steps out, but not the last one
+        # long trainings leave steps out, but not the last one
+        if fit.step and fit.step not in steps[-1:]:
             steps.append(fit.step)
             rates.append(fit.rates)
         write_table(
-            fit, "learning_rate", ({"step": step, "rates": rate} for step, rate in zip(steps, rates, strict=True))
+            fit,
+            "learning_rate",
+            ({"step": step, "rates": rate} for step, rate in zip(steps, rates, strict=True)),
         )
         picture = new_figure(6, 3)
         axes = picture.subplots()
@@ -73,7 +80,8 @@ class LearningRateRecorder(WritingCallback):
 
 
 class LearningRateFinder(WritingCallback):
-    """Try increasing rates on a copy of the model before the training, and draw the loss over the rate.
+    """Try increasing rates on a copy of the model before the training, and draw the loss over the
+    rate.
 
     Smith, "Cyclical Learning Rates for Training Neural Networks", 2017: the rate is
     multiplied by the same factor at each step, until the loss is 4 times its
@@ -106,13 +114,17 @@ class LearningRateFinder(WritingCallback):
             raise ConfigError("LearningRateFinder needs 0 < lowest < highest, and 2 steps at least")
         if len(fit.optimisers) > 1:
             raise ConfigError(
-                "LearningRateFinder tries the losses of forward(batch) with one optimiser; this training has "
-                + ", ".join(fit.optimisers)
+                "LearningRateFinder tries the losses of forward(batch) with one optimiser; this "
+                "training has " + ", ".join(fit.optimisers)
             )
         if fit.epoch:
             return
         rates, losses = self._try(fit)
-        write_table(fit, "learning_rate_finder", ({"rate": r, "loss": v} for r, v in zip(rates, losses, strict=True)))
+        write_table(
+            fit,
+            "learning_rate_finder",
+            ({"rate": r, "loss": v} for r, v in zip(rates, losses, strict=True)),
+        )
         smooth = smoothed(losses)
         best = steepest(rates, smooth)
         fit.log.info("the loss falls most steeply at a learning rate of %.3g", best)
@@ -121,7 +133,9 @@ class LearningRateFinder(WritingCallback):
         axes.plot(rates, losses, lw=0.5, alpha=0.5, label="loss")
         axes.plot(rates, smooth, label="smoothed")
         axes.axvline(best, color="grey", ls=":", label=f"steepest, {best:.2g}")
-        axes.set(title="loss over the learning rate", xlabel="learning rate", ylabel="loss", xscale="log")
+        axes.set(
+            title="loss over the learning rate", xlabel="learning rate", ylabel="loss", xscale="log"
+        )
         axes.legend()
         save_figure(fit, "learning_rate_finder", picture)
 
@@ -155,7 +169,9 @@ class LearningRateFinder(WritingCallback):
         finally:
             batches.close()
         if len(rates) < 2:
-            raise ConfigError(f"LearningRateFinder: the loss is {value} at the lowest rates already")
+            raise ConfigError(
+                f"LearningRateFinder: the loss is {value} at the lowest rates already"
+            )
         return rates, losses
 
     def _batches(self, fit: Fit) -> Any:
@@ -170,7 +186,9 @@ class LearningRateFinder(WritingCallback):
 
 
 def smoothed(losses: list[float], keep: float = 0.9) -> list[float]:
-    """Return an exponential moving average with bias correction (Kingma and Ba, 2015, section 3)."""
+    """Return an exponential moving average with bias correction (Kingma and Ba, 2015, section
+    3).
+    """
     mean, found = 0.0, []
     for number, loss in enumerate(losses, 1):
         mean = keep * mean + (1 - keep) * loss

@@ -54,14 +54,18 @@ class OnnxExport(WritingCallback):
         """Raise :class:`ConfigError` if there are no inputs to export."""
         super().on_fit_begin(fit)
         if not self.inputs:
-            raise ConfigError('OnnxExport needs the names of the features that are inputs, such as ["image"]')
+            raise ConfigError(
+                'OnnxExport needs the names of the features that are inputs, such as ["image"]'
+            )
 
     def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
         """Raise :class:`ConfigError` at the first batch if an input does not exist."""
         if not self._checked:
             missing = [name for name in self.inputs if name not in batch]
             if missing:
-                raise ConfigError(f"OnnxExport: a batch has no {missing[0]!r}; it has {', '.join(batch)}")
+                raise ConfigError(
+                    f"OnnxExport: a batch has no {missing[0]!r}; it has {', '.join(batch)}"
+                )
             self._checked = True
 
     def on_fit_end(self, fit: Fit) -> None:
@@ -72,7 +76,9 @@ class OnnxExport(WritingCallback):
 
         example = self._example(fit)
         if not example:
-            raise ConfigError(f"OnnxExport: no training split has batches with {', '.join(self.inputs)}")
+            raise ConfigError(
+                f"OnnxExport: no training split has batches with {', '.join(self.inputs)}"
+            )
         model = copy.deepcopy(fit.model).cpu().eval()
         plain = _plain(model, self.inputs, example)
         given = tuple(example[name] for name in self.inputs)
@@ -83,9 +89,14 @@ class OnnxExport(WritingCallback):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # the exporter's own deprecations
                     program = torch.onnx.export(
-                        plain, given, dynamo=True, input_names=list(self.inputs), output_names=names,
-                        dynamic_shapes=(tuple({0: batch} for _ in given),), verbose=False,
-                    )  # fmt: skip
+                        plain,
+                        given,
+                        dynamo=True,
+                        input_names=list(self.inputs),
+                        output_names=names,
+                        dynamic_shapes=(tuple({0: batch} for _ in given),),
+                        verbose=False,
+                    )
                     program.save(str(path))
             except Exception as error:
                 raise ConversionError(f"the model cannot be exported to ONNX: {error}") from error
@@ -93,12 +104,16 @@ class OnnxExport(WritingCallback):
         write_table(fit, "onnx", rows)
 
     def _example(self, fit: Fit) -> dict[str, Any]:
-        """Return some samples of the first epoch: the same ones, however often the run was killed."""
+        """Return some samples of the first epoch: the same ones, however often the run was
+        killed.
+        """
         for parts in fit.datasets.values():
             for split, sequence in parts.items():
                 found = first_batch(sequence, 1) if split in fit.options.train_splits else None
                 if found is not None and all(name in found for name in self.inputs):
-                    return tensors_of({name: v[:4] for name, v in found.items() if hasattr(v, "dtype")}, "cpu")
+                    return tensors_of(
+                        {name: v[:4] for name, v in found.items() if hasattr(v, "dtype")}, "cpu"
+                    )
         return {}
 
     def _compare(self, path: Any, names: list[str], given: Any, plain: Any) -> list[dict[str, Any]]:
@@ -114,23 +129,32 @@ class OnnxExport(WritingCallback):
             cut = tuple(value[:size] for value in given)
             with torch.no_grad():
                 expected = plain(*cut)
-            found = session.run(names, {n: v.numpy() for n, v in zip(self.inputs, cut, strict=True)})
+            found = session.run(
+                names, {n: v.numpy() for n, v in zip(self.inputs, cut, strict=True)}
+            )
             for name, one, other in zip(names, expected, found, strict=True):
                 reference = one.numpy()
                 if other.shape != reference.shape:
-                    raise ConversionError(f"ONNX output {name} is {other.shape}, not {reference.shape}")
+                    raise ConversionError(
+                        f"ONNX output {name} is {other.shape}, not {reference.shape}"
+                    )
                 difference = float(np.abs(other.astype(np.float64) - reference).max(initial=0))
                 largest = float(np.abs(reference).max(initial=0))
                 if not difference <= self.tolerance * max(largest, 1e-30):
                     raise ConversionError(
-                        f"ONNX output {name} differs by {difference:.3g} where the greatest value is {largest:.3g}"
+                        f"ONNX output {name} differs by {difference:.3g} where the greatest value "
+                        f"is {largest:.3g}"
                     )
-                rows.append({"output": name, "batch": size, "difference": difference, "greatest": largest})
+                rows.append(
+                    {"output": name, "batch": size, "difference": difference, "greatest": largest}
+                )
         return rows
 
 
 def _plain(model: Any, inputs: tuple[str, ...], example: dict[str, Any]) -> Any:
-    """Return a module from the inputs' tensors to the outputs' tensors; it fills in targets, which have no effect."""
+    """Return a module from the inputs' tensors to the outputs' tensors; it fills in targets,
+    which have no effect.
+    """
     import torch
 
     class Plain(torch.nn.Module):  # type: ignore[misc]
@@ -144,7 +168,9 @@ def _plain(model: Any, inputs: tuple[str, ...], example: dict[str, Any]) -> Any:
             batch = dict(zip(inputs, values, strict=True))
             for name, value in example.items():
                 if name not in batch:
-                    batch[name] = torch.zeros((), dtype=value.dtype).expand(values[0].shape[0], *value.shape[1:])
+                    batch[name] = torch.zeros((), dtype=value.dtype).expand(
+                        values[0].shape[0], *value.shape[1:]
+                    )
             found = self.model(batch)
             return found if isinstance(found, dict) else {"output": found}
 

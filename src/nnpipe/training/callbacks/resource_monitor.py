@@ -37,16 +37,19 @@ _PANELS = (
     (("gpu_bytes",), "memory of the GPU in GB", 1e-9),
 )
 _LABELS = {
-    "cpu_percent": "this process, 100 for a core", "machine_cpu_percent": "the machine, 100 for all cores",
-    "process_bytes": "this process", "memory_bytes": "the machine, not available to others",
-}  # fmt: skip
+    "cpu_percent": "this process, 100 for a core",
+    "machine_cpu_percent": "the machine, 100 for all cores",
+    "process_bytes": "this process",
+    "memory_bytes": "the machine, not available to others",
+}
 
 
 class ResourceMonitor(WritingCallback):
     """Record the load of processors and GPUs and the memory in use, in a thread.
 
-    Writes ``tables/resources.json`` and ``pictures/resources.png`` at the end of each epoch.  Of a long training, the
-    two show a thousand moments.  Times are seconds since the process joined the training: a resumed run begins anew.
+    Writes ``tables/resources.json`` and ``pictures/resources.png`` at the end of each epoch.  Of a
+    long training, the two show a thousand moments.  Times are seconds since the process joined the
+    training: a resumed run begins anew.
 
     Parameters
     ----------
@@ -61,7 +64,9 @@ class ResourceMonitor(WritingCallback):
     def __init__(self, interval: float = 1.0) -> None:
         check_call(ResourceMonitor, locals())
         if not 0.01 <= interval <= 3600:
-            raise ConfigError(f"ResourceMonitor: interval is {interval}; it takes 0.01 to 3600 seconds")
+            raise ConfigError(
+                f"ResourceMonitor: interval is {interval}; it takes 0.01 to 3600 seconds"
+            )
         self.interval = interval
         self._sampler: UsageSampler | None = None
         self._epochs: list[tuple[int, float]] = []
@@ -88,13 +93,17 @@ class ResourceMonitor(WritingCallback):
         seconds = (series["time_ns"][chosen] - origin) / 1e9
         self._epochs.append((fit.epoch, float((series["time_ns"][-1] - origin) / 1e9)))
         columns = {
-            name: series[name][chosen].astype(np.float64) for names, _, _ in _PANELS for name in names if name in series
+            name: series[name][chosen].astype(np.float64)
+            for names, _, _ in _PANELS
+            for name in names
+            if name in series
         }
         write_table(
             fit,
             "resources",
             (
-                {"seconds": float(seconds[n])} | {name: float(values[n]) for name, values in columns.items()}
+                {"seconds": float(seconds[n])}
+                | {name: float(values[n]) for name, values in columns.items()}
                 for n in range(len(chosen))
             ),
         )
@@ -111,7 +120,9 @@ class ResourceMonitor(WritingCallback):
                     axes.plot(seconds, columns[name] * factor, label=_LABELS.get(name, name), lw=1)
             for _, moment in self._epochs[-_MOST:] if len(self._epochs) <= 50 else ():
                 axes.axvline(moment, color="grey", lw=0.6, ls=":")
-            axes.set(ylabel=label, xlabel="seconds; dotted lines are ends of epochs", ylim=(0, None))
+            axes.set(
+                ylabel=label, xlabel="seconds; dotted lines are ends of epochs", ylim=(0, None)
+            )
             axes.grid(alpha=0.3)
             axes.legend(fontsize=7)
         save_figure(fit, "resources", picture)
@@ -153,7 +164,10 @@ class ProfilerTrace(WritingCallback):
         if self._profiler is None and not self.state.done and fit.batch >= self.skip:
             from torch.profiler import ProfilerActivity, profile
 
-            kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if fit.device.startswith("cuda") else [])]
+            kinds = [
+                ProfilerActivity.CPU,
+                *([ProfilerActivity.CUDA] if fit.device.startswith("cuda") else []),
+            ]
             self._profiler = profile(activities=kinds, record_shapes=True)
             self._profiler.start()
             self._recorded = 0
@@ -181,7 +195,8 @@ class ProfilerTrace(WritingCallback):
             packed.replace(path)
         order = "self_cuda_time_total" if fit.device.startswith("cuda") else "self_cpu_time_total"
         write_text(
-            folder_of(fit).table("profile", ending="txt"), profiler.key_averages().table(sort_by=order, row_limit=25)
+            folder_of(fit).table("profile", ending="txt"),
+            profiler.key_averages().table(sort_by=order, row_limit=25),
         )
 
     def close(self) -> None:
@@ -249,7 +264,10 @@ class NanWatch(Callback):
         if fit.framework == "keras":
             weights = not_finite(fit.model)
             if weights:
-                raise TrainingError(f"the weight {', '.join(weights[:5])} is not finite; use a smaller learning rate")
+                raise TrainingError(
+                    f"the weight {', '.join(weights[:5])} is not finite; use a smaller learning "
+                    f"rate"
+                )
             return
         import torch
 
@@ -259,7 +277,9 @@ class NanWatch(Callback):
         finite = torch.stack([torch.isfinite(gradient).all() for _, gradient in named]).tolist()
         if not all(finite):
             names = [name for (name, _), good in zip(named, finite, strict=True) if not good]
-            raise TrainingError(f"the gradient of {', '.join(names[:5])} is not finite; the loss may still be")
+            raise TrainingError(
+                f"the gradient of {', '.join(names[:5])} is not finite; the loss may still be"
+            )
 
     def close(self) -> None:
         """Log the bad layer if the training ended within a batch, and remove the hooks."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class RunPage(WritingCallback):
-    """Write ``index.html``, which shows what the run's folder holds, after each epoch; less often after many.
+    """Write ``index.html``, which shows what the run's folder holds, after each epoch; less often
+    after many.
 
     Callbacks are called in the order in which they are named: name this one last.
     """
@@ -40,9 +41,11 @@ _LARGEST = 1_000_000
 
 
 class SourceSnapshot(WritingCallback):
-    """Save the Python and settings files of some folders in ``source/source.zip`` when the training begins.
+    """Save the Python and settings files of some folders in ``source/source.zip`` when the training
+    begins.
 
-    Hidden folders, links and files over one megabyte are left out.  Equal files give an equal archive.
+    Hidden folders, links and files over one megabyte are left out.  Equal files give an equal
+    archive.
 
     Parameters
     ----------
@@ -55,7 +58,9 @@ class SourceSnapshot(WritingCallback):
     frameworks = ("torch", "keras")
     formerly: ClassVar[tuple[str, ...]] = ("CallbackZipSources",)
 
-    def __init__(self, folders: Sequence[str | Path], endings: Sequence[str] = (".py", ".yaml", ".toml")) -> None:
+    def __init__(
+        self, folders: Sequence[str | Path], endings: Sequence[str] = (".py", ".yaml", ".toml")
+    ) -> None:
         check_call(SourceSnapshot, locals())
         self.folders = tuple(Path(folder) for folder in folders)
         self.endings = tuple(endings)
@@ -73,7 +78,9 @@ class SourceSnapshot(WritingCallback):
                         name = f"{number}-{folder.resolve().name}"
                         if path != folder:
                             name += f"/{path.relative_to(folder).as_posix()}"
-                        archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
+                        archive.writestr(
+                            zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED
+                        )
 
     def _files(self, folder: Path) -> list[Path]:
         if folder.is_file():

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def sample_losses(outputs: Mapping[str, Any], output: str | None) -> Any:
-    """Return the losses ``(n,)`` of a batch, scaled as in the sum that is minimised; None if the output is not there.
+    """Return the losses ``(n,)`` of a batch, scaled as in the sum that is minimised; None if the
+    output is not there.
 
     Parameters
     ----------
@@ -49,7 +50,9 @@ def sample_losses(outputs: Mapping[str, Any], output: str | None) -> Any:
 
 
 def epoch_means(kept: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids, ascending, and the mean loss of each, float64, from the ids and losses of batches."""
+    """Return ids, ascending, and the mean loss of each, float64, from the ids and losses of
+    batches.
+    """
     ids = np.concatenate([np.asarray(own) for own, _ in kept]).astype(np.int64)
     losses = joined([own for _, own in kept]).astype(np.float64)
     # A sample may occur several times in an epoch; then the mean of its losses counts.
@@ -60,8 +63,8 @@ def epoch_means(kept: Sequence[Sequence[Any]]) -> tuple[np.ndarray, np.ndarray]:
 class KeepsLosses(WritingCallback):
     """Base of callbacks that need the loss of each sample, once in an epoch.
 
-    A subclass sets ``output``, whose losses count, or None for the sum over all, and a state with ``waiting``: by
-    split, the ids and losses of this epoch's batches.
+    A subclass sets ``output``, whose losses count, or None for the sum over all, and a state with
+    ``waiting``: by split, the ids and losses of this epoch's batches.
     """
 
     abstract: ClassVar[bool] = True
@@ -85,7 +88,8 @@ class KeepsLosses(WritingCallback):
 
 
 class WorstSamples(KeepsLosses):
-    """Rank samples by how much larger their loss is than others', over all epochs: wrong labels come first.
+    """Rank samples by how much larger their loss is than others', over all epochs: wrong labels
+    come first.
 
     A sample's score is its relative loss, averaged over the epochs.  The relative
     loss is the loss before the step that learns from the sample, divided by the
@@ -121,7 +125,9 @@ class WorstSamples(KeepsLosses):
     frameworks = ("torch", "keras")
     draws = True
 
-    def __init__(self, count: int = 20, output: str | None = None, classes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, count: int = 20, output: str | None = None, classes: Sequence[str] = ()
+    ) -> None:
         check_call(WorstSamples, locals())
         self.count = count
         self.classes = tuple(classes)
@@ -142,7 +148,8 @@ class WorstSamples(KeepsLosses):
             if not writes_after(fit):
                 continue
             worst = np.argsort(-means, kind="stable")[: 10 * self.count]
-            # For each epoch, the losses of the samples that are worst so far are kept, whatever they are in this epoch.
+            # For each epoch, the losses of the samples that are worst so far are kept, whatever
+            # they are in this epoch.
             so_far = np.searchsorted(unique, self._ranking(split)[0])
             so_far = so_far[so_far < len(unique)]
             kept_here = np.union1d(worst, so_far)
@@ -169,7 +176,12 @@ class WorstSamples(KeepsLosses):
             fit,
             name,
             (
-                {"rank": n + 1, "sample_id": int(ids[n]), "score": float(scores[n]), "losses": losses[n].tolist()}
+                {
+                    "rank": n + 1,
+                    "sample_id": int(ids[n]),
+                    "score": float(scores[n]),
+                    "losses": losses[n].tolist(),
+                }
                 for n in range(len(ids))
             ),
         )
@@ -196,14 +208,23 @@ class WorstSamples(KeepsLosses):
             if part not in fit.datasets[dataset]:
                 continue
             trained = part in fit.options.train_splits
-            found = samples_of(fit.datasets[dataset][part], fit.epoch if trained else 0, ids.tolist())
-            drawn = [(own, image_of(found[own]), scores[n]) for n, own in enumerate(ids.tolist()) if own in found]
+            found = samples_of(
+                fit.datasets[dataset][part], fit.epoch if trained else 0, ids.tolist()
+            )
+            drawn = [
+                (own, image_of(found[own]), scores[n])
+                for n, own in enumerate(ids.tolist())
+                if own in found
+            ]
             images = [(own, image, score) for own, image, score in drawn if image is not None]
             if not images:
                 continue
             columns = min(5, len(images))
             picture = new_figure(1.6 * columns, 1.9 * -(-len(images) // columns))
-            titles = [f"{own}{_labels(found[own], self.classes)}\nscore {score:.3g}" for own, _, score in images]
+            titles = [
+                f"{own}{_labels(found[own], self.classes)}\nscore {score:.3g}"
+                for own, _, score in images
+            ]
             show_images(picture, [image for _, image, _ in images], titles, columns)
             save_figure(fit, file_name("worst", dataset, part, "samples"), picture)
 
@@ -231,7 +252,10 @@ def _added(sums: dict[str, Any] | None, ids: np.ndarray, losses: np.ndarray) -> 
     if np.array_equal(sums["ids"], ids):
         return {"ids": ids, "losses": sums["losses"] + losses}
     both, place = np.unique(np.concatenate([sums["ids"], ids]), return_inverse=True)
-    return {"ids": both, "losses": np.bincount(place, weights=np.concatenate([sums["losses"], losses]))}
+    return {
+        "ids": both,
+        "losses": np.bincount(place, weights=np.concatenate([sums["losses"], losses])),
+    }
 
 
 def _labels(sample: dict[str, Any], classes: Sequence[str]) -> str:
@@ -250,10 +274,11 @@ _ROWS, _COLUMNS = 600, 400
 class SampleLosses(KeepsLosses):
     """Write the loss of each sample in each epoch, and draw all of them as one picture.
 
-    For each split, ``tables/losses-DATASET-SPLIT.npz`` holds ``sample_id`` ``(n,)``, ``epoch`` ``(epochs,)`` and
-    ``loss``, float32 ``(n, epochs)``, NaN for an epoch without the sample.  In the picture of the same name the worst
-    samples are on top, by the score of :class:`~nnpipe.training.callbacks.sample_losses.WorstSamples`; of many samples,
-    neighbours share a row with their mean.  Both are written at the end, and every ``every`` epochs.
+    For each split, ``tables/losses-DATASET-SPLIT.npz`` holds ``sample_id`` ``(n,)``, ``epoch``
+    ``(epochs,)`` and ``loss``, float32 ``(n, epochs)``, NaN for an epoch without the sample.  In
+    the picture of the same name the worst samples are on top, by the score of
+    :class:`~nnpipe.training.callbacks.sample_losses.WorstSamples`; of many samples, neighbours
+    share a row with their mean.  Both are written at the end, and every ``every`` epochs.
 
     It keeps four bytes for each sample and epoch, in memory and in a file beside the checkpoints.
 
@@ -274,7 +299,9 @@ class SampleLosses(KeepsLosses):
     def __init__(self, every: int = 10, output: str | None = None, most: int = 1_000_000) -> None:
         check_call(SampleLosses, locals())
         if every < 1 or most < 1:
-            raise ConfigError(f"SampleLosses: every and most take 1 or more, not {every} and {most}")
+            raise ConfigError(
+                f"SampleLosses: every and most take 1 or more, not {every} and {most}"
+            )
         self.every = every
         self.output = output
         self.most = most
@@ -286,11 +313,19 @@ class SampleLosses(KeepsLosses):
         for split, kept in self.state.waiting.items():
             ids, losses = epoch_means(kept)
             if len(ids) > self.most:
-                raise ConfigError(f"SampleLosses: {split} has {len(ids):,} samples, more than most={self.most:,}")
+                raise ConfigError(
+                    f"SampleLosses: {split} has {len(ids):,} samples, more than most={self.most:,}"
+                )
             rows = self.state.epochs.setdefault(split, AppendOnly())
             known = _ids(rows)
             same = known is not None and np.array_equal(known, ids)
-            rows.append({"epoch": fit.epoch, "ids": None if same else ids, "losses": losses.astype(np.float32)})
+            rows.append(
+                {
+                    "epoch": fit.epoch,
+                    "ids": None if same else ids,
+                    "losses": losses.astype(np.float32),
+                }
+            )
         self.state.waiting = {}
         if fit.epoch % self.every == 0:
             self._write(fit)
@@ -303,15 +338,26 @@ class SampleLosses(KeepsLosses):
         for split, rows in self.state.epochs.items():
             ids, epochs, losses = whole(rows)
             name = file_name("losses", *split.split("/"))
-            with replacing(folder_of(fit).table(name, ending="npz")) as path, path.open("wb") as file:
+            with (
+                replacing(folder_of(fit).table(name, ending="npz")) as path,
+                path.open("wb") as file,
+            ):
                 np.savez_compressed(file, sample_id=ids, epoch=epochs, loss=losses)
             self._draw(fit, name, split, epochs, losses)
 
-    def _draw(self, fit: Fit, name: str, split: str, epochs: np.ndarray, losses: np.ndarray) -> None:
-        scores = np.stack([relative(np.nan_to_num(column.astype(np.float64))) for column in losses.T]).mean(0)
+    def _draw(
+        self, fit: Fit, name: str, split: str, epochs: np.ndarray, losses: np.ndarray
+    ) -> None:
+        scores = np.stack(
+            [relative(np.nan_to_num(column.astype(np.float64))) for column in losses.T]
+        ).mean(0)
         ranked = losses[np.argsort(-scores, kind="stable")]
-        shown = np.unique(np.linspace(0, len(epochs) - 1, min(len(epochs), _COLUMNS)).astype(np.int64))
-        bounds = np.unique(np.linspace(0, len(ranked), min(len(ranked), _ROWS) + 1).astype(np.int64))
+        shown = np.unique(
+            np.linspace(0, len(epochs) - 1, min(len(epochs), _COLUMNS)).astype(np.int64)
+        )
+        bounds = np.unique(
+            np.linspace(0, len(ranked), min(len(ranked), _ROWS) + 1).astype(np.int64)
+        )
         parts = [ranked[start:stop, shown] for start, stop in itertools.pairwise(bounds.tolist())]
         image = np.stack([_mean(part) for part in parts])
         known = image[np.isfinite(image)]
@@ -320,7 +366,13 @@ class SampleLosses(KeepsLosses):
         limit = float(np.quantile(known, 0.99)) if len(known) else 1.0
         extent = (epochs[0] - 0.5, epochs[-1] + 0.5, len(ranked), 0)
         drawn = axes.imshow(
-            image, aspect="auto", interpolation="nearest", cmap="magma", vmin=0, vmax=limit or 1.0, extent=extent
+            image,
+            aspect="auto",
+            interpolation="nearest",
+            cmap="magma",
+            vmin=0,
+            vmax=limit or 1.0,
+            extent=extent,
         )
         picture.colorbar(drawn, ax=axes, label="loss", extend="max")
         axes.set(xlabel="epoch", ylabel="samples by rank, the worst on top", facecolor="lightgrey")
@@ -334,7 +386,9 @@ def _ids(rows: Any) -> np.ndarray | None:
 
 
 def whole(rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return ids ``(n,)``, epochs ``(epochs,)`` and losses, float32 ``(n, epochs)``, from the rows of epochs."""
+    """Return ids ``(n,)``, epochs ``(epochs,)`` and losses, float32 ``(n, epochs)``, from the
+    rows of epochs.
+    """
     ids = np.unique(np.concatenate([row["ids"] for row in rows if row["ids"] is not None]))
     losses = np.full((len(ids), len(rows)), np.nan, np.float32)
     present = ids

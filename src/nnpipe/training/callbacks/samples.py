@@ -48,7 +48,9 @@ def each_sample(
 
 
 def samples_of(sequence: Any, epoch: int, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return some samples by id, each feature as an array without the first axis; see :func:`each_sample`."""
+    """Return some samples by id, each feature as an array without the first axis; see
+    :func:`each_sample`.
+    """
     with closing(each_sample(sequence, epoch, ids)) as found:
         return {own: features_of(sample) for own, sample in found}
 
@@ -78,7 +80,11 @@ def features_of(sample: dict[str, Any]) -> dict[str, Any]:
     """Return the features of a batch of one sample without the first axis."""
     found = {}
     for name, value in sample.items():
-        if name != "sample_id" and hasattr(value, "__getitem__") and not isinstance(value, (str, dict)):
+        if (
+            name != "sample_id"
+            and hasattr(value, "__getitem__")
+            and not isinstance(value, (str, dict))
+        ):
             found[name] = value[0] if isinstance(value[0], str) else np.array(value[0])
     return found
 
@@ -92,7 +98,8 @@ def _cut(value: Any, place: int) -> Any:
 
 
 def image_of(sample: dict[str, Any]) -> np.ndarray | None:
-    """Return the first feature that looks like a picture: ``(rows, columns)`` or ``(rows, columns, 3)`` from 0 to 1.
+    """Return the first feature that looks like a picture: ``(rows, columns)`` or ``(rows, columns,
+    3)`` from 0 to 1.
 
     A picture has at least 4 rows and columns, and 1 or 3 channels, first or
     last.  Its least value becomes black and its greatest white.
@@ -111,7 +118,10 @@ def as_image(value: np.ndarray) -> np.ndarray | None:
         value = np.moveaxis(value, 0, -1)
     if value.ndim == 3 and value.shape[-1] == 1:
         value = value[..., 0]
-    if not (value.ndim == 2 or (value.ndim == 3 and value.shape[-1] == 3)) or min(value.shape[:2]) < 4:
+    if (
+        not (value.ndim == 2 or (value.ndim == 3 and value.shape[-1] == 3))
+        or min(value.shape[:2]) < 4
+    ):
         return None
     values = np.nan_to_num(value.astype(np.float64))
     low, high = float(values.min()), float(values.max())
@@ -136,12 +146,15 @@ def show_images(figure: Any, images: list[np.ndarray], titles: list[str], column
     for axes in grid:
         axes.set_axis_off()
     for axes, image, title in zip(grid, images, titles, strict=False):
-        axes.imshow(image, cmap="gray" if image.ndim == 2 else None, vmin=0, vmax=1, interpolation="nearest")
+        axes.imshow(
+            image, cmap="gray" if image.ndim == 2 else None, vmin=0, vmax=1, interpolation="nearest"
+        )
         axes.set_title(title, fontsize=8)
 
 
 class RandomSamples(WritingCallback):
-    """Draw samples of the first training batch of each data set, and of the first batch of each other split.
+    """Draw samples of the first training batch of each data set, and of the first batch of each
+    other split.
 
     If the batch holds pictures, it writes ``pictures/samples-DATASET-SPLIT.png`` with
     their labels and, after an evaluation, the model's predictions.
@@ -179,7 +192,9 @@ class RandomSamples(WritingCallback):
         """Draw the first batch of a split."""
         self._draw(fit, fit.epoch, f"{dataset}/{split}", batch, outputs)
 
-    def _draw(self, fit: Fit, epoch: int, split: str, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def _draw(
+        self, fit: Fit, epoch: int, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
         if (epoch, split) in self._seen:
             return
         self._seen = {seen for seen in self._seen if seen[0] == epoch} | {(epoch, split)}
@@ -197,7 +212,11 @@ class RandomSamples(WritingCallback):
             predictions = output.predictions()
             if getattr(predictions, "ndim", 0) == 1 and len(predictions) == size:
                 said[name] = array_of(predictions[chosen])
-        whole = {n: v for n, v in arrays.items() if v.ndim == 1 and v.dtype.kind in "iu" and n != "sample_id"}
+        whole = {
+            n: v
+            for n, v in arrays.items()
+            if v.ndim == 1 and v.dtype.kind in "iu" and n != "sample_id"
+        }
         images, titles = [], []
         for place in range(len(chosen)):
             image = image_of({name: value[place] for name, value in arrays.items()})
@@ -206,7 +225,9 @@ class RandomSamples(WritingCallback):
             labels = [called(n, v[place], self.classes) for n, v in whole.items()]
             said_here = [self._said(name, v[place]) for name, v in said.items()]
             images.append(image)
-            titles.append("\n".join([f"id {arrays['sample_id'][place]}", ", ".join(labels + said_here)]))
+            titles.append(
+                "\n".join([f"id {arrays['sample_id'][place]}", ", ".join(labels + said_here)])
+            )
         columns = min(5, len(images))
         picture = new_figure(1.7 * columns, 2.0 * -(-len(images) // columns))
         show_images(picture, images, titles, columns)
@@ -214,11 +235,14 @@ class RandomSamples(WritingCallback):
 
     def _said(self, name: str, value: Any) -> str:
         what = "predicted" if name == "output" else f"{name} predicted"
-        return called(what, value, self.classes) if value.dtype.kind in "iu" else f"{what} {value:.4g}"
+        return (
+            called(what, value, self.classes) if value.dtype.kind in "iu" else f"{what} {value:.4g}"
+        )
 
 
 class Augmentations(WritingCallback):
-    """Draw training samples as they were in several epochs: a row for each sample, a column for each epoch.
+    """Draw training samples as they were in several epochs: a row for each sample, a column for
+    each epoch.
 
     It reads the sequence once for each column when the training ends, so it costs
     as many epochs of loading.  Without augmentation, the pictures of a row are equal.  Writes
@@ -255,7 +279,9 @@ class Augmentations(WritingCallback):
             for epoch, samples in zip(epochs, found, strict=True):
                 image = image_of(samples[own]) if own in samples else None
                 images.append(np.full((4, 4), 0.5) if image is None else image)
-                titles.append(f"id {own}, epoch {epoch}" + ("" if own in samples else ": not in it"))
+                titles.append(
+                    f"id {own}, epoch {epoch}" + ("" if own in samples else ": not in it")
+                )
         if any(image_of(sample) is not None for samples in found for sample in samples.values()):
             picture = new_figure(1.6 * self.epochs, 1.8 * len(self.ids))
             show_images(picture, images, titles, self.epochs)

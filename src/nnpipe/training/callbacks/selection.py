@@ -24,9 +24,18 @@ DEFAULT, NONE = "default", "none"
 """The names for the default callbacks, and for none."""
 
 _DEFAULT = (
-    "EpochSummary", "DatasetSummary", "ModelSummary", "HistoryPlots", "BestFigures", "LearningRateRecorder",
-    "RandomSamples", "ClassificationReport", "Confusions", "WorstSamples", "SourceSnapshot",
-)  # fmt: skip
+    "EpochSummary",
+    "DatasetSummary",
+    "ModelSummary",
+    "HistoryPlots",
+    "BestFigures",
+    "LearningRateRecorder",
+    "RandomSamples",
+    "ClassificationReport",
+    "Confusions",
+    "WorstSamples",
+    "SourceSnapshot",
+)
 _PAGE = "RunPage"
 _LAST = ("TensorBoard", _PAGE)  # in this order, since they show the files of the others
 _OF_CLASSES = ("ClassificationReport", "Confusions", "WorstSamples")
@@ -45,13 +54,15 @@ def choose(
     Parameters
     ----------
     names
-        Names of classes or their dotted paths, and ``default`` or ``none``.
-        Callbacks of ``default`` that cannot work here are left out; for named ones this is an error.
-        Options follow a colon: ``NanWatch:every=5,layers=false``.
+        Names of classes or their dotted paths, and ``default`` or ``none``. Callbacks of
+        ``default`` that cannot work here are left out; for named ones this is an error. Options
+        follow a colon: ``NanWatch:every=5,layers=false``.
     framework
-        The framework of the training, as in :attr:`Callback.frameworks <nnpipe.training.callbacks.callback.Callback>`.
+        The framework of the training, as in :attr:`Callback.frameworks
+        <nnpipe.training.callbacks.callback.Callback>`.
     known
-        Arguments by name; each callback receives those that it takes, unless an option replaces them.
+        Arguments by name; each callback receives those that it takes, unless an option replaces
+        them.
     classes
         Whether the model is a classifier.
 
@@ -60,15 +71,22 @@ def choose(
     ComponentNotFound
         If there is no callback of a given name.
     ConfigError
-        If a callback does not support the framework, an option is unknown, or a required argument is missing.
+        If a callback does not support the framework, an option is unknown, or a required argument
+        is missing.
     """
     chosen: dict[str, tuple[type[Callback], Mapping[str, Any]]] = {}
     for text in names:
         name, _, options = text.partition(":")
         if text == DEFAULT:
             fitting = _fitting(callback_classes(), framework, classes)
-            given = {other: (cls, chosen.get(other, (cls, {}))[1]) for other, cls in fitting.items()}
-            chosen |= {other: item for other, item in given.items() if not _missing(item[0], {**known, **item[1]})}
+            given = {
+                other: (cls, chosen.get(other, (cls, {}))[1]) for other, cls in fitting.items()
+            }
+            chosen |= {
+                other: item
+                for other, item in given.items()
+                if not _missing(item[0], {**known, **item[1]})
+            }
         elif text != NONE:
             cls = _named(name)
             if framework not in cls.frameworks:
@@ -88,10 +106,15 @@ def check_frameworks(callbacks: Iterable[Callback], framework: str) -> None:
 
 
 def _not_for(framework: str, cls: type[Callback]) -> ConfigError:
-    return ConfigError(f"{cls.__name__} supports only {' and '.join(cls.frameworks)}; this training uses {framework}")
+    return ConfigError(
+        f"{cls.__name__} supports only {' and '.join(cls.frameworks)}; this training uses "
+        f"{framework}"
+    )
 
 
-def _fitting(everything: Mapping[str, type[Callback]], framework: str, classes: bool) -> dict[str, type[Callback]]:
+def _fitting(
+    everything: Mapping[str, type[Callback]], framework: str, classes: bool
+) -> dict[str, type[Callback]]:
     draws = find_spec("matplotlib") is not None
     found = {
         name: everything[name]
@@ -101,7 +124,9 @@ def _fitting(everything: Mapping[str, type[Callback]], framework: str, classes: 
         and (draws or not getattr(everything[name], "draws", False))
     }
     if not draws:
-        log.warning("there will be no pictures: matplotlib is not installed (pip install 'nnpipe[report]')")
+        log.warning(
+            "there will be no pictures: matplotlib is not installed (pip install 'nnpipe[report]')"
+        )
     return found
 
 
@@ -116,15 +141,22 @@ def _named(name: str) -> type[Callback]:
 
 
 def _read_options(cls: type[Callback], text: str) -> dict[str, Any]:
-    """Return the options of ``every=5,layers=false``; values are YAML, so lists are written in brackets."""
+    """Return the options of ``every=5,layers=false``; values are YAML, so lists are written in
+    brackets.
+    """
     given: dict[str, Any] = {}
     for part in re.split(r",(?=\s*\w+\s*=)", text) if text else ():
         name, equals, value = part.partition("=")
         known = [option.name for option in cls.options()]
         if not equals:
-            raise ConfigError(f"{cls.__name__}: {part!r} is no option; write NAME=VALUE, as in {cls.__name__}:every=5")
+            raise ConfigError(
+                f"{cls.__name__}: {part!r} is no option; write NAME=VALUE, as in "
+                f"{cls.__name__}:every=5"
+            )
         if name.strip() not in known:
-            hint = nearest(name.strip(), known) or (f"; it has {', '.join(known)}" if known else "; it has none")
+            hint = nearest(name.strip(), known) or (
+                f"; it has {', '.join(known)}" if known else "; it has none"
+            )
             raise ConfigError(f"{cls.__name__} has no option {name.strip()!r}{hint}")
         given[name.strip()] = parse_yaml(value, f"{cls.__name__}:{name.strip()}")
     return given
@@ -141,14 +173,16 @@ def _made(cls: type[Callback], known: Mapping[str, Any]) -> Callback:
             f"{cls.__name__} needs {', '.join(missing)}, which is not known here: "
             f"write {cls.__name__}:{missing[0]}=VALUE, or use the trainer in Python"
         )
-    return cls(**{option.name: known[option.name] for option in cls.options() if option.name in known})
+    return cls(
+        **{option.name: known[option.name] for option in cls.options() if option.name in known}
+    )
 
 
 class SkipEpochs(Callback):
     """Run other callbacks in every n-th epoch and in the last one only.
 
-    Hooks of the beginning and the end of the training are always called.  If the training stops before its
-    last epoch, the last epoch is skipped like any other.
+    Hooks of the beginning and the end of the training are always called.  If the training stops
+    before its last epoch, the last epoch is skipped like any other.
 
     Parameters
     ----------
@@ -173,7 +207,9 @@ class SkipEpochs(Callback):
         self.every = every
         # A callback that supports one framework only needs trainings of this one.
         self.frameworks = tuple(  # type: ignore[misc]
-            name for name in SkipEpochs.frameworks if all(name in one.frameworks for one in self.callbacks)
+            name
+            for name in SkipEpochs.frameworks
+            if all(name in one.frameworks for one in self.callbacks)
         )
 
     def parts(self) -> tuple[Callback, ...]:

@@ -19,7 +19,8 @@ _CLASSES = 256
 
 
 class DatasetSummary(WritingCallback):
-    """Count samples and summarise each feature: shape, type, mean, standard deviation, minimum, maximum and classes.
+    """Count samples and summarise each feature: shape, type, mean, standard deviation, minimum,
+    maximum and classes.
 
     It inspects the batches of the first epoch during training, so it includes
     augmentation.  A feature with one whole number from 0 to 255 for each sample is
@@ -64,21 +65,28 @@ class DatasetSummary(WritingCallback):
             if known["shape"] != shape:
                 known["shape"] = None  # it varies from batch to batch
             known["count"] += size
-            known |= {figure: _joined(figure, one, known.get(figure)) for figure, one in found.items()}
+            known |= {
+                figure: _joined(figure, one, known.get(figure)) for figure, one in found.items()
+            }
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the table if it has changed."""
         if fit.epoch > max(1, fit.options.evaluate_every) and fit.epoch != fit.options.num_epochs:
             return
         rows = [
-            {"split": split, "samples": self.state.samples[split], "features": {n: _told(f) for n, f in found.items()}}
+            {
+                "split": split,
+                "samples": self.state.samples[split],
+                "features": {n: _told(f) for n, f in found.items()},
+            }
             for split, found in self.state.features.items()
         ]
         write_table(fit, "datasets", rows)
 
 
 def _figures_of_tensor(value: Any) -> dict[str, Any]:
-    """Return sums of values and squares, minimum, maximum and counts of classes, without fetching from the device.
+    """Return sums of values and squares, minimum, maximum and counts of classes, without fetching
+    from the device.
 
     The minimum is negated, so that it is joined by taking the maximum, too.
     """
@@ -89,7 +97,8 @@ def _figures_of_tensor(value: Any) -> dict[str, Any]:
     if values.numel():
         found["ends"] = torch.stack([-values.min(), values.max()])
     if value.dim() == 1 and not value.is_floating_point() and value.dtype != torch.bool:
-        # Values outside 0 to 255 are counted in bins of their own, so that nothing has to be fetched to find them.
+        # Values outside 0 to 255 are counted in bins of their own, so that nothing has to be
+        # fetched to find them.
         found["classes"] = torch.zeros(_CLASSES + 1, dtype=torch.int64, device=value.device)
         places = torch.where((value >= 0) & (value < _CLASSES), value, _CLASSES).long()
         found["classes"].scatter_add_(0, places, torch.ones_like(places))
@@ -136,7 +145,8 @@ def _told(feature: dict[str, Any]) -> dict[str, Any]:
 
 
 class ModelSummary(WritingCallback):
-    """List the innermost layers, with the shapes of their outputs and the numbers of their parameters.
+    """List the innermost layers, with the shapes of their outputs and the numbers of their
+    parameters.
 
     Shapes are those of the first training batch.  Layers are in the order in
     which they ran; those that did not run come last.  Parameters that several
@@ -188,12 +198,19 @@ class ModelSummary(WritingCallback):
         rest = total - sum(row["parameters"] for row in rows)
         if rest:  # parameters that a layer with children holds itself
             rows.append(
-                {"layer": "", "type": "others", "output": None, "parameters": rest,
-                 "trainable": free - sum(row["trainable"] for row in rows)}
-            )  # fmt: skip
+                {
+                    "layer": "",
+                    "type": "others",
+                    "output": None,
+                    "parameters": rest,
+                    "trainable": free - sum(row["trainable"] for row in rows),
+                }
+            )
         self._write(fit, type(fit.model).__name__, rows, total, free)
 
-    def _write(self, fit: Fit, model: str, rows: list[dict[str, Any]], total: int, free: int) -> None:
+    def _write(
+        self, fit: Fit, model: str, rows: list[dict[str, Any]], total: int, free: int
+    ) -> None:
         write_table(fit, "model", rows)
         write_text(folder_of(fit).table("model", ending="txt"), _text(model, rows, total, free))
 
@@ -214,10 +231,18 @@ def _shape(output: Any) -> Any:
 def _text(model: str, rows: list[dict[str, Any]], total: int, free: int) -> str:
     cells = [("layer", "type", "output", "parameters")]
     cells += [
-        (row["layer"], row["type"], "-" if row["output"] is None else str(row["output"]), f"{row['parameters']:,}")
+        (
+            row["layer"],
+            row["type"],
+            "-" if row["output"] is None else str(row["output"]),
+            f"{row['parameters']:,}",
+        )
         for row in rows
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(4)]
-    lines = ["  ".join(f"{c:<{w}}" for c, w in zip(line[:3], widths, strict=False)) + f"  {line[3]:>{widths[3]}}"
-             for line in cells]  # fmt: skip
+    lines = [
+        "  ".join(f"{c:<{w}}" for c, w in zip(line[:3], widths, strict=False))
+        + f"  {line[3]:>{widths[3]}}"
+        for line in cells
+    ]
     return "\n".join([model, *lines, f"{total:,} parameters, {free:,} of them trainable"]) + "\n"

@@ -35,8 +35,9 @@ _HIDDEN = ("aten::detach", "aten::alias", "aten::lift_fresh")
 def graph_of(model: Any, batch: Mapping[str, Any], device: str) -> bytes:
     """Return the graph of a module that takes a batch, as a serialised ``GraphDef``.
 
-    The model is run once, without gradients and without a trace in random states.  Each operation of PyTorch is a node,
-    whose name begins with the layer that called it; features of the batch and parameters are nodes, too.
+    The model is run once, without gradients and without a trace in random states.  Each operation
+    of PyTorch is a node, whose name begins with the layer that called it; features of the batch and
+    parameters are nodes, too.
 
     Parameters
     ----------
@@ -58,7 +59,9 @@ def graph_of(model: Any, batch: Mapping[str, Any], device: str) -> bytes:
             nodes.add(f"batch/{name}", "Placeholder", (), value)
 
     class Recording(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, function: Any, types: Any, arguments: Any = (), keywords: Any = None
+        ) -> Any:
             found = function(*arguments, **(keywords or {}))
             name = function.name().partition(".")[0]
             if len(nodes.made) < _MOST and name not in _HIDDEN:
@@ -124,7 +127,10 @@ class _Nodes:
         inputs = [source for tensor in given if (source := self._source(tensor)) is not None]
         number = self._names[name] = self._names.get(name, 0) + 1
         node = NodeDef(name=name if number == 1 else f"{name}_{number - 1}", op=kind, input=inputs)
-        shapes = [TensorShapeProto(dim=[TensorShapeProto.Dim(size=n) for n in tensor.shape]) for tensor in found]
+        shapes = [
+            TensorShapeProto(dim=[TensorShapeProto.Dim(size=n) for n in tensor.shape])
+            for tensor in found
+        ]
         node.attr["_output_shapes"].CopyFrom(AttrValue(list=AttrValue.ListValue(shape=shapes)))
         self.made.append(node)
         for tensor in found:
@@ -156,7 +162,9 @@ _SIDE = 8192
 
 
 def tile_of(image: np.ndarray) -> np.ndarray:
-    """Shrink or enlarge a picture ``(rows, columns)`` or ``(rows, columns, 3)`` from 0 to 1 to 32 x 32 x 3 bytes."""
+    """Shrink or enlarge a picture ``(rows, columns)`` or ``(rows, columns, 3)`` from 0 to 1 to
+    32 x 32 x 3 bytes.
+    """
     from PIL import Image
 
     picture = Image.fromarray(np.uint8(np.rint(image * 255)))
@@ -190,21 +198,32 @@ def write_points(
     points = np.nan_to_num(points.reshape(len(points), -1).astype(np.float32))
     lines = ("\t".join(f"{value:.7g}" for value in row) for row in points.tolist())
     _write(folder.projected(name, "tensors.tsv"), lines)
-    rows: list[str] = ["\t".join(_cell(value) for value in row) for row in zip(*columns.values(), strict=True)]
+    rows: list[str] = [
+        "\t".join(_cell(value) for value in row) for row in zip(*columns.values(), strict=True)
+    ]
     # A single column has no title: the projector would take it for a point.
-    _write(folder.projected(name, "metadata.tsv"), ["\t".join(columns), *rows] if len(columns) > 1 else rows)
+    _write(
+        folder.projected(name, "metadata.tsv"),
+        ["\t".join(columns), *rows] if len(columns) > 1 else rows,
+    )
     own = folder.projected(name, "").name
     told = [
-        "embeddings {", f"  tensor_name: {_text(name)}", f"  tensor_path: {_text(f'{own}/tensors.tsv')}",
-        f"  tensor_shape: {points.shape[0]}", f"  tensor_shape: {points.shape[1]}",
+        "embeddings {",
+        f"  tensor_name: {_text(name)}",
+        f"  tensor_path: {_text(f'{own}/tensors.tsv')}",
+        f"  tensor_shape: {points.shape[0]}",
+        f"  tensor_shape: {points.shape[1]}",
         f"  metadata_path: {_text(f'{own}/metadata.tsv')}",
-    ]  # fmt: skip
+    ]
     if tiles and math.ceil(math.sqrt(len(tiles))) * _TILE <= _SIDE:
         _write_sprite(folder.projected(name, "sprite.png"), tiles)
         told += [
-            "  sprite {", f"    image_path: {_text(f'{own}/sprite.png')}", f"    single_image_dim: {_TILE}",
-            f"    single_image_dim: {_TILE}", "  }",
-        ]  # fmt: skip
+            "  sprite {",
+            f"    image_path: {_text(f'{own}/sprite.png')}",
+            f"    single_image_dim: {_TILE}",
+            f"    single_image_dim: {_TILE}",
+            "  }",
+        ]
     return "\n".join([*told, "}"]) + "\n"
 
 
@@ -239,7 +258,8 @@ class TensorBoard(WritingCallback):
     """Write the run for ``tensorboard --logdir``, into ``tensorboard`` of the run's folder.
 
     - *Scalars*: all figures of the history at each epoch, over the steps of the optimiser.
-    - *Histograms*: of weights and gradients at each epoch, if ``WeightStatistics`` and ``GradientNorms`` are used.
+    - *Histograms*: of weights and gradients at each epoch, if ``WeightStatistics`` and
+      ``GradientNorms`` are used.
     - *Images*: pictures of other callbacks that have changed, after epochs 1, 2, 4, 8, ... and at
       the end, so that they do not fill the disk in a long training.
     - *Graph*: the operations of a PyTorch model in its layers, as they run on an evaluated batch.
@@ -271,8 +291,8 @@ class TensorBoard(WritingCallback):
         check_call(TensorBoard, locals())
         self.pictures = pictures
         self.graph = graph
-        # The bytes of the file that belong to finished epochs, the step of the last one, the pictures in it, and
-        # whether it has the graph.
+        # The bytes of the file that belong to finished epochs, the step of the last one, the
+        # pictures in it, and whether it has the graph.
         self.state = State(size=0, step=0, shown={}, drawn=False)
         self._file: EventFile | None = None
 
@@ -300,7 +320,9 @@ class TensorBoard(WritingCallback):
             self._file.graph(graph_of(fit.model, batch, fit.device), time.time())
         except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
             # A model may compute what cannot be recorded; its training goes on.
-            fit.log.warning("TensorBoard: the model's graph cannot be recorded: %s", str(error).splitlines()[0])
+            fit.log.warning(
+                "TensorBoard: the model's graph cannot be recorded: %s", str(error).splitlines()[0]
+            )
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Write the epoch's figures, histograms and pictures."""
@@ -341,7 +363,9 @@ class TensorBoard(WritingCallback):
         step = int(arrays["step"])
         if not self.state.step < step <= now:
             return  # the file is not of this epoch
-        for name, edges, counts in zip(arrays["names"], arrays["edges"], arrays["counts"], strict=True):
+        for name, edges, counts in zip(
+            arrays["names"], arrays["edges"], arrays["counts"], strict=True
+        ):
             file.histogram(f"{tag}/{name}", edges.tolist(), counts.tolist(), step, time.time())
 
     def _pictures(self, fit: Fit, file: EventFile) -> None:
@@ -355,7 +379,9 @@ class TensorBoard(WritingCallback):
                 file.picture(path.stem, content, fit.step, time.time())
 
     def _project(self, fit: Fit, path: Path) -> str:
-        """Write an embedding's files for the projector, and return its entry for the projector's configuration."""
+        """Write an embedding's files for the projector, and return its entry for the projector's
+        configuration.
+        """
         with np.load(path, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
         name, ids = str(arrays["name"]), arrays["sample_id"].tolist()

@@ -21,16 +21,17 @@ _OTHERS = ("epoch", "step")
 
 
 class MlflowLog(Callback):
-    """Send each epoch's figures to MLflow when the epoch ends, and the run's pictures and tables at its end.
+    """Send each epoch's figures to MLflow when the epoch ends, and the run's pictures and tables at
+    its end.
 
-    A resumed training continues its run in MLflow; epochs that are repeated are sent once.  The options of the trainer
-    become parameters.
+    A resumed training continues its run in MLflow; epochs that are repeated are sent once.  The
+    options of the trainer become parameters.
 
     Parameters
     ----------
     address
-        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``, or a folder; by default the
-        folder ``mlflow`` of the run's folder.
+        MLflow's tracking address, such as ``http://host:5000`` or ``sqlite:///mlflow.db``, or a
+        folder; by default the folder ``mlflow`` of the run's folder.
     experiment
         The name of the experiment.
     name
@@ -45,7 +46,11 @@ class MlflowLog(Callback):
     formerly: ClassVar[tuple[str, ...]] = ("MLFlowLogger",)
 
     def __init__(
-        self, address: str | None = None, experiment: str = "nnpipe", name: str | None = None, files: bool = True
+        self,
+        address: str | None = None,
+        experiment: str = "nnpipe",
+        name: str | None = None,
+        files: bool = True,
     ) -> None:
         check_call(MlflowLog, locals())
         self.address = address
@@ -60,21 +65,30 @@ class MlflowLog(Callback):
         """Begin a run in MLflow, or find the one to continue."""
         self.check_installed()
         if self.address is None and fit.folder is None:
-            raise ConfigError("MlflowLog: give an address, or the training a folder, Trainer.fit(..., folder=...)")
+            raise ConfigError(
+                "MlflowLog: give an address, or the training a folder, Trainer.fit(..., folder=...)"
+            )
         address = self.address or str(folder_of(fit).path / "mlflow")
         with mlflow_client(address, self.experiment) as (client, experiment):
             self._client = client
             if self.state.run:
                 client.set_terminated(self.state.run, "RUNNING")
-                self._sent = max((m.step for m in client.get_metric_history(self.state.run, "epoch")), default=0)
+                self._sent = max(
+                    (m.step for m in client.get_metric_history(self.state.run, "epoch")), default=0
+                )
                 return
             name = self.name or (folder_of(fit).path.name if fit.folder is not None else None)
             self.state.run = client.create_run(experiment, run_name=name).info.run_id
             self._sent = 0
             from mlflow.entities import Param
 
-            told = {mlflow_key(path): str(value)[:6000] for path, value in leaves(fit.options.to_json())}
-            client.log_batch(self.state.run, params=[Param(key, value) for key, value in list(told.items())[:100]])
+            told = {
+                mlflow_key(path): str(value)[:6000] for path, value in leaves(fit.options.to_json())
+            }
+            client.log_batch(
+                self.state.run,
+                params=[Param(key, value) for key, value in list(told.items())[:100]],
+            )
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Send the epoch's figures."""
@@ -83,8 +97,14 @@ class MlflowLog(Callback):
         from mlflow.entities import Metric
 
         row, now = fit.history.last, round(1000 * time.time())
-        figures = {name: value for name, value in row.items() if name not in _OTHERS and math.isfinite(value)}
-        metrics = [Metric(mlflow_key(name), float(value), now, fit.step) for name, value in figures.items()]
+        figures = {
+            name: value
+            for name, value in row.items()
+            if name not in _OTHERS and math.isfinite(value)
+        }
+        metrics = [
+            Metric(mlflow_key(name), float(value), now, fit.step) for name, value in figures.items()
+        ]
         # The epoch comes last: a run that has it has all figures of it.
         for start in range(0, len(metrics), 1000):
             self._client.log_batch(self.state.run, metrics=metrics[start : start + 1000])
@@ -100,16 +120,20 @@ class MlflowLog(Callback):
         self._client.set_terminated(self.state.run, "FINISHED")
 
     def close(self) -> None:
-        """Forget the connection; a run that has not ended stays open, for the next training to continue."""
+        """Forget the connection; a run that has not ended stays open, for the next training to
+        continue.
+        """
         self._client = None
 
 
 class WandbLog(Callback):
-    """Send each epoch's figures to Weights & Biases when the epoch ends, and the run's pictures at its end.
+    """Send each epoch's figures to Weights & Biases when the epoch ends, and the run's pictures at
+    its end.
 
-    Offline, nothing leaves the machine: ``wandb sync`` sends what lies in the folder ``wandb`` of the run's folder.
-    A resumed training continues the run by its identity; offline it makes a further folder, which is synchronised
-    to the same run, and epochs that are repeated are sent once.
+    Offline, nothing leaves the machine: ``wandb sync`` sends what lies in the folder ``wandb`` of
+    the run's folder. A resumed training continues the run by its identity; offline it makes a
+    further folder, which is synchronised to the same run, and epochs that are repeated are sent
+    once.
 
     Parameters
     ----------
@@ -147,23 +171,35 @@ class WandbLog(Callback):
         """Begin the run, or continue it."""
         self.check_installed()
         if fit.folder is None:
-            raise ConfigError("WandbLog writes files: give the training a folder, Trainer.fit(..., folder=...)")
+            raise ConfigError(
+                "WandbLog writes files: give the training a folder, Trainer.fit(..., folder=...)"
+            )
         import wandb
 
         folder = folder_of(fit).path
         folder.mkdir(parents=True, exist_ok=True)
         self.state.run = self.state.run or secrets.token_hex(4)
         # It would take hold of outputs and signals, and read the source code.
-        settings = wandb.Settings(console="off", save_code=False, disable_git=True, silent=True, x_disable_stats=True)
+        settings = wandb.Settings(
+            console="off", save_code=False, disable_git=True, silent=True, x_disable_stats=True
+        )
         self._run = wandb.init(
-            project=self.project, name=self.name or folder.name, dir=str(folder), mode=self.mode, id=self.state.run,
-            resume="allow", config=dict(fit.options.to_json()), settings=settings,
-        )  # fmt: skip
+            project=self.project,
+            name=self.name or folder.name,
+            dir=str(folder),
+            mode=self.mode,
+            id=self.state.run,
+            resume="allow",
+            config=dict(fit.options.to_json()),
+            settings=settings,
+        )
 
     def on_epoch_end(self, fit: Fit) -> None:
         """Log the epoch's figures."""
         row = fit.history.last
-        self._run.log({name: value for name, value in row.items() if math.isfinite(value)}, step=fit.epoch)
+        self._run.log(
+            {name: value for name, value in row.items() if math.isfinite(value)}, step=fit.epoch
+        )
 
     def on_fit_end(self, fit: Fit) -> None:
         """Log the pictures, and finish the run."""

@@ -9,7 +9,13 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.experiment.state import AppendOnly, State
 from nnpipe.training.callbacks._arrays import Trace, histograms_of, leaves, write_histograms
-from nnpipe.training.callbacks.callback import WritingCallback, heat_map, new_figure, save_figure, write_table
+from nnpipe.training.callbacks.callback import (
+    WritingCallback,
+    heat_map,
+    new_figure,
+    save_figure,
+    write_table,
+)
 from nnpipe.training.callbacks.samples import as_image, show_images
 
 if TYPE_CHECKING:
@@ -21,8 +27,8 @@ _NAMES = ("mean", "deviation", "least", "greatest")
 class WeightStatistics(WritingCallback):
     """Record mean, standard deviation, minimum and maximum of each parameter after each epoch.
 
-    The standard deviation is that of the population.  Writes ``pictures/weights.png`` and ``tables/weights.json``,
-    and the last epoch's histograms as ``tables/weight_histograms.npz``.
+    The standard deviation is that of the population.  Writes ``pictures/weights.png`` and
+    ``tables/weights.json``, and the last epoch's histograms as ``tables/weight_histograms.npz``.
     """
 
     draws = True
@@ -36,13 +42,23 @@ class WeightStatistics(WritingCallback):
         import torch
 
         with torch.no_grad():
-            weights = {n: p.float() for n, p in fit.model.named_parameters() if p.numel() and p.is_floating_point()}
+            weights = {
+                n: p.float()
+                for n, p in fit.model.named_parameters()
+                if p.numel() and p.is_floating_point()
+            }
             if not weights:
                 return
             found = torch.stack(
-                [torch.stack([w.mean(), w.std(correction=0), w.min(), w.max()]) for w in weights.values()]
+                [
+                    torch.stack([w.mean(), w.std(correction=0), w.min(), w.max()])
+                    for w in weights.values()
+                ]
             ).tolist()
-        named = {name: dict(zip(_NAMES, values, strict=True)) for name, values in zip(weights, found, strict=True)}
+        named = {
+            name: dict(zip(_NAMES, values, strict=True))
+            for name, values in zip(weights, found, strict=True)
+        }
         self.state.rows.append({"epoch": fit.epoch, "weights": named})
         write_table(fit, "weights", self.state.rows)
         write_histograms(fit, "weight_histograms", histograms_of(weights), fit.step)
@@ -52,8 +68,12 @@ class WeightStatistics(WritingCallback):
         rows = self.state.rows
         names = list(rows[-1]["weights"])
         picture = new_figure(9, 1.5 + 0.2 * min(40, len(names)))
-        for axes, figure in zip(picture.subplots(1, 2, sharey=True), ("mean", "deviation"), strict=True):
-            values = [[row["weights"].get(name, {}).get(figure, np.nan) for row in rows] for name in names]
+        for axes, figure in zip(
+            picture.subplots(1, 2, sharey=True), ("mean", "deviation"), strict=True
+        ):
+            values = [
+                [row["weights"].get(name, {}).get(figure, np.nan) for row in rows] for name in names
+            ]
             heat_map(axes, np.array(values), names, [str(row["epoch"]) for row in rows], label="")
             axes.set(title=f"{figure} of weights", xlabel="epoch")
         save_figure(fit, "weights", picture)
@@ -81,7 +101,9 @@ class GradientNorms(WritingCallback):
     def __init__(self, every: int = 1) -> None:
         check_call(GradientNorms, locals())
         self.every = every
-        self.state = State(names=[], sums=None, greatest=None, count=0, step=0, rows=AppendOnly(), histograms=None)
+        self.state = State(
+            names=[], sums=None, greatest=None, count=0, step=0, rows=AppendOnly(), histograms=None
+        )
         self.total = Trace()
         self.unclipped = Trace()
 
@@ -99,7 +121,9 @@ class GradientNorms(WritingCallback):
             state.names, state.sums, state.greatest, state.count = names, None, None, 0
         with torch.no_grad():
             zero = torch.zeros((), device=fit.device)
-            norms = torch.stack([zero if g is None else torch.linalg.vector_norm(g).float() for _, g in named])
+            norms = torch.stack(
+                [zero if g is None else torch.linalg.vector_norm(g).float() for _, g in named]
+            )
             if state.sums is None:
                 state.sums, state.greatest = norms, norms
             else:
@@ -149,7 +173,9 @@ class GradientNorms(WritingCallback):
         means = np.array([[row["mean"].get(name, np.nan) for row in rows] for name in names])
         with np.errstate(divide="ignore"):
             logs = np.where(means > 0, np.log10(means), np.nan)
-        heat_map(lower, logs, names, [str(row["epoch"]) for row in rows], label="log10 of the mean norm")
+        heat_map(
+            lower, logs, names, [str(row["epoch"]) for row in rows], label="log10 of the mean norm"
+        )
         lower.set(title="gradient of each parameter", xlabel="epoch")
         save_figure(fit, "gradients", picture)
 
@@ -158,7 +184,8 @@ _ACTIVATION_FIGURES = ("mean", "deviation", "zeros")
 
 
 class ActivationStatistics(WritingCallback):
-    """Record mean, standard deviation and the share of zeros of each layer's output, at each epoch's first batch.
+    """Record mean, standard deviation and the share of zeros of each layer's output, at each
+    epoch's first batch.
 
     Only innermost layers are recorded; of a layer that runs several times, the
     last output counts.  A share of zeros near 1 after a ReLU is a sign of dead
@@ -202,7 +229,8 @@ class ActivationStatistics(WritingCallback):
 
             values = torch.stack(list(self._found.values())).tolist()
             named = {
-                n: dict(zip(_ACTIVATION_FIGURES, v, strict=True)) for n, v in zip(self._found, values, strict=True)
+                n: dict(zip(_ACTIVATION_FIGURES, v, strict=True))
+                for n, v in zip(self._found, values, strict=True)
             }
             self.state.rows.append({"epoch": fit.epoch, "layers": named})
 
@@ -214,10 +242,17 @@ class ActivationStatistics(WritingCallback):
         write_table(fit, "activations", rows)
         names = list(dict.fromkeys(name for row in rows for name in row["layers"]))
         picture = new_figure(11, 1.5 + 0.2 * min(40, len(names)))
-        for axes, figure in zip(picture.subplots(1, 3, sharey=True), _ACTIVATION_FIGURES, strict=True):
-            values = [[row["layers"].get(name, {}).get(figure, np.nan) for row in rows] for name in names]
+        for axes, figure in zip(
+            picture.subplots(1, 3, sharey=True), _ACTIVATION_FIGURES, strict=True
+        ):
+            values = [
+                [row["layers"].get(name, {}).get(figure, np.nan) for row in rows] for name in names
+            ]
             heat_map(axes, np.array(values), names, [str(row["epoch"]) for row in rows], label="")
-            axes.set(title="share of zeros" if figure == "zeros" else f"{figure} of outputs", xlabel="epoch")
+            axes.set(
+                title="share of zeros" if figure == "zeros" else f"{figure} of outputs",
+                xlabel="epoch",
+            )
         save_figure(fit, "activations", picture)
 
     def close(self) -> None:
@@ -227,7 +262,8 @@ class ActivationStatistics(WritingCallback):
 
 
 class Kernels(WritingCallback):
-    """Draw the kernels of the first two-dimensional convolution after each epoch, into ``pictures/kernels.png``.
+    """Draw the kernels of the first two-dimensional convolution after each epoch, into
+    ``pictures/kernels.png``.
 
     Kernels of 1 or 3 input channels are drawn as they are, others as the mean over the channels.
 
@@ -249,7 +285,9 @@ class Kernels(WritingCallback):
         """Draw the kernels, if there are any."""
         import torch
 
-        convolutions = ((n, m) for n, m in fit.model.named_modules() if isinstance(m, torch.nn.Conv2d))
+        convolutions = (
+            (n, m) for n, m in fit.model.named_modules() if isinstance(m, torch.nn.Conv2d)
+        )
         name, layer = next(convolutions, (None, None))
         if layer is None:
             return
@@ -265,5 +303,8 @@ class Kernels(WritingCallback):
         columns = min(8, len(images))
         picture = new_figure(max(5.0, 1.0 * columns), 0.4 + 1.2 * -(-len(images) // columns))
         show_images(picture, images, [str(n) for n in range(len(images))], columns)
-        picture.suptitle(f"kernels of {name or 'the model'}, each from its least value to its greatest", fontsize=9)
+        picture.suptitle(
+            f"kernels of {name or 'the model'}, each from its least value to its greatest",
+            fontsize=9,
+        )
         save_figure(fit, "kernels", picture)

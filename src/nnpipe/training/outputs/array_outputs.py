@@ -32,7 +32,9 @@ class GivenOutput(Output):
 
 @dataclass(eq=False)
 class GivenClassification(ClassificationOutput):
-    """Logits ``(n, classes)`` and targets ``(n,)`` as arrays, with the losses ``(n,)`` of the samples."""
+    """Logits ``(n, classes)`` and targets ``(n,)`` as arrays, with the losses ``(n,)`` of the
+    samples.
+    """
 
     given: Any = field(kw_only=True)
 
@@ -41,9 +43,15 @@ class GivenClassification(ClassificationOutput):
 
     @classmethod
     def of_chances(cls, chances: np.ndarray, target: Any, losses: Any) -> GivenClassification:
-        """Return an output for probabilities ``(n, classes)``; 0 is replaced by the least positive number."""
+        """Return an output for probabilities ``(n, classes)``; 0 is replaced by the least
+        positive number.
+        """
         least = np.finfo(np.float32).tiny
-        return cls(np.log(np.maximum(np.asarray(chances, np.float64), least)), np.asarray(target), given=losses)
+        return cls(
+            np.log(np.maximum(np.asarray(chances, np.float64), least)),
+            np.asarray(target),
+            given=losses,
+        )
 
     def compute_losses(self) -> Any:
         """Return the given losses ``(n,)``."""

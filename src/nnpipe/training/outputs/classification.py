@@ -1,4 +1,6 @@
-"""Classification: into one of several classes, with one or more labels, or learned from a teacher."""
+"""Classification: into one of several classes, with one or more labels, or learned from a
+teacher.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from nnpipe.training.outputs.output import Metric, Output, judged_as, per_sample
 class ClassificationOutput(Output):
     """Logits ``(n, classes)`` with targets ``(n,)``: the cross entropy, and the accuracy.
 
-    Targets may also be shares of classes, real numbers ``(n, classes)``, as after mixup; metrics then count the class
-    with the greatest share.
+    Targets may also be shares of classes, real numbers ``(n, classes)``, as after mixup; metrics
+    then count the class with the greatest share.
 
     Parameters
     ----------
@@ -29,10 +31,12 @@ class ClassificationOutput(Output):
         (Szegedy et al., "Rethinking the Inception Architecture", 2016).
     class_weights
         Tensor or numbers ``(classes,)``: the factor of the loss by target, such as
-        :func:`~nnpipe.training.outputs.classification.balanced_weights` returns; None for ones.  Metrics have none.
+        :func:`~nnpipe.training.outputs.classification.balanced_weights` returns; None for ones.
+        Metrics have none.
     focal
-        The exponent of ``(1 - p)``, by which the loss of a sample is multiplied whose true class has the probability
-        ``p``, so that easy samples count less (Lin et al., "Focal Loss for Dense Object Detection", 2017); 0 for none.
+        The exponent of ``(1 - p)``, by which the loss of a sample is multiplied whose true class
+        has the probability ``p``, so that easy samples count less (Lin et al., "Focal Loss for
+        Dense Object Detection", 2017); 0 for none.
     top
         Further ranks whose accuracy to compute: ``(5,)`` gives ``top5``.
     """
@@ -60,7 +64,10 @@ class ClassificationOutput(Output):
         if self.focal == 0:
             return losses
         if self.target.dim() > 1:
-            raise ConfigError("ClassificationOutput: focal needs one class a sample as target, not shares of classes")
+            raise ConfigError(
+                "ClassificationOutput: focal needs one class a sample as target, not shares of "
+                "classes"
+            )
         return losses * lack_of_chance(output, self.target) ** self.focal
 
     @property
@@ -76,7 +83,14 @@ class ClassificationOutput(Output):
         """Return the evaluation of the task ``classification``."""
         classes = self.output.shape[1]
         return [
-            judged_as("classification", self.output, self.true_classes, classes, target="label", predicted="scores")
+            judged_as(
+                "classification",
+                self.output,
+                self.true_classes,
+                classes,
+                target="label",
+                predicted="scores",
+            )
         ]
 
     def measured(self) -> tuple[Any, Any]:
@@ -94,7 +108,9 @@ class ClassificationOutput(Output):
 
 
 def lack_of_chance(output: Any, target: Any) -> Any:
-    """Return what the probability of each true class lacks to 1, for logits ``(n, classes, ...)``."""
+    """Return what the probability of each true class lacks to 1, for logits ``(n, classes,
+    ...)``.
+    """
     chance = output.log_softmax(1).gather(1, target.clamp(min=0).unsqueeze(1)).squeeze(1).exp()
     return (1 - chance).clamp(min=0)
 
@@ -112,7 +128,8 @@ _AT_ONCE = 256  # samples that are read at once, whose inputs need memory
 
 
 def balanced_weights(labels: np.ndarray, classes: int) -> Any:
-    """Return ``samples / (classes * samples of the class)`` of each class, as in scikit-learn's ``"balanced"``.
+    """Return ``samples / (classes * samples of the class)`` of each class, as in scikit-learn's
+    ``"balanced"``.
 
     Parameters
     ----------
@@ -136,7 +153,8 @@ def balanced_weights(labels: np.ndarray, classes: int) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class BalancedWeights:
-    """The balanced weights of a data set's classes, for files: ``class_weights: {reference: balance.weights}``.
+    """The balanced weights of a data set's classes, for files: ``class_weights: {reference:
+    balance.weights}``.
 
     Parameters
     ----------
@@ -160,7 +178,9 @@ class BalancedWeights:
         for start in range(0, len(indices), _AT_ONCE):
             _, truth = self.dataset.read(indices[start : start + _AT_ONCE])
             if self.target not in truth:
-                raise ConfigError(f"BalancedWeights: target names {self.target!r}; there are {', '.join(truth)}")
+                raise ConfigError(
+                    f"BalancedWeights: target names {self.target!r}; there are {', '.join(truth)}"
+                )
             parts.append(np.asarray(truth[self.target]))
         labels = np.concatenate(parts)
         classes = len(self.dataset.spec.class_names) or int(labels.max()) + 1
@@ -169,7 +189,8 @@ class BalancedWeights:
 
 @dataclass(eq=False)
 class BinaryOutput(Output):
-    """Logits ``(n,)`` or ``(n, labels)`` with targets 0 or 1 of the same shape: the binary cross entropy.
+    """Logits ``(n,)`` or ``(n, labels)`` with targets 0 or 1 of the same shape: the binary cross
+    entropy.
 
     Metrics are the accuracy, and precision, recall and F1 of class 1 over all
     samples; with several labels, their mean.
@@ -197,7 +218,9 @@ class BinaryOutput(Output):
         output = real(self.output)
         weight = None if self.positive_weight == 1.0 else output.new_tensor(self.positive_weight)
         target = self.target.to(output.dtype)
-        losses = F.binary_cross_entropy_with_logits(output, target, reduction="none", pos_weight=weight)
+        losses = F.binary_cross_entropy_with_logits(
+            output, target, reduction="none", pos_weight=weight
+        )
         if self.focal:
             losses = losses * (target - output.sigmoid()).abs() ** self.focal
         return per_sample(losses)
@@ -207,20 +230,28 @@ class BinaryOutput(Output):
         return self.output.detach() > 0
 
     def judged(self) -> list[Evaluation]:
-        """Return the evaluation of the task ``classification`` for each label, with the classes no and yes."""
+        """Return the evaluation of the task ``classification`` for each label, with the classes
+        no and yes.
+        """
         import torch
 
         logits, target = self.output.detach(), self.target > 0.5
         columns = (
-            [(logits, target)] if logits.dim() == 1 else zip(logits.flatten(1).T, target.flatten(1).T, strict=True)
+            [(logits, target)]
+            if logits.dim() == 1
+            else zip(logits.flatten(1).T, target.flatten(1).T, strict=True)
         )
         return [
             judged_as(
-                "classification", torch.stack([torch.zeros_like(yes), yes], 1), true.long(), 2,
-                target="label", predicted="scores",
+                "classification",
+                torch.stack([torch.zeros_like(yes), yes], 1),
+                true.long(),
+                2,
+                target="label",
+                predicted="scores",
             )
             for yes, true in columns
-        ]  # fmt: skip
+        ]
 
     def measured(self) -> tuple[Any, Any]:
         """Return the probabilities and the truth as 0 or 1, of the shape of the logits."""
@@ -243,9 +274,10 @@ class BinaryOutput(Output):
 class DistillationOutput(ClassificationOutput):
     """Logits ``(n, classes)`` that should be like a teacher's, with targets ``(n,)``.
 
-    The loss is ``(1 - hard) * T**2 * KL(teacher / T || student / T) + hard * cross entropy`` (Hinton, Vinyals and Dean,
-    "Distilling the Knowledge in a Neural Network", 2015).  Metrics are those of a classification, and ``agreement``,
-    the share of samples for which both name the same class.
+    The loss is ``(1 - hard) * T**2 * KL(teacher / T || student / T) + hard * cross entropy``
+    (Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015).  Metrics are
+    those of a classification, and ``agreement``, the share of samples for which both name the same
+    class.
 
     Parameters
     ----------
@@ -269,10 +301,19 @@ class DistillationOutput(ClassificationOutput):
         import torch.nn.functional as F
 
         same_shape("DistillationOutput", self.output, self.teacher)
-        student, teacher = real(self.output) / self.temperature, real(self.teacher.detach()) / self.temperature
-        soft = F.kl_div(student.log_softmax(1), teacher.log_softmax(1), reduction="none", log_target=True).sum(1)
+        student, teacher = (
+            real(self.output) / self.temperature,
+            real(self.teacher.detach()) / self.temperature,
+        )
+        soft = F.kl_div(
+            student.log_softmax(1), teacher.log_softmax(1), reduction="none", log_target=True
+        ).sum(1)
         soft = soft * self.temperature**2
-        return soft if self.hard == 0 else (1 - self.hard) * soft + self.hard * super().compute_losses()
+        return (
+            soft
+            if self.hard == 0
+            else (1 - self.hard) * soft + self.hard * super().compute_losses()
+        )
 
     def metrics(self) -> dict[str, Metric]:
         """Return the metrics of a classification, and ``agreement``."""

@@ -12,12 +12,14 @@ from nnpipe.training.outputs.output import Metric, Output, real
 
 @dataclass(eq=False)
 class CTCOutput(Output):
-    """Logits ``(n, steps, labels)`` with sequences of labels ``(n, longest)``: connectionist temporal classification.
+    """Logits ``(n, steps, labels)`` with sequences of labels ``(n, longest)``: connectionist
+    temporal classification.
 
-    The loss is that of Graves et al., "Connectionist Temporal Classification", 2006, divided by the length of the
-    target.  It is infinite, and stops the training, if a target is longer than its steps allow.  Metrics follow from
-    the best label of each step, without repeats and blanks: ``error_rate``, the number of labels to insert, delete and
-    replace, divided by that of all labels of all targets, and ``accuracy``, the share of sequences without an error.
+    The loss is that of Graves et al., "Connectionist Temporal Classification", 2006, divided by the
+    length of the target.  It is infinite, and stops the training, if a target is longer than its
+    steps allow.  Metrics follow from the best label of each step, without repeats and blanks:
+    ``error_rate``, the number of labels to insert, delete and replace, divided by that of all
+    labels of all targets, and ``accuracy``, the share of sequences without an error.
 
     Parameters
     ----------
@@ -41,7 +43,9 @@ class CTCOutput(Output):
         import torch.nn.functional as F
 
         chances = real(self.output).log_softmax(2).transpose(0, 1)
-        losses = F.ctc_loss(chances, self.target, self._steps(), self.target_lengths, self.blank, reduction="none")
+        losses = F.ctc_loss(
+            chances, self.target, self._steps(), self.target_lengths, self.blank, reduction="none"
+        )
         return losses / self.target_lengths.clamp(min=1)
 
     def predictions(self) -> list[list[int]]:
@@ -57,8 +61,12 @@ class CTCOutput(Output):
         import torch
 
         lengths = self.target_lengths.tolist()
-        truth = [labels[:count] for labels, count in zip(self.target.tolist(), lengths, strict=True)]
-        errors = [edit_distance(said, true) for said, true in zip(self.predictions(), truth, strict=True)]
+        truth = [
+            labels[:count] for labels, count in zip(self.target.tolist(), lengths, strict=True)
+        ]
+        errors = [
+            edit_distance(said, true) for said, true in zip(self.predictions(), truth, strict=True)
+        ]
         found = torch.tensor(errors, dtype=torch.float32, device=self.output.device)
         return {
             "error_rate": self.weighed(found, self.target_lengths.to(found)),
@@ -73,10 +81,15 @@ class CTCOutput(Output):
 
 
 def edit_distance(one: list[int], other: list[int]) -> int:
-    """Return how many labels to insert, delete or replace to make one sequence of another (Levenshtein, 1966)."""
+    """Return how many labels to insert, delete or replace to make one sequence of another
+    (Levenshtein, 1966).
+    """
     row = list(range(len(other) + 1))
     for number, label in enumerate(one, 1):
         before, row[0] = row[0], number
         for place, wanted in enumerate(other, 1):
-            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (label != wanted))
+            before, row[place] = (
+                row[place],
+                min(row[place] + 1, row[place - 1] + 1, before + (label != wanted)),
+            )
     return row[-1]

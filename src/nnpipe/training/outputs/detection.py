@@ -45,7 +45,9 @@ class BoxGrid:
         return sum(rows * columns for rows, columns in self.shapes)
 
     def corners(self, numbers: Any) -> Any:
-        """Return left, top, right and bottom in pixels, given the four numbers of each cell, ``(n, cells, 4)``."""
+        """Return left, top, right and bottom in pixels, given the four numbers of each cell,
+        ``(n, cells, 4)``.
+        """
         import torch
 
         places, strides = [], []
@@ -108,7 +110,9 @@ def generalised_overlap(found: Any, true: Any, plain: bool = False) -> Any:
     """
     import torch
 
-    inner = (torch.minimum(found[:, 2:], true[:, 2:]) - torch.maximum(found[:, :2], true[:, :2])).clamp(min=0)
+    inner = (
+        torch.minimum(found[:, 2:], true[:, 2:]) - torch.maximum(found[:, :2], true[:, :2])
+    ).clamp(min=0)
     outer = torch.maximum(found[:, 2:], true[:, 2:]) - torch.minimum(found[:, :2], true[:, :2])
     both = inner.prod(1)
     union = (found[:, 2:] - found[:, :2]).prod(1) + (true[:, 2:] - true[:, :2]).prod(1) - both
@@ -125,17 +129,19 @@ _LEAST_SCORE = 0.001  # as usual where mAP is computed
 class DetectionOutput(Output):
     """Numbers of cells ``(n, cells, 5 + classes)`` with boxes ``(n, m, 4)`` as targets.
 
-    The numbers of a single grid may also be a map ``(n, 5 + classes, rows, columns)``, as a convolution returns it.
-    Cells are those of one or several grids over the picture, row by row, the finest grid first.  The numbers of a cell
-    are x and y of a box's centre relative to the cell, the logarithms of its width and height, all in cells, the logit
-    of whether a box is there, and the logits of the classes: what ``YOLOXDecoder`` reads after a sigmoid of all but the
-    first four (Ge et al., "YOLOX: Exceeding YOLO Series in 2021", 2021).
+    The numbers of a single grid may also be a map ``(n, 5 + classes, rows, columns)``, as a
+    convolution returns it. Cells are those of one or several grids over the picture, row by row,
+    the finest grid first.  The numbers of a cell are x and y of a box's centre relative to the
+    cell, the logarithms of its width and height, all in cells, the logit of whether a box is there,
+    and the logits of the classes: what ``YOLOXDecoder`` reads after a sigmoid of all but the first
+    four (Ge et al., "YOLOX: Exceeding YOLO Series in 2021", 2021).
 
-    A box belongs to the cell that its centre is in, in the finest grid in which it reaches at most 8 cells far from
-    there, as in Tian et al., "FCOS: Fully Convolutional One-Stage Object Detection", 2019; of several boxes in a cell,
-    to the smallest.  The loss of a sample is the binary cross entropy of all cells, and for cells with a box that of
-    its classes and five times ``1 - GIoU`` (Rezatofighi et al., "Generalized Intersection over Union", 2019), divided
-    by the number of such cells.
+    A box belongs to the cell that its centre is in, in the finest grid in which it reaches at most
+    8 cells far from there, as in Tian et al., "FCOS: Fully Convolutional One-Stage Object
+    Detection", 2019; of several boxes in a cell, to the smallest.  The loss of a sample is the
+    binary cross entropy of all cells, and for cells with a box that of its classes and five times
+    ``1 - GIoU`` (Rezatofighi et al., "Generalized Intersection over Union", 2019), divided by the
+    number of such cells.
 
     Parameters
     ----------
@@ -170,9 +176,9 @@ class DetectionOutput(Output):
         grid = BoxGrid(self.size, self.strides)
         if self.output.dim() != 3 or self.output.shape[1] != grid.count or self.output.shape[2] < 6:
             raise ConfigError(
-                f"DetectionOutput: the output is {tuple(self.output.shape)}; pictures of {self.size[0]} x "
-                f"{self.size[1]} pixels with strides {', '.join(map(str, self.strides))} need "
-                f"(n, {grid.count}, 5 + classes)"
+                f"DetectionOutput: the output is {tuple(self.output.shape)}; pictures of "
+                f"{self.size[0]} x {self.size[1]} pixels with strides "
+                f"{', '.join(map(str, self.strides))} need (n, {grid.count}, 5 + classes)"
             )
         return grid
 
@@ -183,7 +189,9 @@ class DetectionOutput(Output):
         return self._there
 
     def _boxes_of_cells(self) -> tuple[Any, Any, Any, Any]:
-        """Return sample and cell of the cells with a box, and the predicted and the true corners, ``(k, 4)``."""
+        """Return sample and cell of the cells with a box, and the predicted and the true
+        corners, ``(k, 4)``.
+        """
         assigned = self._assigned()
         samples, cells = (assigned >= 0).nonzero(as_tuple=True)
         found = self._grid.corners(real(self.output)[..., :4])[samples, cells]
@@ -210,7 +218,8 @@ class DetectionOutput(Output):
         return losses / there.sum(1).clamp(min=1)
 
     def predictions(self) -> Any:
-        """Return left, top, width, height, score and class of the boxes that stay, ``(n, max_boxes, 6)``.
+        """Return left, top, width, height, score and class of the boxes that stay, ``(n, max_boxes,
+        6)``.
 
         The most certain ones come first; the class of padding is -1.
         """
@@ -225,7 +234,9 @@ class DetectionOutput(Output):
         pictures = zip(*(part.cpu().numpy() for part in (corners, scores, labels)), strict=True)
         for place, (boxes, sure, classes) in enumerate(pictures):
             usable = np.flatnonzero((sure > _LEAST_SCORE) & np.isfinite(boxes).all(1))
-            stay = usable[kept(boxes[usable], sure[usable], classes[usable], self.overlap)][: self.max_boxes]
+            stay = usable[kept(boxes[usable], sure[usable], classes[usable], self.overlap)][
+                : self.max_boxes
+            ]
             made[place, : len(stay)] = np.column_stack([boxes[stay], sure[stay], classes[stay]])
         made[..., 2:4] -= made[..., :2]
         return torch.from_numpy(made).to(output.device)
@@ -234,19 +245,27 @@ class DetectionOutput(Output):
         """Return the evaluation of the task ``detection``."""
         made = self.predictions().cpu().numpy()
         spec = DatasetSpec("detection", (), (), tuple(map(str, range(self.output.shape[2] - 5))))
-        found = {"boxes": made[..., :4], "scores": made[..., 4], "class": made[..., 5].astype(np.int64)}
+        found = {
+            "boxes": made[..., :4],
+            "scores": made[..., 4],
+            "class": made[..., 5].astype(np.int64),
+        }
         truth = {"boxes": self.target.cpu().numpy(), "class": self.classes.cpu().numpy()}
         return [task_named("detection").keeping_all().judge(found, truth, spec)]
 
     def metrics(self) -> dict[str, Metric]:
         """Return, over the cells with a box, the mean ``iou`` and the ``accuracy`` of the classes.
 
-        The mean average precision, ``map``, needs all samples: ask for it by the trainer's ``metrics``.
+        The mean average precision, ``map``, needs all samples: ask for it by the trainer's
+        ``metrics``.
         """
         output = self.output.detach()
         samples, cells, found, true = self._boxes_of_cells()
         count = (self._assigned() >= 0).sum(1).to(true.dtype)
-        right = output[samples, cells, 5:].argmax(1) == self.classes[samples, self._assigned()[samples, cells]]
+        right = (
+            output[samples, cells, 5:].argmax(1)
+            == self.classes[samples, self._assigned()[samples, cells]]
+        )
         shares = generalised_overlap(found.detach(), true, plain=True)
         empty = count.new_zeros(len(count))
         return {

@@ -1,4 +1,6 @@
-"""Feature vectors: embeddings for callbacks, and those learned from pairs, triplets, views and centres."""
+"""Feature vectors: embeddings for callbacks, and those learned from pairs, triplets, views and
+centres.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from nnpipe.training.outputs.output import Metric, Output, judged_as, real, same
 
 @dataclass(eq=False)
 class EmbeddingOutput(Output):
-    """Features ``(n, ...)`` for callbacks that draw or search them; ``target`` may hold labels, shown as colours.
+    """Features ``(n, ...)`` for callbacks that draw or search them; ``target`` may hold labels,
+    shown as colours.
 
     They have no loss unless it is given.
 
@@ -46,12 +49,14 @@ class EmbeddingOutput(Output):
 
 @dataclass(eq=False)
 class ContrastiveOutput(Output):
-    """Embeddings ``(n, features)`` of two views of each sample, compared with those of all samples of the batch.
+    """Embeddings ``(n, features)`` of two views of each sample, compared with those of all samples
+    of the batch.
 
-    Without a target, the loss is NT-Xent (Chen et al., "A Simple Framework for Contrastive Learning", 2020): the cross
-    entropy of finding the other view.  With classes ``(n,)`` as the target, all views of one class should be found
-    (Khosla et al., "Supervised Contrastive Learning", 2020, their sum outside of the logarithm).  The metric ``found``
-    is the share of views whose nearest other one is of the same sample, or class.
+    Without a target, the loss is NT-Xent (Chen et al., "A Simple Framework for Contrastive
+    Learning", 2020): the cross entropy of finding the other view.  With classes ``(n,)`` as the
+    target, all views of one class should be found (Khosla et al., "Supervised Contrastive
+    Learning", 2020, their sum outside of the logarithm).  The metric ``found`` is the share of
+    views whose nearest other one is of the same sample, or class.
 
     Loss and metric depend on what else is in a batch, and so on its size.
 
@@ -85,11 +90,15 @@ class ContrastiveOutput(Output):
         return {"found": self.weighed(found.float().reshape(2, -1).mean(0))}
 
     def _compared(self, output: Any, other: Any) -> tuple[Any, Any]:
-        """Return the cosines of all views ``(2 n, 2 n)``, and which should be found, without a view and itself."""
+        """Return the cosines of all views ``(2 n, 2 n)``, and which should be found, without a
+        view and itself.
+        """
         import torch
 
         views = torch.nn.functional.normalize(real(torch.cat([output, other])), dim=1)
-        kinds = torch.arange(len(output), device=output.device) if self.target is None else self.target
+        kinds = (
+            torch.arange(len(output), device=output.device) if self.target is None else self.target
+        )
         kinds = kinds.repeat(2)
         own = torch.eye(len(views), dtype=torch.bool, device=views.device)
         return (views @ views.T).masked_fill(own, -torch.inf), (kinds[:, None] == kinds) & ~own
@@ -97,10 +106,12 @@ class ContrastiveOutput(Output):
 
 @dataclass(eq=False)
 class CentreOutput(Output):
-    """Features ``(n, features)`` with classes ``(n,)``: half of the squared distance to the centre of the class.
+    """Features ``(n, features)`` with classes ``(n,)``: half of the squared distance to the centre
+    of the class.
 
-    It is the center loss (Wen et al., "A Discriminative Feature Learning Approach for Deep Face Recognition", 2016),
-    to be added to that of a classification with a small ``scale``.  The metric ``distance`` is the mean distance.
+    It is the center loss (Wen et al., "A Discriminative Feature Learning Approach for Deep Face
+    Recognition", 2016), to be added to that of a classification with a small ``scale``.  The metric
+    ``distance`` is the mean distance.
 
     Parameters
     ----------
@@ -115,9 +126,14 @@ class CentreOutput(Output):
 
     def compute_losses(self) -> Any:
         """Return the losses ``(n,)``."""
-        if self.output.dim() != 2 or self.centres.dim() != 2 or self.output.shape[1] != self.centres.shape[1]:
+        if (
+            self.output.dim() != 2
+            or self.centres.dim() != 2
+            or self.output.shape[1] != self.centres.shape[1]
+        ):
             raise ConfigError(
-                f"CentreOutput: features are {tuple(self.output.shape)} and centres {tuple(self.centres.shape)}; "
+                f"CentreOutput: features are {tuple(self.output.shape)} and centres "
+                f"{tuple(self.centres.shape)}; "
                 "both need as many columns"
             )
         return (real(self.output) - real(self.centres)[self.target]).square().sum(1) / 2
@@ -132,18 +148,21 @@ Mining = Literal["hard", "semi-hard", "all"]
 
 @dataclass(eq=False)
 class MinedTripletOutput(Output):
-    """Embeddings ``(n, features)`` with classes ``(n,)``: the triplet loss of triplets within the batch.
+    """Embeddings ``(n, features)`` with classes ``(n,)``: the triplet loss of triplets within the
+    batch.
 
-    Each sample is an anchor once; its loss is 0 if the batch has no other sample of its class, or none of another.  The
-    metric ``ordered`` is the share of the other anchors whose furthest positive is closer than their nearest negative.
-    Loss and metric depend on what else is in a batch, and so on its size.
+    Each sample is an anchor once; its loss is 0 if the batch has no other sample of its class, or
+    none of another.  The metric ``ordered`` is the share of the other anchors whose furthest
+    positive is closer than their nearest negative. Loss and metric depend on what else is in a
+    batch, and so on its size.
 
     Parameters
     ----------
     mining
-        ``"hard"``: the furthest positive and the nearest negative (Hermans, Beyer and Leibe, "In Defense of the Triplet
-        Loss", 2017).  ``"semi-hard"``: for each positive, the nearest negative that is further than it, or the furthest
-        if none is (Schroff et al., "FaceNet", 2015); their mean.  ``"all"``: the mean over all triplets.
+        ``"hard"``: the furthest positive and the nearest negative (Hermans, Beyer and Leibe, "In
+        Defense of the Triplet Loss", 2017).  ``"semi-hard"``: for each positive, the nearest
+        negative that is further than it, or the furthest if none is (Schroff et al., "FaceNet",
+        2015); their mean.  ``"all"``: the mean over all triplets.
     margin
         How much closer than the negative the positive has to be.
     """
@@ -162,10 +181,14 @@ class MinedTripletOutput(Output):
         usable = positive.any(1) & negative.any(1)
         far = distances.masked_fill(~negative, torch.inf)
         if self.mining == "hard":
-            losses = (distances.where(positive, 0.0).amax(1) - far.amin(1) + self.margin).clamp(min=0)
+            losses = (distances.where(positive, 0.0).amax(1) - far.amin(1) + self.margin).clamp(
+                min=0
+            )
             return losses.where(usable, 0.0)
         if self.mining not in ("semi-hard", "all"):
-            raise ConfigError(f"there is no mining {self.mining!r}; there are hard, semi-hard and all")
+            raise ConfigError(
+                f"there is no mining {self.mining!r}; there are hard, semi-hard and all"
+            )
         near = distances[:, :, None]  # anchor, positive, negative
         if self.mining == "all":
             triplets = positive[:, :, None] & negative[:, None, :]
@@ -174,7 +197,9 @@ class MinedTripletOutput(Output):
         beyond = far[:, None, :].masked_fill(distances[:, None, :] <= near, torch.inf).amin(2)
         furthest = distances.masked_fill(~negative, -torch.inf).amax(1, keepdim=True)
         chosen = beyond.where(beyond.isfinite(), furthest)
-        found = (distances - chosen + self.margin).clamp(min=0).where(positive & usable[:, None], 0.0)
+        found = (
+            (distances - chosen + self.margin).clamp(min=0).where(positive & usable[:, None], 0.0)
+        )
         return found.sum(1) / positive.sum(1).clamp(min=1)
 
     def metrics(self) -> dict[str, Metric]:
@@ -183,26 +208,33 @@ class MinedTripletOutput(Output):
 
         distances, positive, negative = self._compared(self.output.detach())
         usable = positive.any(1) & negative.any(1)
-        ordered = distances.where(positive, 0.0).amax(1) < distances.masked_fill(~negative, torch.inf).amin(1)
+        ordered = distances.where(positive, 0.0).amax(1) < distances.masked_fill(
+            ~negative, torch.inf
+        ).amin(1)
         return {"ordered": self.weighed((ordered & usable).float(), usable.float())}
 
     def _compared(self, output: Any) -> tuple[Any, Any, Any]:
-        """Return the distances ``(n, n)``, which pairs are of one class, and which of different ones."""
+        """Return the distances ``(n, n)``, which pairs are of one class, and which of different
+        ones.
+        """
         import torch
 
         output = real(output)
-        distances = torch.cdist(output, output, compute_mode="donot_use_mm_for_euclid_dist")  # exact near 0
+        # exact near 0
+        distances = torch.cdist(output, output, compute_mode="donot_use_mm_for_euclid_dist")
         same = self.target[:, None] == self.target
         return distances, same & ~torch.eye(len(same), dtype=torch.bool, device=same.device), ~same
 
 
 @dataclass(eq=False)
 class PairOutput(Output):
-    """Embeddings ``(n, features)`` of two things, with targets ``(n,)``: 1 for pairs of one kind, else 0.
+    """Embeddings ``(n, features)`` of two things, with targets ``(n,)``: 1 for pairs of one kind,
+    else 0.
 
-    The loss is ``d**2 / 2`` for pairs of one kind, and ``max(0, margin - d)**2 / 2`` for others, where ``d`` is their
-    distance (Hadsell, Chopra and LeCun, "Dimensionality Reduction by Learning an Invariant Mapping", 2006).  The metric
-    ``accuracy`` is the share of pairs that are closer than half of the margin if and only if they are of one kind.
+    The loss is ``d**2 / 2`` for pairs of one kind, and ``max(0, margin - d)**2 / 2`` for others,
+    where ``d`` is their distance (Hadsell, Chopra and LeCun, "Dimensionality Reduction by Learning
+    an Invariant Mapping", 2006).  The metric ``accuracy`` is the share of pairs that are closer
+    than half of the margin if and only if they are of one kind.
 
     Parameters
     ----------
@@ -235,7 +267,8 @@ class PairOutput(Output):
 
 @dataclass(eq=False)
 class TripletOutput(Output):
-    """Three embeddings ``(n, features)``: an anchor, a positive of the same class, and a negative of another class.
+    """Three embeddings ``(n, features)``: an anchor, a positive of the same class, and a negative
+    of another class.
 
     The loss is ``max(0, |a - p| - |a - n| + margin)`` (Schroff et al.,
     "FaceNet", 2015, with distances instead of their squares); the metric ``ordered``
@@ -261,13 +294,19 @@ class TripletOutput(Output):
         import torch.nn.functional as F
 
         return F.triplet_margin_loss(
-            real(self.output), real(self.positive), real(self.negative), margin=self.margin, reduction="none"
+            real(self.output),
+            real(self.positive),
+            real(self.negative),
+            margin=self.margin,
+            reduction="none",
         )
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``ordered``."""
         import torch.nn.functional as F
 
-        anchor, positive, negative = (real(t.detach()) for t in (self.output, self.positive, self.negative))
+        anchor, positive, negative = (
+            real(t.detach()) for t in (self.output, self.positive, self.negative)
+        )
         near, far = F.pairwise_distance(anchor, positive), F.pairwise_distance(anchor, negative)
         return {"ordered": self.weighed((near < far).float())}

@@ -47,9 +47,13 @@ class Metric:
             check_call(Metric, vars(self))
 
 
-def figure(numerator: npt.NDArray[np.float64], denominator: npt.NDArray[np.float64], finish: Finish) -> float:
+def figure(
+    numerator: npt.NDArray[np.float64], denominator: npt.NDArray[np.float64], finish: Finish
+) -> float:
     """Return the metric that follows from two sums over samples; NaN if nothing was counted."""
-    above, below = np.broadcast_arrays(np.asarray(numerator, np.float64), np.asarray(denominator, np.float64))
+    above, below = np.broadcast_arrays(
+        np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
+    )
     counted = below != 0
     if not counted.any():
         return float("nan")
@@ -106,56 +110,76 @@ class Output(ABC):
         """Return the loss of each sample: a tensor ``(n,)``."""
 
     def loss(self) -> Any:
-        """Return the weighted mean of the losses times ``scale``: the scalar tensor that the trainer minimises."""
+        """Return the weighted mean of the losses times ``scale``: the scalar tensor that the
+        trainer minimises.
+        """
         mean = mean_of(self.losses if self.weights is None else self.losses * self.weights)
         return mean if self.scale == 1.0 else mean * self.scale
 
     def loss_metric(self) -> Metric:
         """Return the loss as a metric: its weighted mean over samples, without ``scale``."""
         losses = self.losses.detach()
-        return Metric(losses) if self.weights is None else Metric(losses * self.weights, self.weights)
+        return (
+            Metric(losses) if self.weights is None else Metric(losses * self.weights, self.weights)
+        )
 
     def metrics(self) -> dict[str, Metric]:
-        """Return metrics by name, without the loss; the trainer calls this with gradients disabled."""
+        """Return metrics by name, without the loss; the trainer calls this with gradients
+        disabled.
+        """
         return {}
 
     def predictions(self) -> Any:
-        """Return the predictions: classes, values or masks; by default the output itself, detached."""
+        """Return the predictions: classes, values or masks; by default the output itself,
+        detached.
+        """
         return self.output.detach()
 
     def judged(self) -> list[Evaluation]:
-        """Return what the metrics of a task need of this batch, one for each label; empty if it belongs to no task."""
+        """Return what the metrics of a task need of this batch, one for each label; empty if it
+        belongs to no task.
+        """
         return []
 
     def measured(self) -> tuple[Any, Any]:
-        """Return what objects as of torchmetrics are updated with; by default the output, detached, and the target.
+        """Return what objects as of torchmetrics are updated with; by default the output, detached,
+        and the target.
 
-        Outputs of classes give probabilities: given logits, torchmetrics guesses batch by batch whether they are, by
-        whether all lie between 0 and 1.
+        Outputs of classes give probabilities: given logits, torchmetrics guesses batch by batch
+        whether they are, by whether all lie between 0 and 1.
         """
         return self.output.detach(), self.target
 
     def weighed(self, numerator: Any, denominator: Any = None) -> Metric:
-        """Return a metric of per-sample tensors ``(n, ...)``, with each sample multiplied by its weight."""
+        """Return a metric of per-sample tensors ``(n, ...)``, with each sample multiplied by its
+        weight.
+        """
         if self.weights is None:
             return Metric(numerator, denominator)
         weights = self.weights.reshape(-1, *[1] * (numerator.dim() - 1))
         return Metric(
-            numerator * weights, weights.expand_as(numerator) if denominator is None else denominator * weights
+            numerator * weights,
+            weights.expand_as(numerator) if denominator is None else denominator * weights,
         )
 
 
 def mean_of(losses: Any) -> Any:
-    """Return the mean of a tensor ``(n,)``, as a scalar tensor whose gradients are those of ``losses.mean()``.
+    """Return the mean of a tensor ``(n,)``, as a scalar tensor whose gradients are those of
+    ``losses.mean()``.
 
-    On the CPU, means of a few numbers and their gradients are slow; a dot product takes half the time.
+    On the CPU, means of a few numbers and their gradients are slow; a dot product takes half the
+    time.
     """
     import torch
 
     if torch.compiler.is_compiling() or type(losses) is not torch.Tensor or not losses.is_cpu:
         return losses.mean()
     shape, dtype = losses.shape, losses.dtype
-    if len(shape) != 1 or not shape[0] or (dtype is not torch.float32 and dtype is not torch.float64):
+    if (
+        len(shape) != 1
+        or not shape[0]
+        or (dtype is not torch.float32 and dtype is not torch.float64)
+    ):
         return losses.mean()
     return torch.dot(losses, _shares(shape[0], dtype))
 
@@ -170,16 +194,22 @@ def _shares(size: int, dtype: Any) -> Any:
 
 
 def real(tensor: Any) -> Any:
-    """Return a half-precision tensor in single precision, in which losses are computed; others unchanged."""
+    """Return a half-precision tensor in single precision, in which losses are computed; others
+    unchanged.
+    """
     import torch
 
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def same_shape(name: str, output: Any, target: Any) -> None:
-    """Raise :class:`ConfigError` unless two tensors have equal shapes: broadcasting would hide a mistake."""
+    """Raise :class:`ConfigError` unless two tensors have equal shapes: broadcasting would hide a
+    mistake.
+    """
     if output.shape != target.shape:
-        raise ConfigError(f"{name}: the output is {tuple(output.shape)} and the target {tuple(target.shape)}")
+        raise ConfigError(
+            f"{name}: the output is {tuple(output.shape)} and the target {tuple(target.shape)}"
+        )
 
 
 def per_sample(values: Any) -> Any:
@@ -187,7 +217,9 @@ def per_sample(values: Any) -> Any:
     return values if values.dim() == 1 else values.flatten(1).mean(1)
 
 
-def judged_as(task: str, predictions: Any, truth: Any, classes: int = 0, *, target: str, predicted: str) -> Evaluation:
+def judged_as(
+    task: str, predictions: Any, truth: Any, classes: int = 0, *, target: str, predicted: str
+) -> Evaluation:
     """Return the evaluation of a batch by a task; tensors become arrays.
 
     Parameters

@@ -36,13 +36,19 @@ class RegressionOutput(Output):
         same_shape("RegressionOutput", self.output, self.target)
         functions = {"squared": F.mse_loss, "absolute": F.l1_loss, "huber": F.huber_loss}
         if self.distance not in functions:
-            raise ConfigError(f"there is no distance {self.distance!r}; there are {', '.join(functions)}")
+            raise ConfigError(
+                f"there is no distance {self.distance!r}; there are {', '.join(functions)}"
+            )
         output = real(self.output)
-        return per_sample(functions[self.distance](output, self.target.to(output.dtype), reduction="none"))
+        return per_sample(
+            functions[self.distance](output, self.target.to(output.dtype), reduction="none")
+        )
 
     def judged(self) -> list[Evaluation]:
         """Return the evaluation of the task ``regression``."""
-        return [judged_as("regression", self.output, self.target, target="value", predicted="value")]
+        return [
+            judged_as("regression", self.output, self.target, target="value", predicted="value")
+        ]
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``mae``, the mean absolute error, and ``rmse``, the root mean squared error."""
@@ -57,8 +63,9 @@ class RegressionOutput(Output):
 def total_variation(images: Any, power: float = 1.0) -> Any:
     """Return how much neighbouring values differ, ``(n,)``.
 
-    It is the sum over axes of the mean of ``|difference| ** power`` (Rudin, Osher and Fatemi, "Nonlinear Total
-    Variation Based Noise Removal Algorithms", 1992, with differences along each axis by itself).
+    It is the sum over axes of the mean of ``|difference| ** power`` (Rudin, Osher and Fatemi,
+    "Nonlinear Total Variation Based Noise Removal Algorithms", 1992, with differences along each
+    axis by itself).
 
     Parameters
     ----------
@@ -77,7 +84,8 @@ def total_variation(images: Any, power: float = 1.0) -> Any:
 
 @dataclass(eq=False)
 class TotalVariationOutput(Output):
-    """Images ``(n, channels, ...)`` whose :func:`total_variation` is the loss, to be added to others by ``scale``.
+    """Images ``(n, channels, ...)`` whose :func:`total_variation` is the loss, to be added to
+    others by ``scale``.
 
     Parameters
     ----------

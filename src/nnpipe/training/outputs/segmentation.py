@@ -30,7 +30,8 @@ class SegmentationOutput(Output):
     ignore
         The target of positions to ignore.
     class_weights, focal
-        Of the cross entropy, as in :class:`~nnpipe.training.outputs.classification.ClassificationOutput`.
+        Of the cross entropy, as in
+        :class:`~nnpipe.training.outputs.classification.ClassificationOutput`.
     """
 
     criterion: SegmentationLoss = field(default="cross_entropy", kw_only=True)
@@ -49,7 +50,11 @@ class SegmentationOutput(Output):
         counted = (self.target != self.ignore).flatten(1)
         if self.criterion == "cross_entropy":
             places = F.cross_entropy(
-                output, self.target, factors(self.class_weights, output), reduction="none", ignore_index=self.ignore
+                output,
+                self.target,
+                factors(self.class_weights, output),
+                reduction="none",
+                ignore_index=self.ignore,
             )
             if self.focal:
                 inside = self.target.where(self.target != self.ignore, 0)
@@ -59,19 +64,28 @@ class SegmentationOutput(Output):
             truth = _one_hot(self.target, output.shape[1], counted)
             given = output.softmax(1).flatten(2) * counted[:, None]
             both = (given * truth).sum(2)
-            # The 1 is small beside any class that is present; an absent class that is not predicted gets loss 0.
+            # The 1 is small beside any class that is present; an absent class that is not predicted
+            # gets loss 0.
             return 1 - ((2 * both + 1) / ((given + truth).sum(2) + 1)).mean(1)
-        raise ConfigError(f"there is no criterion {self.criterion!r}; there are cross_entropy and dice")
+        raise ConfigError(
+            f"there is no criterion {self.criterion!r}; there are cross_entropy and dice"
+        )
 
     def predictions(self) -> Any:
         """Return the classes ``(n, ...)``."""
         return self.output.detach().argmax(1)
 
     def judged(self) -> list[Evaluation]:
-        """Return the evaluation of the task ``segmentation``; targets are ``(n, height, width)``."""
+        """Return the evaluation of the task ``segmentation``; targets are ``(n, height,
+        width)``.
+        """
         truth = self.target.where(self.target != self.ignore, -1)
         classes = self.output.shape[1]
-        return [judged_as("segmentation", self.predictions(), truth, classes, target="mask", predicted="mask")]
+        return [
+            judged_as(
+                "segmentation", self.predictions(), truth, classes, target="mask", predicted="mask"
+            )
+        ]
 
     def measured(self) -> tuple[Any, Any]:
         """Return the probabilities ``(n, classes, ...)`` and the classes ``(n, ...)``."""
@@ -97,4 +111,6 @@ def _one_hot(labels: Any, classes: int, counted: Any) -> Any:
     import torch
 
     flat = labels.flatten(1)
-    return ((flat[:, None] == torch.arange(classes, device=labels.device)[:, None]) & counted[:, None]).float()
+    return (
+        (flat[:, None] == torch.arange(classes, device=labels.device)[:, None]) & counted[:, None]
+    ).float()

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from nnpipe.training.sequences.dataset import ApplyDeclaredTransforms as ApplyDeclaredTransforms
     from nnpipe.training.sequences.dataset import ApplyTransforms as ApplyTransforms
     from nnpipe.training.sequences.dataset import DatasetSequence as DatasetSequence
-    from nnpipe.training.sequences.library_transforms import AlbumentationsTransform as AlbumentationsTransform
-    from nnpipe.training.sequences.library_transforms import TorchvisionTransform as TorchvisionTransform
+    from nnpipe.training.sequences.library_transforms import (
+        AlbumentationsTransform as AlbumentationsTransform,
+    )
+    from nnpipe.training.sequences.library_transforms import (
+        TorchvisionTransform as TorchvisionTransform,
+    )
     from nnpipe.training.sequences.map import MapSequence as MapSequence
     from nnpipe.training.sequences.mixing import CutMix as CutMix
     from nnpipe.training.sequences.mixing import MixUp as MixUp

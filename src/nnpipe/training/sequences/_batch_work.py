@@ -39,7 +39,11 @@ class TransformError(TrainingError):
     """
 
     def __init__(
-        self, message: str, sample_id: int | None = None, sample_ids: tuple[int, ...] = (), trace: str = ""
+        self,
+        message: str,
+        sample_id: int | None = None,
+        sample_ids: tuple[int, ...] = (),
+        trace: str = "",
     ) -> None:
         check_call(TransformError, locals())
         super().__init__(message)
@@ -52,7 +56,9 @@ class TransformError(TrainingError):
 
 
 class WorkerError(TrainingError):
-    """A worker process died, exceeded its time limit, or could not start; ``sample_ids`` are those it worked on."""
+    """A worker process died, exceeded its time limit, or could not start; ``sample_ids`` are
+    those it worked on.
+    """
 
     def __init__(self, message: str, sample_ids: tuple[int, ...] = ()) -> None:
         check_call(WorkerError, locals())
@@ -63,7 +69,9 @@ class WorkerError(TrainingError):
 def some(ids: Any) -> str:
     """Return the text that names samples in a message, only the first few of many."""
     known = np.asarray(ids).tolist()
-    return ", ".join(map(str, known[:8])) + (f", ... ({len(known)} in all)" if len(known) > 8 else "")
+    return ", ".join(map(str, known[:8])) + (
+        f", ... ({len(known)} in all)" if len(known) > 8 else ""
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +96,9 @@ class ProcessedBatch:
 class Randoms(Sequence[np.random.Generator]):
     """One generator for each sample, made when it is used."""
 
-    def __init__(self, seed: int, stage: int, epoch: int, ids: list[int], repeats: list[int]) -> None:
+    def __init__(
+        self, seed: int, stage: int, epoch: int, ids: list[int], repeats: list[int]
+    ) -> None:
         self._stream = (seed, stage, epoch)
         self._ids = ids
         self._repeats = repeats
@@ -107,7 +117,9 @@ class Randoms(Sequence[np.random.Generator]):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchWork:
-    """A function and the way to apply it; see :class:`~nnpipe.training.sequences.map.MapSequence`."""
+    """A function and the way to apply it; see
+    :class:`~nnpipe.training.sequences.map.MapSequence`.
+    """
 
     function: Callable[..., Any]
     each: str
@@ -135,9 +147,13 @@ class BatchWork:
             return self._whole(batch, randoms, ids, epoch)
         return self._one_by_one(batch, randoms, ids, epoch)
 
-    def _whole(self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int) -> ProcessedBatch:
+    def _whole(
+        self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int
+    ) -> ProcessedBatch:
         try:
-            found = checked(self.function(batch, randoms), batch["sample_id"], f"what {self.name} gave")
+            found = checked(
+                self.function(batch, randoms), batch["sample_id"], f"what {self.name} gave"
+            )
             for name in IDENTITY:
                 if name in batch and name not in found and len(found["sample_id"]) == len(ids):
                     found[name] = batch[name]
@@ -148,12 +164,15 @@ class BatchWork:
             return ProcessedBatch(batch=None, samples=len(ids), failures=[failure])
         return ProcessedBatch(batch=found, samples=len(ids))
 
-    def _one_by_one(self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int) -> ProcessedBatch:
+    def _one_by_one(
+        self, batch: dict[str, Any], randoms: Randoms, ids: list[int], epoch: int
+    ) -> ProcessedBatch:
         columns = [(name, value) for name, value in batch.items() if name not in IDENTITY]
         failures: list[TransformError] = []
         kept: list[int] = []
         results: list[dict[str, Any]] = []
-        # All at once: between calls of a function that waits or fills the caches, this is several times slower.
+        # All at once: between calls of a function that waits or fills the caches, this is several
+        # times slower.
         names = [name for name, _ in columns] + ["sample_id"]
         values = zip(*(value for _, value in columns), ids, strict=True)
         samples = [dict(zip(names, row, strict=True)) for row in values]
@@ -164,7 +183,9 @@ class BatchWork:
                 if not isinstance(found, dict):
                     raise TypeError(f"gave a {type(found).__name__}, not a dictionary")
                 if results and found.keys() - IDENTITY != results[0].keys() - IDENTITY:
-                    raise ValueError(f"gave {', '.join(found)}; for the sample before, {', '.join(results[0])}")
+                    raise ValueError(
+                        f"gave {', '.join(found)}; for the sample before, {', '.join(results[0])}"
+                    )
             except Exception as error:
                 failure = self._failure(error, epoch, sample_id, [sample_id])
                 if not self.drop:
@@ -176,7 +197,11 @@ class BatchWork:
         if not results:
             return ProcessedBatch(batch=None, samples=len(ids), failures=failures)
         try:
-            made = {name: joined([found[name] for found in results]) for name in results[0] if name not in IDENTITY}
+            made = {
+                name: joined([found[name] for found in results])
+                for name in results[0]
+                if name not in IDENTITY
+            }
         except Exception as error:
             raise self._failure(error, epoch, None, [ids[place] for place in kept]) from error
         for name in IDENTITY:
@@ -184,8 +209,12 @@ class BatchWork:
                 made[name] = batch[name] if len(kept) == len(ids) else batch[name][kept]
         return ProcessedBatch(batch=made, samples=len(ids), failures=failures)
 
-    def _failure(self, error: Exception, epoch: int, sample_id: int | None, ids: list[int]) -> TransformError:
+    def _failure(
+        self, error: Exception, epoch: int, sample_id: int | None, ids: list[int]
+    ) -> TransformError:
         what = f"sample {sample_id}" if sample_id is not None else f"samples {some(ids)}"
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         trace = "".join(traceback.format_exception(error))
-        return TransformError(f"{self.name} failed for {what} in epoch {epoch}: {text}", sample_id, tuple(ids), trace)
+        return TransformError(
+            f"{self.name} failed for {what} in epoch {epoch}: {text}", sample_id, tuple(ids), trace
+        )

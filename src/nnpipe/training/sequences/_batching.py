@@ -35,7 +35,9 @@ def concatenated(parts: Sequence[Any]) -> Any:
         return parts[0]
     first = parts[0]
     if all(
-        isinstance(part, np.ndarray) and part.shape[1:] == first.shape[1:] and part.dtype == first.dtype
+        isinstance(part, np.ndarray)
+        and part.shape[1:] == first.shape[1:]
+        and part.dtype == first.dtype
         for part in parts
     ):
         return np.concatenate(parts)
@@ -49,12 +51,16 @@ def merged(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
     names = list(batches[0])
     for batch in batches:
         if set(batch) != set(names):
-            raise ConfigError(f"cannot join batches with {', '.join(names)} and with {', '.join(batch)}")
+            raise ConfigError(
+                f"cannot join batches with {', '.join(names)} and with {', '.join(batch)}"
+            )
     return {name: concatenated([batch[name] for batch in batches]) for name in names}
 
 
 def cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
-    """Return samples ``start`` to ``stop`` of a batch; if these are all samples, the batch itself."""
+    """Return samples ``start`` to ``stop`` of a batch; if these are all samples, the batch
+    itself.
+    """
     if start == 0 and stop >= len(batch["sample_id"]):
         return batch
     return {
@@ -64,7 +70,8 @@ def cut(batch: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
 
 
 def checked(found: Any, ids: np.ndarray | None = None, where: str = "the batch") -> dict[str, Any]:
-    """Check that a value is a batch and return it; missing ids are restored if the number of samples is unchanged.
+    """Check that a value is a batch and return it; missing ids are restored if the number of
+    samples is unchanged.
 
     Raises
     ------
@@ -72,14 +79,18 @@ def checked(found: Any, ids: np.ndarray | None = None, where: str = "the batch")
         If it is not a dictionary, has no ids, or its fields differ in length.
     """
     if not isinstance(found, dict):
-        raise ConfigError(f"{where} is a {type(found).__name__}, not a dictionary of arrays and lists by name")
+        raise ConfigError(
+            f"{where} is a {type(found).__name__}, not a dictionary of arrays and lists by name"
+        )
     batch: dict[str, Any] = found
     lengths = {}
     for name, value in batch.items():
         try:
             lengths[name] = len(value)
         except TypeError:
-            raise ConfigError(f"{where}: {name!r} is a {type(value).__name__} without a length") from None
+            raise ConfigError(
+                f"{where}: {name!r} is a {type(value).__name__} without a length"
+            ) from None
     if "sample_id" not in batch:
         if ids is None or any(length != len(ids) for length in lengths.values()):
             raise ConfigError(f"{where} has no 'sample_id', and its fields have {lengths} samples")

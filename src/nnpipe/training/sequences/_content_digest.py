@@ -1,4 +1,6 @@
-"""Short digests of data, which notice a change at a cost that does not depend on the size of the data."""
+"""Short digests of data, which notice a change at a cost that does not depend on the size of the
+data.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,25 @@ from typing import Any
 import numpy as np
 
 _WHOLE = 16_000_000
-"""The size in bytes up to which a whole array is read; of a larger one, evenly spaced samples of this total size."""
+"""The size in bytes up to which a whole array is read; of a larger one, evenly spaced samples of
+this total size.
+"""
 
 _ITEMS = 1000
 """The greatest number of items of a list that are read."""
 
 
 def digest_of(columns: Mapping[str, Any]) -> str:
-    """Return 16 hexadecimal digits for arrays and lists by name; of large ones, only some samples are read."""
+    """Return 16 hexadecimal digits for arrays and lists by name; of large ones, only some
+    samples are read.
+    """
     found = hashlib.sha256()
     for name in sorted(columns):
         value = columns[name]
         found.update(repr(name).encode())
-        found.update(_array(value) if hasattr(value, "dtype") and hasattr(value, "shape") else _list(value))
+        found.update(
+            _array(value) if hasattr(value, "dtype") and hasattr(value, "shape") else _list(value)
+        )
     return found.hexdigest()[:16]
 
 
@@ -33,16 +41,24 @@ def _array(value: Any) -> bytes:
     if array.nbytes > _WHOLE and len(array):
         rows = max(1, int(_WHOLE // max(1, array[0].nbytes)))
         array = array[np.unique(np.linspace(0, len(array) - 1, rows).astype(np.int64))]
-    digest.update(repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array).tobytes())
+    digest.update(
+        repr(array.tolist()).encode()
+        if array.dtype.hasobject
+        else np.ascontiguousarray(array).tobytes()
+    )
     return digest.digest()
 
 
 def _list(value: Any) -> bytes:
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     digest = hashlib.sha256(str(len(items)).encode())
-    for place in np.unique(np.linspace(0, len(items) - 1, min(len(items), _ITEMS)).astype(np.int64)).tolist():
+    for place in np.unique(
+        np.linspace(0, len(items) - 1, min(len(items), _ITEMS)).astype(np.int64)
+    ).tolist():
         item = items[place]
-        digest.update(_array(item) if hasattr(item, "dtype") and hasattr(item, "shape") else _text(item))
+        digest.update(
+            _array(item) if hasattr(item, "dtype") and hasattr(item, "shape") else _text(item)
+        )
     return digest.digest()
 
 
@@ -57,10 +73,13 @@ def _text(item: Any) -> bytes:
 
 
 def named(value: Any) -> str:
-    """Return the name of a function, or of an object with its settings; equal ones have equal names in any process."""
+    """Return the name of a function, or of an object with its settings; equal ones have equal
+    names in any process.
+    """
     if isinstance(value, functools.partial):
         return f"{named(value.func)} with {digest_of({'': list(value.args), **value.keywords})}"
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):  # other attributes of an object may change
+    # other attributes of an object may change
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return str(getattr(value, "__qualname__", type(value).__qualname__))
     return f"{type(value).__qualname__}({', '.join(f'{n}={_short(v)}' for n, v in vars(value).items())})"
 

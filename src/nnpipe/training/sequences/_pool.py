@@ -23,7 +23,13 @@ from typing import Any
 
 from nnpipe.core.child_processes import signal_name
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch, TransformError, WorkerError, some
+from nnpipe.training.sequences._batch_work import (
+    BatchWork,
+    ProcessedBatch,
+    TransformError,
+    WorkerError,
+    some,
+)
 from nnpipe.training.sequences._worker import JOB, RESULT, Slot, main
 
 _LOG = logging.getLogger(__name__)
@@ -62,7 +68,9 @@ class Pool:
         ``"spawn"`` or ``"forkserver"``.
     """
 
-    def __init__(self, work: BatchWork, workers: int, prefetch: int, time_limit: float | None, start: str) -> None:
+    def __init__(
+        self, work: BatchWork, workers: int, prefetch: int, time_limit: float | None, start: str
+    ) -> None:
         try:
             packed = pickle.dumps(work)
         except Exception as error:
@@ -84,17 +92,27 @@ class Pool:
         try:
             for _ in range(workers):
                 ours, theirs = context.Pipe()
-                # One pipe for each worker: the process that the kernel signals is a property of the pipe.
+                # One pipe for each worker: the process that the kernel signals is a property of the
+                # pipe.
                 life, held = context.Pipe(duplex=False)
                 slots = [Slot() for _ in range(prefetch)]
                 process = context.Process(
-                    target=main, args=(theirs, life, slots, packed), name=f"nnpipe map {work.name}", daemon=True
+                    target=main,
+                    args=(theirs, life, slots, packed),
+                    name=f"nnpipe map {work.name}",
+                    daemon=True,
                 )
                 process.start()
                 theirs.close()
                 life.close()
                 self._workers.append(
-                    _Worker(process=process, connection=ours, life=held, slots=slots, free=list(range(prefetch)))
+                    _Worker(
+                        process=process,
+                        connection=ours,
+                        life=held,
+                        slots=slots,
+                        free=list(range(prefetch)),
+                    )
                 )
         except BaseException:
             self.close()
@@ -114,8 +132,12 @@ class Pool:
         """Kill the processes; a thread that waits for a result gets a :class:`WorkerError`."""
         self._end()
 
-    def run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[ProcessedBatch, Any]]:
-        """Yield each processed batch, in the order of the batches, with the value that came with it."""
+    def run(
+        self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int
+    ) -> Iterator[tuple[ProcessedBatch, Any]]:
+        """Yield each processed batch, in the order of the batches, with the value that came with
+        it.
+        """
         try:
             yield from self._run(jobs, epoch)
         except (GeneratorExit, TransformError):
@@ -125,7 +147,9 @@ class Pool:
             self.close()
             raise
 
-    def _run(self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int) -> Iterator[tuple[ProcessedBatch, Any]]:
+    def _run(
+        self, jobs: Iterator[tuple[dict[str, Any], Any]], epoch: int
+    ) -> Iterator[tuple[ProcessedBatch, Any]]:
         self._first = self._number
         self._done.clear()
         self._seen_ns = None
@@ -182,7 +206,9 @@ class Pool:
                 ids = holder.ids[number]
                 self.close()
                 raise WorkerError(
-                    f"{self._work.name} took more than {self._time_limit:g} s for samples {some(ids)}", _tuple(ids)
+                    f"{self._work.name} took more than {self._time_limit:g} s for samples "
+                    f"{some(ids)}",
+                    _tuple(ids),
                 )
             self._collect(None if until is None else max(0.0, until - monotonic()))
 
@@ -236,14 +262,19 @@ class Pool:
             line = worker.said.strip().splitlines()[-1]
             _LOG.error("a worker process could not start\n%s", worker.said)
             raise WorkerError(f"a worker process of {self._work.name} could not start: {line}")
-        how = f"was killed by {signal_name(-code)}" if code is not None and code < 0 else f"ended with status {code}"
+        how = (
+            f"was killed by {signal_name(-code)}"
+            if code is not None and code < 0
+            else f"ended with status {code}"
+        )
         hint = (
             '; a script that starts workers needs `if __name__ == "__main__":` around what it does'
             if not self._done and number <= self._first + len(self._workers) and code == 1
             else ""
         )
         raise WorkerError(
-            f"a worker process of {self._work.name} {how}, with samples {some(ids)} in hand{hint}", _tuple(ids)
+            f"a worker process of {self._work.name} {how}, with samples {some(ids)} in hand{hint}",
+            _tuple(ids),
         )
 
 

@@ -12,11 +12,14 @@ from nnpipe.training.sequences._content_digest import digest_of
 from nnpipe.training.sequences.sequence import Batch, Stream
 
 
-def unindexed_stream(iterate: Callable[[], Iterator[Batch]], position: Any, what: str, stateful: Any = None) -> Stream:
-    """Yield batches; the position is their number, the number of samples, a digest of the last one, and a state.
+def unindexed_stream(
+    iterate: Callable[[], Iterator[Batch]], position: Any, what: str, stateful: Any = None
+) -> Stream:
+    """Yield batches; the position is their number, the number of samples, a digest of the last one,
+    and a state.
 
-    A data set with a state is continued from it.  Otherwise batches before the position are read again and left out;
-    the last of them must be the one that was given before.
+    A data set with a state is continued from it.  Otherwise batches before the position are read
+    again and left out; the last of them must be the one that was given before.
 
     Parameters
     ----------
@@ -44,8 +47,10 @@ def unindexed_stream(iterate: Callable[[], Iterator[Batch]], position: Any, what
         batch = next(batches, None)
         if batch is None or (number == skipped - 1 and batch_digest(batch) != digest):
             raise ConfigError(
-                f"{what} gives other batches than before the interruption, so the training cannot go on to the bit: "
-                "give it state_dict() and load_state_dict(), or an order that does not change, or begin a new run"
+                f"{what} gives other batches than before the interruption, so the training cannot "
+                f"go on to the bit: "
+                "give it state_dict() and load_state_dict(), or an order that does not change, or "
+                "begin a new run"
             )
     for number, batch in enumerate(batches, start + 1):
         count += len(next(iter(batch.values())))
@@ -56,7 +61,9 @@ def unindexed_stream(iterate: Callable[[], Iterator[Batch]], position: Any, what
 
 def state_of(dataset: Any) -> Any:
     """Return the data set if it has ``state_dict`` and ``load_state_dict``, else None."""
-    has = callable(getattr(dataset, "state_dict", None)) and callable(getattr(dataset, "load_state_dict", None))
+    has = callable(getattr(dataset, "state_dict", None)) and callable(
+        getattr(dataset, "load_state_dict", None)
+    )
     return dataset if has else None
 
 

@@ -147,7 +147,9 @@ def main(connection: Connection, life: Connection, slots: Sequence[Slot], packed
         except TransformError as error:
             found = error
         except Exception as error:  # a defect of nnpipe, which the pool must learn of
-            found = TransformError(f"a worker of {work.name} failed: {error!r}", None, (), traceback.format_exc())
+            found = TransformError(
+                f"a worker of {work.name} failed: {error!r}", None, (), traceback.format_exc()
+            )
         busy = perf_counter_ns() - start
         try:
             size = slots[slot].write(found)

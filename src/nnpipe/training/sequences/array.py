@@ -51,7 +51,9 @@ class ArraySequence(Sequence):
         self._features = {name: _column(name, value) for name, value in features.items()}
         lengths = {name: len(value) for name, value in self._features.items()}
         if len(set(lengths.values())) != 1:
-            found = ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "no features"
+            found = (
+                ", ".join(f"{name}: {length}" for name, length in lengths.items()) or "no features"
+            )
             raise ConfigError(f"all features must have the same number of samples; found {found}")
         self._samples = next(iter(lengths.values()))
         self._ids = self._features.pop("sample_id", None)
@@ -68,7 +70,9 @@ class ArraySequence(Sequence):
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
         stop = self._stop(self._sampler.length(self._samples))
-        return [self._batch] * (stop // self._batch) + [stop % self._batch] * (stop % self._batch > 0)
+        return [self._batch] * (stop // self._batch) + [stop % self._batch] * (
+            stop % self._batch > 0
+        )
 
     def settings(self) -> dict[str, Any]:
         """Return how samples are ordered and cut, and a digest of their content."""
@@ -85,7 +89,9 @@ class ArraySequence(Sequence):
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
         """Yield the batches; the position is the number of samples before it."""
-        order = self._sampler.order(self._features, self._samples, order_generator(self._seed, epoch))
+        order = self._sampler.order(
+            self._features, self._samples, order_generator(self._seed, epoch)
+        )
         repeats = repeats_of(order) if self._sampler.repeats else None
         ids, features, size = self._ids, list(self._features.items()), self._batch
         stop = self._stop(len(order))
@@ -116,7 +122,9 @@ def _column(name: str, value: Any) -> Any:
 def _ids(value: Any) -> np.ndarray:
     ids = np.asarray(value)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise ConfigError(f"'sample_id' must be whole numbers, one a sample, not {ids.dtype} of shape {ids.shape}")
+        raise ConfigError(
+            f"'sample_id' must be whole numbers, one a sample, not {ids.dtype} of shape {ids.shape}"
+        )
     ids = ids.astype(np.int64)
     if len(np.unique(ids)) != len(ids):
         raise ConfigError("'sample_id' holds an id twice; ids must tell samples apart")
@@ -166,7 +174,9 @@ class Letters:
     def numbers(self) -> np.ndarray:
         """The number of each letter of the text, int64 ``(n,)``."""
         if len(self._whole) * self.times > _LARGEST:
-            raise ConfigError(f"Letters: more than {_LARGEST:,} letters; make times smaller than {self.times}")
+            raise ConfigError(
+                f"Letters: more than {_LARGEST:,} letters; make times smaller than {self.times}"
+            )
         places = {letter: place for place, letter in enumerate(self.alphabet)}
         return np.array([places[letter] for letter in self._whole] * self.times, np.int64)
 
@@ -202,7 +212,8 @@ class LetterWindows(ArraySequence):
     test
         Number of windows at the end that are kept for the test.
     batch, shuffle, seed
-        Number of windows in a batch, whether each epoch has a different order, and the seed of the order.
+        Number of windows in a batch, whether each epoch has a different order, and the seed of the
+        order.
     """
 
     def __init__(
@@ -222,12 +233,24 @@ class LetterWindows(ArraySequence):
             if value < least:
                 raise ConfigError(f"LetterWindows: {name} is {value}; the least is {least}")
         if len(letters.numbers) <= length:
-            raise ConfigError(f"LetterWindows: the text has {len(letters.numbers)} letters, a window {length + 1}")
+            raise ConfigError(
+                f"LetterWindows: the text has {len(letters.numbers)} letters, a window {length + 1}"
+            )
         windows = np.lib.stride_tricks.sliding_window_view(letters.numbers, length + 1)[::stride]
         border = len(windows) - test
         chosen = windows[:border] if split == "train" else windows[border:]
         if border < 0 or not len(chosen):
-            raise ConfigError(f"LetterWindows: of {len(windows)} windows, none are left for {split} with test: {test}")
+            raise ConfigError(
+                f"LetterWindows: of {len(windows)} windows, none are left for {split} with test: "
+                f"{test}"
+            )
         if chosen.size > _MOST:
-            raise ConfigError(f"LetterWindows: the windows hold more than {_MOST:,} letters; make stride larger")
-        super().__init__({"text": chosen.copy()}, batch=batch, sampler=RandomSampler() if shuffle else None, seed=seed)
+            raise ConfigError(
+                f"LetterWindows: the windows hold more than {_MOST:,} letters; make stride larger"
+            )
+        super().__init__(
+            {"text": chosen.copy()},
+            batch=batch,
+            sampler=RandomSampler() if shuffle else None,
+            seed=seed,
+        )

@@ -46,8 +46,8 @@ class DatasetSequence(Sequence):
     prefixes
         Prefixes of the names of inputs and of truth in a batch.
     only
-        Classes by the name of the truth, such as ``{label: [5, 6, 7]}``: other samples are left out, and the classes
-        become 0, 1 and so on in this order.
+        Classes by the name of the truth, such as ``{label: [5, 6, 7]}``: other samples are left
+        out, and the classes become 0, 1 and so on in this order.
     """
 
     def __init__(
@@ -73,7 +73,9 @@ class DatasetSequence(Sequence):
         self._prepare = prepare
         self._augment = augment
         self._prefixes = prefixes
-        self._only = {name: np.asarray(list(classes), np.int64) for name, classes in (only or {}).items()}
+        self._only = {
+            name: np.asarray(list(classes), np.int64) for name, classes in (only or {}).items()
+        }
 
     def children(self) -> Iterator[tuple[str, Stateful]]:
         """Return none: a data set has no state."""
@@ -84,10 +86,17 @@ class DatasetSequence(Sequence):
         self._dataset.prepare()
         indices = self._dataset.split(self._split)
         for name, classes in self._only.items():
-            parts = [self._dataset.read(indices[start:stop])[1] for start, stop in cuts(len(indices), 256)]
+            parts = [
+                self._dataset.read(indices[start:stop])[1]
+                for start, stop in cuts(len(indices), 256)
+            ]
             if any(name not in part for part in parts):
-                raise ConfigError(f"DatasetSequence: only names {name!r}; there are {', '.join(parts[0])}")
-            labels = np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
+                raise ConfigError(
+                    f"DatasetSequence: only names {name!r}; there are {', '.join(parts[0])}"
+                )
+            labels = (
+                np.concatenate([part[name] for part in parts]) if parts else np.zeros(0, np.int64)
+            )
             indices = indices[np.isin(labels, classes)]
         return indices
 
@@ -105,7 +114,9 @@ class DatasetSequence(Sequence):
     def settings(self) -> dict[str, Any]:
         """Return how samples are ordered and cut, and a digest of some of them."""
         indices = self._indices
-        some = indices[np.unique(np.linspace(0, len(indices) - 1, min(len(indices), 8)).astype(np.int64))]
+        some = indices[
+            np.unique(np.linspace(0, len(indices) - 1, min(len(indices), 8)).astype(np.int64))
+        ]
         inputs, truth = self._dataset.read(some) if len(some) else ({}, {})
         return {
             "dataset": shown_settings(self._dataset.describe()),
@@ -114,8 +125,14 @@ class DatasetSequence(Sequence):
             "batch": self._batch,
             "shuffle": self._shuffle,
             "seed": self._seed,
-            **({"only": {name: classes.tolist() for name, classes in self._only.items()}} if self._only else {}),
-            "content": digest_of({"": indices} | {f"input {n}": v for n, v in inputs.items()} | dict(truth)),
+            **(
+                {"only": {name: classes.tolist() for name, classes in self._only.items()}}
+                if self._only
+                else {}
+            ),
+            "content": digest_of(
+                {"": indices} | {f"input {n}": v for n, v in inputs.items()} | dict(truth)
+            ),
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
@@ -132,7 +149,9 @@ class DatasetSequence(Sequence):
             if self._augment is not None:
                 inputs = self._augment(inputs, np.random.default_rng([self._seed, epoch, start]))
             batch = {of_inputs + name: array for name, array in inputs.items()}
-            batch |= {of_truth + name: self._renumbered(name, array) for name, array in truth.items()}
+            batch |= {
+                of_truth + name: self._renumbered(name, array) for name, array in truth.items()
+            }
             yield batch | {"sample_id": np.asarray(indices[start:end], np.int64)}, number
 
 
@@ -146,7 +165,8 @@ def cuts(count: int, size: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyTransforms:
-    """Applies a transform to some inputs, such as :class:`~nnpipe.transforms.log_mel.MFCC` to sounds.
+    """Applies a transform to some inputs, such as :class:`~nnpipe.transforms.log_mel.MFCC` to
+    sounds.
 
     Parameters
     ----------
@@ -192,5 +212,10 @@ class ApplyDeclaredTransforms:
 def _applied(transforms: Mapping[str, InputTransform], inputs: Mapping[str, Any]) -> dict[str, Any]:
     for name in transforms:
         if name not in inputs:
-            raise ConfigError(f"there is no input {name!r} to transform; there are {', '.join(inputs)}")
-    return {name: transforms[name].apply(array) if name in transforms else array for name, array in inputs.items()}
+            raise ConfigError(
+                f"there is no input {name!r} to transform; there are {', '.join(inputs)}"
+            )
+    return {
+        name: transforms[name].apply(array) if name in transforms else array
+        for name, array in inputs.items()
+    }

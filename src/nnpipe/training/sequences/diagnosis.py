@@ -109,11 +109,15 @@ class Diagnosis:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.samples} samples in {self.batches} batches; {self.start_seconds:.3g} s to the first batches,"
-            f" {self.stall_seconds:.3g} s waiting ({self.stall_share:.0%}), {self.step_seconds:.3g} s between"
+            f"{self.samples} samples in {self.batches} batches; {self.start_seconds:.3g} s to the "
+            f"first batches,"
+            f" {self.stall_seconds:.3g} s waiting ({self.stall_share:.0%}), "
+            f"{self.step_seconds:.3g} s between"
         ]
         if self.worker_efficiency is not None:
-            lines.append(f"{self.workers} workers, busy for {self.worker_efficiency:.0%} of the time")
+            lines.append(
+                f"{self.workers} workers, busy for {self.worker_efficiency:.0%} of the time"
+            )
         if self.reuse is not None:
             lines.append(f"each sample of the reservoir was handed out {self.reuse:.3g} times")
         return "\n".join([*lines, *(f"- {sentence}" for sentence in self.advice)])
@@ -123,7 +127,9 @@ def diagnose(meter: Meter, stages: Sequence[StageFigures]) -> Diagnosis:
     """Return the diagnosis that follows from the counts of the consumer's end and of all stages."""
     workers = sum(stage.workers for stage in stages)
     offered = sum(stage.workers * stage.wall_ns for stage in stages)
-    efficiency = min(1.0, sum(s.busy_ns for s in stages if s.workers) / offered) if offered else None
+    efficiency = (
+        min(1.0, sum(s.busy_ns for s in stages if s.workers) / offered) if offered else None
+    )
     reservoirs = [stage for stage in stages if stage.fresh]
     found = Diagnosis(
         batches=meter.batches,
@@ -150,39 +156,60 @@ def _advice(found: Diagnosis, stages: Sequence[StageFigures]) -> list[str]:
     if not stalled:
         said.append("The input keeps up: the consumer hardly waited.")
     elif slowest is None:
-        said.append("No map takes the time: the source does. Make reading cheaper, or keep the samples in memory.")
+        said.append(
+            "No map takes the time: the source does. Make reading cheaper, or keep the samples in "
+            "memory."
+        )
     else:
         said.append(_against_stalls(found, slowest))
     for stage in maps:
-        share = stage.busy_ns / (stage.workers * stage.wall_ns) if stage.workers and stage.wall_ns else 1.0
+        share = (
+            stage.busy_ns / (stage.workers * stage.wall_ns)
+            if stage.workers and stage.wall_ns
+            else 1.0
+        )
         enough = max(1, math.ceil(stage.workers * share * 1.2))
         if not stalled and found.reuse is None and enough < stage.workers:
             said.append(f"{stage.name}: {enough} of the {stage.workers} workers would do.")
     if found.reuse is not None and found.reuse > 4:
         said.append(
-            f"The reservoir hands out each sample {found.reuse:.3g} times, so the model sees few fresh ones: "
+            f"The reservoir hands out each sample {found.reuse:.3g} times, so the model sees few "
+            f"fresh ones: "
             "use more workers, a cheaper function, or no reservoir."
         )
     if found.dropped:
-        said.append(f"{found.dropped} samples were left out because a function raised; the log names them.")
+        said.append(
+            f"{found.dropped} samples were left out because a function raised; the log names them."
+        )
     return said
 
 
 def _against_stalls(found: Diagnosis, slowest: StageFigures) -> str:
     cost = f"{slowest.name} takes {slowest.busy_ns / max(1, slowest.samples) / 1e6:.3g} ms a sample"
     # If the consumer does almost nothing itself, no number of workers is enough.
-    needed = slowest.busy_ns / 1e9 / found.step_seconds if found.step_seconds > 0.05 * found.stall_seconds else 0.0
+    needed = (
+        slowest.busy_ns / 1e9 / found.step_seconds
+        if found.step_seconds > 0.05 * found.stall_seconds
+        else 0.0
+    )
     if not slowest.workers:
         own = slowest.busy_ns / 1e9
         if own < 0.5 * found.stall_seconds:
             return f"{cost}, but most of the waiting is for the source: make reading cheaper."
         number = max(1, math.ceil(needed)) if needed else "..."
-        return f"{cost} in the consumer's own process: give map(..., workers={number}), or make it cheaper."
+        return (
+            f"{cost} in the consumer's own process: give map(..., workers={number}), or make it "
+            f"cheaper."
+        )
     busy = slowest.busy_ns / (slowest.workers * slowest.wall_ns) if slowest.wall_ns else 1.0
     if busy > 0.8:
         number = max(slowest.workers + 1, math.ceil(needed)) if needed else "more"
-        return f"{cost}, and its workers are busy all the time: use {number} workers, or make it cheaper."
+        return (
+            f"{cost}, and its workers are busy all the time: use {number} workers, or make it "
+            f"cheaper."
+        )
     return (
-        f"{cost}, and its workers are busy for only {busy:.0%} of the time: they wait for the source or for the "
+        f"{cost}, and its workers are busy for only {busy:.0%} of the time: they wait for the "
+        f"source or for the "
         "consumer's next call. Use larger batches before the map, or a greater prefetch."
     )

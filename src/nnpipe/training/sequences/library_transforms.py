@@ -1,8 +1,9 @@
 """Transforms of torchvision and of Albumentations, for pictures with their masks, boxes and points.
 
-They are functions for :meth:`Sequence.map <nnpipe.training.sequences.sequence.Sequence.map>`.  The random numbers of a
-sample follow from seed, epoch and id, although both libraries draw from generators of their own: so batches are the
-same with any number of workers, and a killed training goes on to the bit.
+They are functions for :meth:`Sequence.map <nnpipe.training.sequences.sequence.Sequence.map>`.  The
+random numbers of a sample follow from seed, epoch and id, although both libraries draw from
+generators of their own: so batches are the same with any number of workers, and a killed training
+goes on to the bit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from nnpipe.training.sequences.randomness import Seeded
 
 @dataclass(frozen=True, kw_only=True)
 class TorchvisionTransform:
-    """Applies a transform of ``torchvision.transforms.v2`` to several features of a sample together.
+    """Applies a transform of ``torchvision.transforms.v2`` to several features of a sample
+    together.
 
     Parameters
     ----------
@@ -36,7 +38,8 @@ class TorchvisionTransform:
     keypoints
         Names of points ``(n, 2)``: x and y in pixels.
     labels
-        Names of features with a row for each box, which ``v2.SanitizeBoundingBoxes`` cuts with the boxes.
+        Names of features with a row for each box, which ``v2.SanitizeBoundingBoxes`` cuts with the
+        boxes.
     """
 
     transform: Any
@@ -45,7 +48,8 @@ class TorchvisionTransform:
     boxes: tuple[str, ...] = ()
     keypoints: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    described: str = field(init=False, default="")  # so that a run is not continued with other arguments
+    # so that a run is not continued with other arguments
+    described: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         check_call(TorchvisionTransform, {n: v for n, v in vars(self).items() if n != "described"})
@@ -58,13 +62,18 @@ class TorchvisionTransform:
         try:
             from torchvision import tv_tensors
         except ImportError:
-            raise MissingDependency("TorchvisionTransform needs torchvision: pip install torchvision") from None
+            raise MissingDependency(
+                "TorchvisionTransform needs torchvision: pip install torchvision"
+            ) from None
         height, width = feature_of(sample, (*self.images, *self.masks)[0]).shape[-2:]
         given: dict[str, Any] = {}
         for names, wrap in (
             (self.images, tv_tensors.Image),
             (self.masks, tv_tensors.Mask),
-            (self.boxes, lambda t: tv_tensors.BoundingBoxes(t, format="XYXY", canvas_size=(height, width))),
+            (
+                self.boxes,
+                lambda t: tv_tensors.BoundingBoxes(t, format="XYXY", canvas_size=(height, width)),
+            ),
             (self.keypoints, lambda t: tv_tensors.KeyPoints(t, canvas_size=(height, width))),
             (self.labels, torch.as_tensor),
         ):
@@ -84,7 +93,8 @@ class AlbumentationsTransform:
     """Applies a transform of Albumentations to a picture, its masks, boxes and points.
 
     Boxes need ``albumentations.BboxParams(format="pascal_voc", label_fields=[...])`` and points
-    ``albumentations.KeypointParams(format="xy")`` in the ``Compose``; the features of ``labels`` are its label fields.
+    ``albumentations.KeypointParams(format="xy")`` in the ``Compose``; the features of ``labels``
+    are its label fields.
 
     Parameters
     ----------
@@ -111,9 +121,13 @@ class AlbumentationsTransform:
     described: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        check_call(AlbumentationsTransform, {n: v for n, v in vars(self).items() if n != "described"})
+        check_call(
+            AlbumentationsTransform, {n: v for n, v in vars(self).items() if n != "described"}
+        )
         if not hasattr(self.transform, "set_random_seed"):
-            raise ConfigError("AlbumentationsTransform takes an albumentations.Compose of version 1.4.19 or later")
+            raise ConfigError(
+                "AlbumentationsTransform takes an albumentations.Compose of version 1.4.19 or later"
+            )
         try:
             told = json.dumps(self.transform.to_dict(), sort_keys=True, default=str)
         except NotImplementedError:  # such as a Lambda
@@ -129,14 +143,20 @@ class AlbumentationsTransform:
         if self.boxes is not None:
             given["bboxes"] = feature_of(sample, self.boxes).reshape(-1, 4).astype(np.float32)
         if self.keypoints is not None:
-            given["keypoints"] = feature_of(sample, self.keypoints).reshape(-1, 2).astype(np.float32)
+            given["keypoints"] = (
+                feature_of(sample, self.keypoints).reshape(-1, 2).astype(np.float32)
+            )
         given |= {name: feature_of(sample, name) for name in self.labels}
         seed = int(random.integers(2**31))
         self.transform.set_random_seed(seed)
         with Seeded(seed):  # some transforms draw from the global generators
             found = self.transform(**given)
         image = np.asarray(found["image"])
-        changed = {self.image: np.ascontiguousarray(np.moveaxis(image if image.ndim == 3 else image[..., None], -1, 0))}
+        changed = {
+            self.image: np.ascontiguousarray(
+                np.moveaxis(image if image.ndim == 3 else image[..., None], -1, 0)
+            )
+        }
         changed |= dict(zip(self.masks, map(np.asarray, found.get("masks", ())), strict=True))
         if self.boxes is not None:
             changed[self.boxes] = np.asarray(found["bboxes"], np.float32).reshape(-1, 4)

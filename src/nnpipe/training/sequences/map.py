@@ -49,8 +49,8 @@ class MapSequence(Sequence):
         Seed of the generators.  Several maps in a chain draw different numbers from one seed.
     errors
         ``"raise"``: an error of the function stops the iteration with a
-        :class:`~nnpipe.training.sequences._batch_work.TransformError` that has the
-        sample's id.  ``"drop"``: the sample (with ``each="batch"``, the batch) is logged and left out.
+        :class:`~nnpipe.training.sequences._batch_work.TransformError` that has the sample's id.
+        ``"drop"``: the sample (with ``each="batch"``, the batch) is logged and left out.
     prefetch
         Number of batches that each worker has in progress or waiting.
     time_limit
@@ -87,7 +87,9 @@ class MapSequence(Sequence):
         if time_limit is not None and not time_limit > 0:
             raise ConfigError(f"time_limit must be above 0 s, not {time_limit!r}")
         stage = sum(isinstance(before, MapSequence) for before in source.stages())
-        self._work = BatchWork(function=function, each=each, seed=seed, stage=stage, drop=errors == "drop")
+        self._work = BatchWork(
+            function=function, each=each, seed=seed, stage=stage, drop=errors == "drop"
+        )
         self._workers = workers
         self._prefetch = positive("prefetch", prefetch)
         self._time_limit = time_limit
@@ -100,7 +102,12 @@ class MapSequence(Sequence):
     def settings(self) -> dict[str, Any]:
         """Return the function and its seed; the number of processes does not affect batches."""
         work = self._work
-        return {"function": named(work.function), "each": work.each, "seed": work.seed, "drop": work.drop}
+        return {
+            "function": named(work.function),
+            "each": work.each,
+            "seed": work.seed,
+            "drop": work.drop,
+        }
 
     def sizes(self) -> list[int]:
         """Return the source's sizes: no sample is expected to fail."""
@@ -114,7 +121,9 @@ class MapSequence(Sequence):
         """Yield the batches; the position is the source's."""
         jobs = self._taken().stream(epoch, position)
         try:
-            for done, after in self._pooled().run(jobs, epoch) if self._workers else self._here(jobs, epoch):
+            for done, after in (
+                self._pooled().run(jobs, epoch) if self._workers else self._here(jobs, epoch)
+            ):
                 self._note(done)
                 if done.batch is not None:
                     yield done.batch, after
@@ -138,8 +147,11 @@ class MapSequence(Sequence):
             self._forget()
         if self._pool is None:
             closings = self._closings
-            self._pool = Pool(self._work, self._workers, self._prefetch, self._time_limit, self._start)
-            if closings != self._closings:  # closed by another thread, while the processes were being started
+            self._pool = Pool(
+                self._work, self._workers, self._prefetch, self._time_limit, self._start
+            )
+            # closed by another thread, while the processes were being started
+            if closings != self._closings:
                 self._pool.close()
         return self._pool
 

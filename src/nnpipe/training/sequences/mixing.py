@@ -1,9 +1,9 @@
 """Mixing the samples of a batch: mixup and CutMix, which teach a model shares of classes.
 
-They are functions for ``sequence.map(MixUp(classes=10), each="batch", seed=1)``.  What they draw depends on the seed,
-the epoch and the ids of the batch, so that batches are the same with any number of workers and after a kill.  Labels
-become shares of classes, float32 ``(n, classes)``, which
-:class:`~nnpipe.training.outputs.classification.ClassificationOutput` takes as targets.
+They are functions for ``sequence.map(MixUp(classes=10), each="batch", seed=1)``.  What they draw
+depends on the seed, the epoch and the ids of the batch, so that batches are the same with any
+number of workers and after a kill.  Labels become shares of classes, float32 ``(n, classes)``,
+which :class:`~nnpipe.training.outputs.classification.ClassificationOutput` takes as targets.
 """
 
 from __future__ import annotations
@@ -29,24 +29,39 @@ class _Mixing:
 
     def _check(self) -> None:
         if self.classes < 2 or not self.alpha > 0:
-            raise ConfigError(f"{type(self).__name__} takes two classes or more, and an alpha above 0")
+            raise ConfigError(
+                f"{type(self).__name__} takes two classes or more, and an alpha above 0"
+            )
 
-    def _drawn(self, batch: Batch, randoms: Sequence[np.random.Generator]) -> tuple[Any, np.ndarray, float]:
-        """Return the generator, the partner of each sample ``(n,)``, and the share that samples keep."""
+    def _drawn(
+        self, batch: Batch, randoms: Sequence[np.random.Generator]
+    ) -> tuple[Any, np.ndarray, float]:
+        """Return the generator, the partner of each sample ``(n,)``, and the share that samples
+        keep.
+        """
         for name in (*self.features, self.label):
             if not isinstance(batch.get(name), np.ndarray):
                 raise ConfigError(
-                    f"{type(self).__name__}: {name!r} is no array of one shape; the batch has {', '.join(batch)}"
+                    f"{type(self).__name__}: {name!r} is no array of one shape; the batch has "
+                    f"{', '.join(batch)}"
                 )
         random = randoms[0]
         partners = random.permutation(len(batch["sample_id"]))
-        share = float(random.beta(self.alpha, self.alpha)) if random.random() < self.probability else 1.0
+        share = (
+            float(random.beta(self.alpha, self.alpha))
+            if random.random() < self.probability
+            else 1.0
+        )
         return random, partners, share
 
     def _labels(self, batch: Batch, partners: np.ndarray, share: float) -> np.ndarray:
         labels = batch[self.label]
         if labels.ndim == 1:
-            if labels.dtype.kind not in "iu" or labels.min(initial=0) < 0 or labels.max(initial=0) >= self.classes:
+            if (
+                labels.dtype.kind not in "iu"
+                or labels.min(initial=0) < 0
+                or labels.max(initial=0) >= self.classes
+            ):
                 raise ConfigError(f"{self.label!r} is not all classes from 0 to {self.classes - 1}")
             labels = np.eye(self.classes, dtype=np.float32)[labels]
         mixed: np.ndarray = share * labels + (1 - share) * labels[partners]
@@ -83,15 +98,19 @@ class MixUp(_Mixing):
             array = batch[name]
             if array.dtype.kind != "f":
                 raise ConfigError(f"MixUp needs real numbers; {name!r} is {array.dtype}")
-            found[name] = array * array.dtype.type(share) + array[partners] * array.dtype.type(1 - share)
+            found[name] = array * array.dtype.type(share) + array[partners] * array.dtype.type(
+                1 - share
+            )
         return found | {self.label: self._labels(batch, partners, share)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CutMix(_Mixing):
-    """Puts a rectangle of another sample of its batch into each sample (Yun et al., "CutMix", 2019).
+    """Puts a rectangle of another sample of its batch into each sample (Yun et al., "CutMix",
+    2019).
 
-    Labels are mixed by the area.  Features are ``(n, ..., height, width)``, such as pictures and their masks.
+    Labels are mixed by the area.  Features are ``(n, ..., height, width)``, such as pictures and
+    their masks.
 
     Parameters
     ----------
@@ -113,7 +132,8 @@ class CutMix(_Mixing):
         sizes = {batch[name].shape[-2:] for name in self.features}
         if len(sizes) != 1 or any(batch[name].ndim < 3 for name in self.features):
             raise ConfigError(
-                f"CutMix: {', '.join(self.features)} must have one height and width; found {sorted(sizes)}"
+                f"CutMix: {', '.join(self.features)} must have one height and width; found "
+                f"{sorted(sizes)}"
             )
         ((height, width),) = sizes
         cut = (1 - share) ** 0.5

@@ -20,10 +20,11 @@ from nnpipe.training.sequences.sequence import Batch, Sequence, Stream, positive
 class HuggingFaceSequence(Sequence):
     """The batches of a ``datasets.Dataset``, or of an ``IterableDataset`` of the same package.
 
-    Columns become arrays if shapes and types agree, pictures ``(channels, height, width)``, everything else lists.  Of
-    a data set with indices, ids are the indices, and any sampler can order them.  A streamed one keeps its own order,
-    such as that of ``shuffle(seed=..., buffer_size=...)`` for each epoch.  To be continued it is read again from its
-    beginning, since its own state does not hold a buffer of shuffled samples, and refused if it gives other batches.
+    Columns become arrays if shapes and types agree, pictures ``(channels, height, width)``,
+    everything else lists.  Of a data set with indices, ids are the indices, and any sampler can
+    order them.  A streamed one keeps its own order, such as that of ``shuffle(seed=...,
+    buffer_size=...)`` for each epoch.  To be continued it is read again from its beginning, since
+    its own state does not hold a buffer of shuffled samples, and refused if it gives other batches.
 
     Parameters
     ----------
@@ -40,7 +41,13 @@ class HuggingFaceSequence(Sequence):
     """
 
     def __init__(
-        self, dataset: Any, *, batch: int = 32, shuffle: bool = False, sampler: Sampler | None = None, seed: int = 0
+        self,
+        dataset: Any,
+        *,
+        batch: int = 32,
+        shuffle: bool = False,
+        sampler: Sampler | None = None,
+        seed: int = 0,
     ) -> None:
         check_call(HuggingFaceSequence, locals())
         super().__init__()
@@ -59,7 +66,9 @@ class HuggingFaceSequence(Sequence):
         return self._indexed
 
     def sizes(self) -> list[int]:
-        """Return the number of samples of each batch; raise ``TypeError`` for a streamed data set."""
+        """Return the number of samples of each batch; raise ``TypeError`` for a streamed data
+        set.
+        """
         if not self._indexed:
             return super().sizes()
         full, rest = divmod(self._sampler.length(len(self._dataset)), self._batch)
@@ -72,25 +81,40 @@ class HuggingFaceSequence(Sequence):
             return found
         count = len(self._dataset)
         places = np.unique(np.linspace(0, count - 1, min(count, 8)).astype(np.int64)).tolist()
-        some = {name: _column(values) for name, values in self._dataset[places].items()} if places else {}
+        some = (
+            {name: _column(values) for name, values in self._dataset[places].items()}
+            if places
+            else {}
+        )
         return found | {"samples": count, "content": digest_of(some)}
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the number of samples before it, without indices a list."""
+        """Yield the batches; the position is the number of samples before it, without indices a
+        list.
+        """
         if not self._indexed:
             set_epoch = getattr(self._dataset, "set_epoch", None)
             if callable(set_epoch):
                 set_epoch(epoch)
-            for batch, after in unindexed_stream(self._unindexed, position, "the streamed data set"):
+            for batch, after in unindexed_stream(
+                self._unindexed, position, "the streamed data set"
+            ):
                 size = len(next(iter(batch.values())))
-                yield checked(batch, np.arange(after[1] - size, after[1]), "a batch of the data set"), after
+                yield (
+                    checked(batch, np.arange(after[1] - size, after[1]), "a batch of the data set"),
+                    after,
+                )
             return
         count = len(self._dataset)
-        order = self._sampler.order(_Columns(self._dataset), count, order_generator(self._seed, epoch))
+        order = self._sampler.order(
+            _Columns(self._dataset), count, order_generator(self._seed, epoch)
+        )
         repeats = repeats_of(order) if self._sampler.repeats else None
         for begin in range(position or 0, len(order), self._batch):
             chosen = order[begin : begin + self._batch]
-            batch = {name: _column(values) for name, values in self._dataset[chosen.tolist()].items()}
+            batch = {
+                name: _column(values) for name, values in self._dataset[chosen.tolist()].items()
+            }
             batch["sample_id"] = chosen.copy()
             if repeats is not None:
                 batch["sample_repeat"] = repeats[begin : begin + self._batch].copy()
@@ -134,7 +158,11 @@ def _value(value: Any) -> Any:
         return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
     if hasattr(value, "numpy"):
         return value.numpy()
-    if isinstance(value, list) and value and not isinstance(value[0], (str, bytes, dict, type(None))):
+    if (
+        isinstance(value, list)
+        and value
+        and not isinstance(value[0], (str, bytes, dict, type(None)))
+    ):
         try:
             found = np.asarray(value)
         except ValueError:  # lists of different lengths
@@ -172,17 +200,24 @@ class TensorFlowSequence(Sequence):
         return False
 
     def __len__(self) -> int:
-        """Return the number of batches in an epoch; raise ``TypeError`` if TensorFlow does not know it."""
+        """Return the number of batches in an epoch; raise ``TypeError`` if TensorFlow does not
+        know it.
+        """
         number = int(self._dataset.cardinality())
         if number < 0:
             raise TypeError("TensorFlow does not know how many batches this data set has")
         return number
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is their number, the number of samples, and a digest of the last one."""
+        """Yield the batches; the position is their number, the number of samples, and a digest
+        of the last one.
+        """
         for batch, after in unindexed_stream(self._batches, position, "the data set of tf.data"):
             size = len(next(iter(batch.values())))
-            yield checked(batch, np.arange(after[1] - size, after[1]), "an element of the data set"), after
+            yield (
+                checked(batch, np.arange(after[1] - size, after[1]), "an element of the data set"),
+                after,
+            )
 
     def _batches(self) -> Iterator[Batch]:
         for element in self._dataset.as_numpy_iterator():
@@ -196,7 +231,9 @@ class TensorFlowSequence(Sequence):
             return dict(element)
         values = element if isinstance(element, tuple) else (element,)
         if len(values) > len(self._names):
-            raise ConfigError(f"an element has {len(values)} parts, and names for {', '.join(self._names)}")
+            raise ConfigError(
+                f"an element has {len(values)} parts, and names for {', '.join(self._names)}"
+            )
         return dict(zip(self._names, values, strict=False))
 
 
@@ -217,7 +254,9 @@ def dataset_from(sequence: Sequence) -> Any:
         stream.close()
     signature = {
         name: tf.TensorSpec(
-            (None, *value.shape[1:]), tf.string if value.dtype.kind in "US" else tf.as_dtype(value.dtype), name
+            (None, *value.shape[1:]),
+            tf.string if value.dtype.kind in "US" else tf.as_dtype(value.dtype),
+            name,
         )
         for name, value in first.items()
     }

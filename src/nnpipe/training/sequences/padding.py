@@ -20,8 +20,8 @@ from nnpipe.training.sequences.sequence import Batch
 class TextCollation:
     """Fills up sequences of tokens to one length, and adds a mask and the lengths.
 
-    Of each feature, ``NAME`` becomes int64 ``(n, length)``, ``NAME_mask`` bool ``(n, length)``, true for tokens, and
-    ``NAME_length`` int64 ``(n,)``.
+    Of each feature, ``NAME`` becomes int64 ``(n, length)``, ``NAME_mask`` bool ``(n, length)``,
+    true for tokens, and ``NAME_length`` int64 ``(n,)``.
 
     Parameters
     ----------
@@ -54,7 +54,10 @@ class TextCollation:
             rows = [np.asarray(row) for row in _of(batch, name)]
             for row in rows:
                 if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
-                    raise ConfigError(f"{name!r} holds {row.dtype} {row.shape}; tokens are whole numbers (tokens,)")
+                    raise ConfigError(
+                        f"{name!r} holds {row.dtype} {row.shape}; tokens are whole numbers "
+                        f"(tokens,)"
+                    )
             rows = [row[: self.length] for row in rows]
             longest = _up(max((len(row) for row in rows), default=0), self.multiple)
             tokens = np.full((len(rows), longest), self.pad, np.int64)
@@ -76,8 +79,8 @@ class AudioCollation:
     Parameters
     ----------
     features
-        Names of features with sounds ``(..., time)``, such as samples ``(channels, time)`` or spectra
-        ``(bands, time)``; all axes but the last are equal.
+        Names of features with sounds ``(..., time)``, such as samples ``(channels, time)`` or
+        spectra ``(bands, time)``; all axes but the last are equal.
     pad
         The value that fills up.
     length
@@ -100,14 +103,19 @@ class AudioCollation:
         found = dict(batch)
         for name in self.features:
             sounds = [np.asarray(sound) for sound in _of(batch, name)]
-            if len({sound.shape[:-1] for sound in sounds}) > 1 or not all(sound.ndim for sound in sounds):
+            if len({sound.shape[:-1] for sound in sounds}) > 1 or not all(
+                sound.ndim for sound in sounds
+            ):
                 shapes = sorted({sound.shape for sound in sounds})
                 raise ConfigError(
-                    f"{name!r} has the shapes {shapes[0]} and {shapes[-1]}; only the last axis may differ"
+                    f"{name!r} has the shapes {shapes[0]} and {shapes[-1]}; only the last axis may "
+                    f"differ"
                 )
             sounds = [sound[..., : self.length] for sound in sounds]
             longest = _up(max((sound.shape[-1] for sound in sounds), default=0), self.multiple)
-            whole = np.full((len(sounds), *sounds[0].shape[:-1], longest), self.pad, np.result_type(*sounds))
+            whole = np.full(
+                (len(sounds), *sounds[0].shape[:-1], longest), self.pad, np.result_type(*sounds)
+            )
             for place, sound in enumerate(sounds):
                 whole[place, ..., : sound.shape[-1]] = sound
             lengths = np.array([sound.shape[-1] for sound in sounds], np.int64)

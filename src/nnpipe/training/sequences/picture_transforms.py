@@ -1,4 +1,6 @@
-"""Transforms of pictures together with what lies in them: colours, and pixels that are computed anew."""
+"""Transforms of pictures together with what lies in them: colours, and pixels that are computed
+anew.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,14 @@ class JointTransform(abc.ABC):
     features
         Names of the pictures to change, ``(..., height, width)``; all have one height and width.
     boxes
-        Names of boxes ``(n, 4)``: left, top, right and bottom edge, in pixels.  They end at the picture's edges.
+        Names of boxes ``(n, 4)``: left, top, right and bottom edge, in pixels.  They end at the
+        picture's edges.
     of_boxes
-        Names of features with a row for each box, such as its class.  They lose the rows of boxes that are lost.
+        Names of features with a row for each box, such as its class.  They lose the rows of boxes
+        that are lost.
     keypoints
-        Names of points ``(n, 2)``: x and y in pixels; or ``(n, 3)``, whose third number, the visibility, becomes 0
-        outside of the picture.
+        Names of points ``(n, 2)``: x and y in pixels; or ``(n, 3)``, whose third number, the
+        visibility, becomes 0 outside of the picture.
     least_visible
         The share of its area that must be left of a box; others are lost.
     """
@@ -46,7 +50,10 @@ class JointTransform(abc.ABC):
         """Return the changed sample."""
         shapes = {feature_of(sample, name).shape[-2:] for name in self._pictures}
         if len(shapes) != 1 or len(next(iter(shapes))) != 2:
-            raise ConfigError(f"{', '.join(self._pictures)} must have one height and width; found {sorted(shapes)}")
+            raise ConfigError(
+                f"{', '.join(self._pictures)} must have one height and width; found "
+                f"{sorted(shapes)}"
+            )
         height, width = next(iter(shapes))
         drawn = self._draw(random, height, width)
         for name in self._pictures:
@@ -70,10 +77,14 @@ class JointTransform(abc.ABC):
     def _change(self, array: np.ndarray, drawn: Any) -> np.ndarray: ...
 
     def _matrix(self, drawn: Any, height: int, width: int) -> np.ndarray:
-        """Return where points go, ``(2, 3)``, which is applied to x, y and 1; by default they stay."""
+        """Return where points go, ``(2, 3)``, which is applied to x, y and 1; by default they
+        stay.
+        """
         return np.eye(2, 3)
 
-    def _move(self, sample: Sample, drawn: Any, before: tuple[int, int], after: tuple[int, ...]) -> None:
+    def _move(
+        self, sample: Sample, drawn: Any, before: tuple[int, int], after: tuple[int, ...]
+    ) -> None:
         matrix = self._matrix(drawn, *before)
         height, width = after
         kept: np.ndarray | None = None
@@ -106,7 +117,9 @@ class JointTransform(abc.ABC):
 
 
 def feature_of(sample: Sample, name: str) -> np.ndarray:
-    """Return a feature of a sample as an array; raise :class:`ConfigError` if there is none of this name."""
+    """Return a feature of a sample as an array; raise :class:`ConfigError` if there is none of
+    this name.
+    """
     if name not in sample:
         raise ConfigError(f"the sample has no {name!r}; it has {', '.join(sample)}")
     return np.asarray(sample[name])
@@ -116,30 +129,35 @@ def _rows(sample: Sample, name: str, columns: tuple[int, ...]) -> np.ndarray:
     given = feature_of(sample, name)
     given = given.reshape(0, columns[0]) if given.size == 0 else given
     if given.ndim != 2 or given.shape[1] not in columns:
-        raise ConfigError(f"{name!r} must be (n, {' or '.join(map(str, columns))}), not {given.shape}")
+        raise ConfigError(
+            f"{name!r} must be (n, {' or '.join(map(str, columns))}), not {given.shape}"
+        )
     return given
 
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
-_CHROMA = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])  # YIQ, of NTSC
+# YIQ, of NTSC
+_CHROMA = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColourJitter:
     """Changes brightness, contrast, saturation and hue at random, in this order.
 
-    Pictures are ``(channels, height, width)``, from 0 to 1, or integers from 0 to the greatest of their type.  Those of
-    one channel have neither saturation nor hue.  All features are changed alike.
+    Pictures are ``(channels, height, width)``, from 0 to 1, or integers from 0 to the greatest of
+    their type.  Those of one channel have neither saturation nor hue.  All features are changed
+    alike.
 
     Parameters
     ----------
     features
         Names of the features to change.
     brightness, contrast, saturation
-        The factor is drawn from 1 less this to 1 and this; contrast is the distance to the mean brightness,
-        saturation that to grey.
+        The factor is drawn from 1 less this to 1 and this; contrast is the distance to the mean
+        brightness, saturation that to grey.
     hue
-        The greatest angle, as a part of the whole circle, by which colours turn around grey (in YIQ).
+        The greatest angle, as a part of the whole circle, by which colours turn around grey (in
+        YIQ).
     """
 
     features: tuple[str, ...] = ("input",)
@@ -152,22 +170,30 @@ class ColourJitter:
         check_call(ColourJitter, vars(self))
         for name in ("brightness", "contrast", "saturation", "hue"):
             if not 0 <= getattr(self, name) <= (0.5 if name == "hue" else np.inf):
-                raise ConfigError(f"ColourJitter: {name} is {getattr(self, name)}, which is no range")
+                raise ConfigError(
+                    f"ColourJitter: {name} is {getattr(self, name)}, which is no range"
+                )
 
     def __call__(self, sample: Sample, random: np.random.Generator) -> Sample:
         """Return the sample with other colours."""
         most = (self.brightness, self.contrast, self.saturation)
-        brightness, contrast, saturation = (random.uniform(max(0.0, 1 - part), 1 + part) for part in most)
+        brightness, contrast, saturation = (
+            random.uniform(max(0.0, 1 - part), 1 + part) for part in most
+        )
         angle = 2 * np.pi * random.uniform(-self.hue, self.hue)
         for name in self.features:
             array = feature_of(sample, name)
             if array.ndim != 3 or array.shape[0] not in (1, 3):
-                raise ConfigError(f"{name!r} is {array.shape}; colours need (1 or 3, height, width)")
+                raise ConfigError(
+                    f"{name!r} is {array.shape}; colours need (1 or 3, height, width)"
+                )
             sample[name] = _changed(array, brightness, contrast, saturation, angle)
         return sample
 
 
-def _changed(array: np.ndarray, brightness: float, contrast: float, saturation: float, angle: float) -> np.ndarray:
+def _changed(
+    array: np.ndarray, brightness: float, contrast: float, saturation: float, angle: float
+) -> np.ndarray:
     top = float(np.iinfo(array.dtype).max) if array.dtype.kind in "iu" else 1.0
     values = np.clip(array.astype(np.float32) * np.float32(brightness), 0, top)
     mean = np.float32(_grey(values).mean())
@@ -217,7 +243,8 @@ class Resize(_Interpolating):
     Parameters
     ----------
     features, boxes, of_boxes, keypoints, least_visible
-        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change together.
+        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change
+        together.
     masks
         Names of features whose pixels are chosen, not mixed.
     size
@@ -230,7 +257,9 @@ class Resize(_Interpolating):
         check_call(Resize, vars(self))
         _check_size(self.size)
 
-    def _draw(self, random: np.random.Generator, height: int, width: int) -> tuple[int, int, int, int]:
+    def _draw(
+        self, random: np.random.Generator, height: int, width: int
+    ) -> tuple[int, int, int, int]:
         return 0, 0, height, width
 
     def _change(self, array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
@@ -278,15 +307,23 @@ class RandomResizedCrop(Resize):
         _check_size(self.size)
         if not 0 < self.scale[0] <= self.scale[1] <= 1 or not 0 < self.ratio[0] <= self.ratio[1]:
             raise ConfigError(
-                f"RandomResizedCrop: scale {self.scale} or ratio {self.ratio} is no range of what there is"
+                f"RandomResizedCrop: scale {self.scale} or ratio {self.ratio} is no range of what "
+                f"there is"
             )
 
-    def _draw(self, random: np.random.Generator, height: int, width: int) -> tuple[int, int, int, int]:
+    def _draw(
+        self, random: np.random.Generator, height: int, width: int
+    ) -> tuple[int, int, int, int]:
         area = height * width * random.uniform(*self.scale)
         shape = float(np.exp(random.uniform(*np.log(self.ratio))))
         rows = min(height, max(1, round(sqrt(area / shape))))
         columns = min(width, max(1, round(sqrt(area * shape))))
-        return int(random.integers(height - rows + 1)), int(random.integers(width - columns + 1)), rows, columns
+        return (
+            int(random.integers(height - rows + 1)),
+            int(random.integers(width - columns + 1)),
+            rows,
+            columns,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,8 +333,8 @@ class RandomAffine(_Interpolating):
     Parameters
     ----------
     features, boxes, of_boxes, keypoints, least_visible
-        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change together.  A box
-        becomes the smallest one around its moved corners.
+        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change
+        together.  A box becomes the smallest one around its moved corners.
     masks
         Names of features whose pixels are chosen, not mixed.
     degrees
@@ -322,7 +359,10 @@ class RandomAffine(_Interpolating):
     def __post_init__(self) -> None:
         check_call(RandomAffine, vars(self))
         if not 0 < self.scale[0] <= self.scale[1]:
-            raise ConfigError(f"RandomAffine: scale is {self.scale}; give the least and the greatest factor above 0")
+            raise ConfigError(
+                f"RandomAffine: scale is {self.scale}; give the least and the greatest factor "
+                f"above 0"
+            )
 
     def _draw(self, random: np.random.Generator, height: int, width: int) -> np.ndarray:
         angle, lean = (radians(random.uniform(-most, most)) for most in (self.degrees, self.shear))
@@ -345,7 +385,9 @@ class RandomAffine(_Interpolating):
 
 
 def moved(array: np.ndarray, matrix: np.ndarray, fill: float, nearest: bool = False) -> np.ndarray:
-    """Return pictures ``(..., height, width)`` whose points went where ``matrix`` ``(2, 3)`` says, in the same size."""
+    """Return pictures ``(..., height, width)`` whose points went where ``matrix`` ``(2, 3)``
+    says, in the same size.
+    """
     height, width = array.shape[-2:]
     back = np.linalg.inv(matrix[:, :2])
     y, x = np.mgrid[0:height, 0:width] + 0.5
@@ -356,7 +398,9 @@ def moved(array: np.ndarray, matrix: np.ndarray, fill: float, nearest: bool = Fa
     whole = np.pad(array, [(0, 0)] * (array.ndim - 2) + [(1, 1)] * 2, constant_values=fill)
     if nearest:
         return whole[..., np.rint(down).astype(np.int64), np.rint(across).astype(np.int64)]
-    top, left = (np.minimum(v.astype(np.int64), most) for v, most in ((down, height), (across, width)))
+    top, left = (
+        np.minimum(v.astype(np.int64), most) for v, most in ((down, height), (across, width))
+    )
     low, right = (down - top).astype(np.float32), (across - left).astype(np.float32)
     real = whole.astype(np.float32, copy=False)
     upper = real[..., top, left] * (1 - right) + real[..., top, left + 1] * right

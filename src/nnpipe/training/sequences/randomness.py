@@ -22,10 +22,14 @@ _ORDER = 2**63
 def order_generator(seed: int, epoch: int) -> np.random.Generator:
     """Return the generator for the order of an epoch."""
     key = np.array([seed % _WORD, _ORDER], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, epoch % _WORD, 0], np.uint64)))
+    return np.random.Generator(
+        np.random.Philox(key=key, counter=np.array([0, 0, epoch % _WORD, 0], np.uint64))
+    )
 
 
-def sample_generator(seed: int, stage: int, epoch: int, sample_id: int, repeat: int = 0) -> np.random.Generator:
+def sample_generator(
+    seed: int, stage: int, epoch: int, sample_id: int, repeat: int = 0
+) -> np.random.Generator:
     """Return the generator for one sample in one epoch.
 
     Parameters
@@ -45,7 +49,8 @@ def sample_generator(seed: int, stage: int, epoch: int, sample_id: int, repeat: 
 
 
 class Seeded:
-    """Seeds the global generators during a block, and restores them; those of PyTorch only if it is imported.
+    """Seeds the global generators during a block, and restores them; those of PyTorch only if it is
+    imported.
 
     Parameters
     ----------
@@ -94,7 +99,11 @@ class OwnGenerators(Seeded):
 
 def _states() -> tuple[Any, ...]:
     torch = sys.modules.get("torch")
-    return np.random.get_state(), python_random.getstate(), None if torch is None else torch.get_rng_state()
+    return (
+        np.random.get_state(),
+        python_random.getstate(),
+        None if torch is None else torch.get_rng_state(),
+    )
 
 
 def _restore(states: tuple[Any, ...]) -> None:

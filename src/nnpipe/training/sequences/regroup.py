@@ -80,7 +80,9 @@ class Rebatched(_Regrouped):
         return [self._number] * full + [rest] * (rest > 0 and not self._drop_last)
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the source's before the remaining samples, and how many to skip there."""
+        """Yield the batches; the position is the source's before the remaining samples, and how
+        many to skip there.
+        """
         before, skip = position if position is not None else (None, 0)
         parts: list[dict[str, Any]] = []
         held, number = 0, self._number
@@ -112,10 +114,16 @@ class SubBatched(_Regrouped):
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
         number = self._number
-        return [min(number, size - start) for size in self._taken().sizes() for start in range(0, size, number)]
+        return [
+            min(number, size - start)
+            for size in self._taken().sizes()
+            for start in range(0, size, number)
+        ]
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the source's before a batch, and the number of its samples delivered."""
+        """Yield the batches; the position is the source's before a batch, and the number of its
+        samples delivered.
+        """
         before, given = position if position is not None else (None, 0)
         source = self._taken().stream(epoch, before)
         try:
@@ -174,8 +182,8 @@ class CollateSequence(Sequence):
         The value that pads arrays of different shapes at their ends; None raises an
         error for them.  All must have the same number of axes.
     tensors
-        Whether to return PyTorch tensors instead of arrays of numbers, except for the ids.  They share the
-        arrays' memory.
+        Whether to return PyTorch tensors instead of arrays of numbers, except for the ids.  They
+        share the arrays' memory.
     """
 
     def __init__(
@@ -194,7 +202,10 @@ class CollateSequence(Sequence):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings by which lists become arrays."""
-        return {"collate": None if self._function is None else named(self._function), "pad": self._pad}
+        return {
+            "collate": None if self._function is None else named(self._function),
+            "pad": self._pad,
+        }
 
     def sizes(self) -> list[int]:
         """Return the source's sizes."""
@@ -208,7 +219,11 @@ class CollateSequence(Sequence):
         try:
             for batch, after in source:
                 if self._function is not None:
-                    batch = checked(self._function(batch), batch["sample_id"], "what the function of collate gave")
+                    batch = checked(
+                        self._function(batch),
+                        batch["sample_id"],
+                        "what the function of collate gave",
+                    )
                 yield {name: self._collated(name, value) for name, value in batch.items()}, after
         finally:
             source.close()
@@ -218,7 +233,12 @@ class CollateSequence(Sequence):
             value = joined(value)
             if isinstance(value, list) and hasattr(value[0], "__array__"):
                 value = self._padded(name, [np.asarray(item) for item in value])
-        if self._tensors and name != "sample_id" and isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        if (
+            self._tensors
+            and name != "sample_id"
+            and isinstance(value, np.ndarray)
+            and value.dtype.kind in "biuf"
+        ):
             import torch
 
             return torch.from_numpy(value)
@@ -227,9 +247,15 @@ class CollateSequence(Sequence):
     def _padded(self, name: str, arrays: list[np.ndarray]) -> np.ndarray:
         shapes = sorted({array.shape for array in arrays})
         if self._pad is None and len(shapes) > 1:
-            raise ConfigError(f"{name!r} has shapes {shapes[0]} and {shapes[-1]} in one batch; give collate(pad=...)")
+            raise ConfigError(
+                f"{name!r} has shapes {shapes[0]} and {shapes[-1]} in one batch; give "
+                f"collate(pad=...)"
+            )
         if len({len(shape) for shape in shapes}) != 1:
-            raise ConfigError(f"{name!r} has arrays of {len(shapes[0])} and of {len(shapes[-1])} axes in one batch")
+            raise ConfigError(
+                f"{name!r} has arrays of {len(shapes[0])} and of {len(shapes[-1])} axes in one "
+                f"batch"
+            )
         longest = tuple(max(lengths) for lengths in zip(*shapes, strict=True))
         fill = 0 if self._pad is None else self._pad
         found = np.full((len(arrays), *longest), fill, np.result_type(*arrays))

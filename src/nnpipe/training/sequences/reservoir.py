@@ -64,7 +64,9 @@ class ReservoirSequence(Sequence):
         self._epoch_batches = None if batches is None else positive("batches", batches)
         self._fill = max(batch, positive("fill", fill if fill is not None else batch))
         if self._fill > size:
-            raise ConfigError(f"a reservoir of {size} samples cannot hold {self._fill}; make it larger")
+            raise ConfigError(
+                f"a reservoir of {size} samples cannot hold {self._fill}; make it larger"
+            )
         self._seed = seed
         self._stock: _Stock | None = None
         self._end: weakref.finalize[..., Any] | None = None
@@ -77,7 +79,12 @@ class ReservoirSequence(Sequence):
 
     def settings(self) -> dict[str, Any]:
         """Return the sizes of the reservoir and of batches, and the seed."""
-        return {"size": self._size, "batch": self._batch, "batches": self._epoch_batches, "seed": self._seed}
+        return {
+            "size": self._size,
+            "batch": self._batch,
+            "batches": self._epoch_batches,
+            "seed": self._seed,
+        }
 
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch."""
@@ -95,7 +102,9 @@ class ReservoirSequence(Sequence):
         if self._stock is None:
             assert self.source is not None
             self._stock = stock = _Stock(self._size, self._fill)
-            thread = threading.Thread(target=_refill, args=(stock, self.source, epoch), name="reservoir", daemon=True)
+            thread = threading.Thread(
+                target=_refill, args=(stock, self.source, epoch), name="reservoir", daemon=True
+            )
             self._end = weakref.finalize(self, _end, stock, self.source, thread)
             thread.start()
         return self._stock
@@ -161,23 +170,31 @@ class _Stock:
         if not self._columns:
             for name, value in batch.items():
                 like = isinstance(value, np.ndarray)
-                self._columns[name] = np.empty((self._size, *value.shape[1:]), value.dtype) if like else {}
+                self._columns[name] = (
+                    np.empty((self._size, *value.shape[1:]), value.dtype) if like else {}
+                )
         if batch.keys() != self._columns.keys():
-            raise ConfigError(f"a reservoir of {', '.join(self._columns)} cannot take {', '.join(batch)}")
+            raise ConfigError(
+                f"a reservoir of {', '.join(self._columns)} cannot take {', '.join(batch)}"
+            )
         for name, value in batch.items():
             column = self._columns[name]
             if isinstance(column, dict):
                 column.update(zip(rows, value[start : start + len(rows)], strict=True))
             elif not isinstance(value, np.ndarray) or value.shape[1:] != column.shape[1:]:
                 found = value.shape[1:] if isinstance(value, np.ndarray) else "a list"
-                raise ConfigError(f"a reservoir with {name!r} of shape {column.shape[1:]} cannot take {found}")
+                raise ConfigError(
+                    f"a reservoir with {name!r} of shape {column.shape[1:]} cannot take {found}"
+                )
             else:
                 column[rows] = value[start : start + len(rows)]
 
     def draw(self, number: int, random: np.random.Generator) -> dict[str, Any]:
         """Return a batch; wait only until the reservoir holds enough samples."""
         with self._changed:
-            self._changed.wait_for(lambda: self.closed or self._error is not None or self._enough(number))
+            self._changed.wait_for(
+                lambda: self.closed or self._error is not None or self._enough(number)
+            )
             if self._error is not None:
                 raise self._error
             if self.closed:
@@ -191,7 +208,9 @@ class _Stock:
                 rows = fresh + [known[place] for place in again.tolist()]
             places = np.array(rows)
             batch = {
-                name: [column[row] for row in rows] if isinstance(column, dict) else column.take(places, axis=0)
+                name: [column[row] for row in rows]
+                if isinstance(column, dict)
+                else column.take(places, axis=0)
                 for name, column in self._columns.items()
             }
             self._seen.extend(fresh)
@@ -201,7 +220,9 @@ class _Stock:
             return batch
 
     def _enough(self, number: int) -> bool:
-        return len(self._unseen) + len(self._seen) >= (number if self._begun else max(number, self._fill))
+        return len(self._unseen) + len(self._seen) >= (
+            number if self._begun else max(number, self._fill)
+        )
 
 
 def _refill(stock: _Stock, source: Sequence, epoch: int) -> None:

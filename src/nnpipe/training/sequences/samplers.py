@@ -33,7 +33,9 @@ class Sampler(abc.ABC):
         return samples
 
     @abc.abstractmethod
-    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+    def order(
+        self, features: Mapping[str, Any], samples: int, random: np.random.Generator
+    ) -> np.ndarray:
         """Return the indices of an epoch's samples, int64 ``(length,)``.
 
         Parameters
@@ -51,7 +53,9 @@ class Sampler(abc.ABC):
 class SequentialSampler(Sampler):
     """All samples in their order."""
 
-    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+    def order(
+        self, features: Mapping[str, Any], samples: int, random: np.random.Generator
+    ) -> np.ndarray:
         """Return 0, 1, 2, ..."""
         return np.arange(samples, dtype=np.int64)
 
@@ -75,7 +79,9 @@ class RandomSampler(Sampler):
         """Return the number of samples in an epoch."""
         return samples if self.samples is None else min(samples, self.samples)
 
-    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+    def order(
+        self, features: Mapping[str, Any], samples: int, random: np.random.Generator
+    ) -> np.ndarray:
         """Return a permutation, or the beginning of one, int64 ``(length,)``."""
         return random.permutation(samples)[: self.length(samples)].astype(np.int64, copy=False)
 
@@ -105,7 +111,9 @@ class SubsetSampler(Sampler):
         """Return the number of samples in an epoch."""
         return len(self.indices)
 
-    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+    def order(
+        self, features: Mapping[str, Any], samples: int, random: np.random.Generator
+    ) -> np.ndarray:
         """Return the indices."""
         chosen = np.array(self.indices, np.int64)
         wrong = chosen[(chosen < 0) | (chosen >= samples)]
@@ -144,13 +152,20 @@ class ClassBalancedSampler(Sampler):
         """Return the number of samples in an epoch."""
         return samples if self.samples is None else self.samples
 
-    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+    def order(
+        self, features: Mapping[str, Any], samples: int, random: np.random.Generator
+    ) -> np.ndarray:
         """Return the indices of each class's share, shuffled, int64 ``(length,)``."""
         if self.by not in features:
-            raise ConfigError(f"ClassBalancedSampler: no feature {self.by!r}; there are {', '.join(features)}")
+            raise ConfigError(
+                f"ClassBalancedSampler: no feature {self.by!r}; there are {', '.join(features)}"
+            )
         labels = np.asarray(features[self.by])
         if labels.ndim != 1:
-            raise ConfigError(f"ClassBalancedSampler: {self.by!r} has shape {labels.shape}, not one class a sample")
+            raise ConfigError(
+                f"ClassBalancedSampler: {self.by!r} has shape {labels.shape}, not one class a "
+                f"sample"
+            )
         classes, of = np.unique(labels, return_inverse=True)
         total = self.length(samples)
         share = np.full(len(classes), total // len(classes))
@@ -185,7 +200,8 @@ class WeightedSampler(Sampler):
     samples
         Number of samples in an epoch; None for as many as in the data.
     replacement
-        Whether a sample can be drawn several times in an epoch.  Without, those of weight 0 are never drawn.
+        Whether a sample can be drawn several times in an epoch.  Without, those of weight 0 are
+        never drawn.
     """
 
     by: str = "weight"
@@ -205,7 +221,9 @@ class WeightedSampler(Sampler):
         wanted = samples if self.samples is None else self.samples
         return wanted if self.replacement else min(wanted, samples)
 
-    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+    def order(
+        self, features: Mapping[str, Any], samples: int, random: np.random.Generator
+    ) -> np.ndarray:
         """Return the indices, int64 ``(length,)``.
 
         Raises
@@ -215,7 +233,9 @@ class WeightedSampler(Sampler):
         """
         weights = _numbers(self, features, self.by)
         if not np.isfinite(weights).all() or weights.min(initial=0) < 0 or not weights.sum() > 0:
-            raise ConfigError(f"WeightedSampler: weights in {self.by!r} must be 0 or more, and not all 0")
+            raise ConfigError(
+                f"WeightedSampler: weights in {self.by!r} must be 0 or more, and not all 0"
+            )
         wanted = self.length(samples)
         if self.replacement:
             bounds = np.cumsum(weights)
@@ -224,9 +244,11 @@ class WeightedSampler(Sampler):
             return np.array(np.minimum(drawn, last), np.int64)
         if wanted > np.count_nonzero(weights):
             raise ConfigError(
-                f"WeightedSampler: {wanted} samples without replacement, and {np.count_nonzero(weights)} have a weight"
+                f"WeightedSampler: {wanted} samples without replacement, and "
+                f"{np.count_nonzero(weights)} have a weight"
             )
-        # Keys of Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006, in logarithms.
+        # Keys of Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006, in
+        # logarithms.
         with np.errstate(divide="ignore"):
             keys = random.standard_exponential(samples) / weights
         first: np.ndarray = np.argsort(keys, kind="stable")[:wanted]
@@ -256,15 +278,22 @@ class LengthSampler(Sampler):
     def __post_init__(self) -> None:
         check_call(LengthSampler, vars(self))
         if self.batch < 1 or self.window < 1:
-            raise ConfigError(f"LengthSampler: batch and window take 1 or more, not {self.batch} and {self.window}")
+            raise ConfigError(
+                f"LengthSampler: batch and window take 1 or more, not {self.batch} and "
+                f"{self.window}"
+            )
 
-    def order(self, features: Mapping[str, Any], samples: int, random: np.random.Generator) -> np.ndarray:
+    def order(
+        self, features: Mapping[str, Any], samples: int, random: np.random.Generator
+    ) -> np.ndarray:
         """Return the indices, int64 ``(samples,)``; a smaller batch comes last."""
         lengths = _numbers(self, features, self.by)
         shuffled = random.permutation(samples)
         size = self.batch * self.window
         parts = [shuffled[start : start + size] for start in range(0, samples, size)]
-        ordered = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts or [shuffled]])
+        ordered = np.concatenate(
+            [part[np.argsort(lengths[part], kind="stable")] for part in parts or [shuffled]]
+        )
         whole = samples // self.batch
         blocks = random.permutation(whole)
         full = ordered[: whole * self.batch].reshape(whole, self.batch)[blocks].reshape(-1)
@@ -277,5 +306,7 @@ def _numbers(sampler: Sampler, features: Mapping[str, Any], by: str) -> np.ndarr
         raise ConfigError(f"{name}: no feature {by!r}; there are {', '.join(features)}")
     found = np.asarray(features[by])
     if found.ndim != 1 or found.dtype.kind not in "iuf":
-        raise ConfigError(f"{name}: {by!r} has shape {found.shape} of {found.dtype}, not one number a sample")
+        raise ConfigError(
+            f"{name}: {by!r} has shape {found.shape} of {found.dtype}, not one number a sample"
+        )
     return found.astype(np.float64)

@@ -15,11 +15,19 @@ from nnpipe.training.sequences.diagnosis import Diagnosis, Meter, StageFigures, 
 
 if TYPE_CHECKING:
     from nnpipe.training.sequences.map import MapSequence
-    from nnpipe.training.sequences.regroup import CollateSequence, Grouped, MaxSamples, Rebatched, SubBatched
+    from nnpipe.training.sequences.regroup import (
+        CollateSequence,
+        Grouped,
+        MaxSamples,
+        Rebatched,
+        SubBatched,
+    )
     from nnpipe.training.sequences.reservoir import ReservoirSequence
 
 Batch = dict[str, Any]
-"""Arrays or lists by name, with one entry for each sample; ``"sample_id"`` is an int64 array ``(n,)``."""
+"""Arrays or lists by name, with one entry for each sample; ``"sample_id"`` is an int64 array
+``(n,)``.
+"""
 
 Stream = Generator[tuple[Batch, Any], None, None]
 """The batches of an epoch, each with the position after it."""
@@ -80,7 +88,9 @@ class Sequence(Module, abc.ABC):
         """
 
     def sizes(self) -> list[int]:
-        """Return the number of samples of each batch of an epoch; raise ``TypeError`` if it is not known."""
+        """Return the number of samples of each batch of an epoch; raise ``TypeError`` if it is
+        not known.
+        """
         raise TypeError(f"{type(self).__name__} does not know how long an epoch is")
 
     def figures(self) -> StageFigures:
@@ -88,11 +98,14 @@ class Sequence(Module, abc.ABC):
         return StageFigures()
 
     def settings(self) -> dict[str, Any]:
-        """Return the plain values, by name, on which this stage's batches depend besides the source."""
+        """Return the plain values, by name, on which this stage's batches depend besides the
+        source.
+        """
         return {}
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return everything, by stage, on which batches depend besides the epoch: if it is equal, batches are equal.
+        """Return everything, by stage, on which batches depend besides the epoch: if it is equal,
+        batches are equal.
 
         Of large data it includes the content of some samples only.
         """
@@ -105,7 +118,9 @@ class Sequence(Module, abc.ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether batches depend only on seeds and epoch, so that a resumed run sees the same batches."""
+        """Whether batches depend only on seeds and epoch, so that a resumed run sees the same
+        batches.
+        """
         return self.source is None or self.source.exact
 
     # -- for users of sequences -------------------------------------------------------------------
@@ -164,20 +179,30 @@ class Sequence(Module, abc.ABC):
         }
 
     def check_state(self, state: Mapping[str, Any], path: str = "") -> None:
-        """Raise :class:`~nnpipe.experiment.module.StateError` unless a state comes from such a chain."""
+        """Raise :class:`~nnpipe.experiment.module.StateError` unless a state comes from such a
+        chain.
+        """
         where = path or type(self).__name__
         if not isinstance(state, Mapping):
-            raise StateError(f"{where}: expected the state of a sequence, found {type(state).__name__}")
+            raise StateError(
+                f"{where}: expected the state of a sequence, found {type(state).__name__}"
+            )
         check_names(where, dict.fromkeys(_STATE), state)
         own = [type(stage).__name__ for stage in self.stages()]
         if list(state["stages"]) != own:
-            raise StateError(f"{where}: the state is that of {' < '.join(state['stages'])}, this is {' < '.join(own)}")
+            raise StateError(
+                f"{where}: the state is that of {' < '.join(state['stages'])}, this is "
+                f"{' < '.join(own)}"
+            )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state; the next iteration yields the remaining batches of its epoch."""
         self.check_state(state)
         self._place = _Place(
-            epoch=int(state["epoch"]), batches=int(state["batches"]), position=state["position"], resume=True
+            epoch=int(state["epoch"]),
+            batches=int(state["batches"]),
+            position=state["position"],
+            resume=True,
         )
 
     def close(self) -> None:
@@ -192,7 +217,9 @@ class Sequence(Module, abc.ABC):
         self.close()
 
     def diagnosis(self) -> Diagnosis:
-        """Return whether and why the consumer had to wait, over all iterations so far, with advice."""
+        """Return whether and why the consumer had to wait, over all iterations so far, with
+        advice.
+        """
         return diagnose(self._meter, [stage.figures() for stage in self.stages()])
 
     # -- chains -----------------------------------------------------------------------------------
@@ -213,12 +240,21 @@ class Sequence(Module, abc.ABC):
         from nnpipe.training.sequences.map import MapSequence
 
         return MapSequence(
-            self, function, workers=workers, each=each, seed=seed, errors=errors, prefetch=prefetch,
-            time_limit=time_limit, start=start,
-        )  # fmt: skip
+            self,
+            function,
+            workers=workers,
+            each=each,
+            seed=seed,
+            errors=errors,
+            prefetch=prefetch,
+            time_limit=time_limit,
+            start=start,
+        )
 
     def batch(self, number: int) -> Grouped:
-        """Join each ``number`` batches into one; fields that cannot be joined to arrays become lists."""
+        """Join each ``number`` batches into one; fields that cannot be joined to arrays become
+        lists.
+        """
         from nnpipe.training.sequences.regroup import Grouped
 
         return Grouped(self, number)
@@ -242,7 +278,11 @@ class Sequence(Module, abc.ABC):
         return MaxSamples(self, samples)
 
     def collate(
-        self, function: Callable[[Batch], Batch] | None = None, *, pad: float | None = None, tensors: bool = False
+        self,
+        function: Callable[[Batch], Batch] | None = None,
+        *,
+        pad: float | None = None,
+        tensors: bool = False,
     ) -> CollateSequence:
         """Join lists to arrays; see :class:`~nnpipe.training.sequences.regroup.CollateSequence`."""
         from nnpipe.training.sequences.regroup import CollateSequence
@@ -250,9 +290,17 @@ class Sequence(Module, abc.ABC):
         return CollateSequence(self, function, pad=pad, tensors=tensors)
 
     def reservoir(
-        self, size: int, batch: int, *, batches: int | None = None, fill: int | None = None, seed: int = 0
+        self,
+        size: int,
+        batch: int,
+        *,
+        batches: int | None = None,
+        fill: int | None = None,
+        seed: int = 0,
     ) -> ReservoirSequence:
-        """Draw from a reservoir; see :class:`~nnpipe.training.sequences.reservoir.ReservoirSequence`."""
+        """Draw from a reservoir; see
+        :class:`~nnpipe.training.sequences.reservoir.ReservoirSequence`.
+        """
         from nnpipe.training.sequences.reservoir import ReservoirSequence
 
         return ReservoirSequence(self, size, batch, batches=batches, fill=fill, seed=seed)

@@ -12,7 +12,12 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._batching import checked
 from nnpipe.training.sequences._content_digest import digest_of
 from nnpipe.training.sequences._unindexed import state_of, unindexed_stream
-from nnpipe.training.sequences.randomness import OwnGenerators, Seeded, order_generator, sample_generator
+from nnpipe.training.sequences.randomness import (
+    OwnGenerators,
+    Seeded,
+    order_generator,
+    sample_generator,
+)
 from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
 
 _NAMES = ("input", "target")
@@ -21,11 +26,12 @@ _NAMES = ("input", "target")
 class TorchSequence(Sequence):
     """The batches of a ``torch.utils.data.DataLoader``, with the ids of their samples.
 
-    Ids are the indices of the loader's data set.  If it has no indices (an
-    ``IterableDataset``), ids count the samples.  Where such a data set has ``state_dict`` and
-    ``load_state_dict`` and the loader no workers, a resumed run continues from its state.  Otherwise the run reads
-    and discards earlier batches, and refuses to go on if the last of them is not the one that it was.
-    The global generators are seeded for each epoch, so that a data set that shuffles by them is the same again.
+    Ids are the indices of the loader's data set.  If it has no indices (an ``IterableDataset``),
+    ids count the samples.  Where such a data set has ``state_dict`` and ``load_state_dict`` and the
+    loader no workers, a resumed run continues from its state.  Otherwise the run reads and discards
+    earlier batches, and refuses to go on if the last of them is not the one that it was. The global
+    generators are seeded for each epoch, so that a data set that shuffles by them is the same
+    again.
 
     With indices, the order follows from the seed and the epoch.  During
     ``dataset[index]`` the generators of PyTorch, numpy and Python are seeded from
@@ -35,7 +41,8 @@ class TorchSequence(Sequence):
     Parameters
     ----------
     loader
-        The loader.  Its data set, batch sampler, collate function and number of workers are used; it is not changed.
+        The loader.  Its data set, batch sampler, collate function and number of workers are used;
+        it is not changed.
     names
         Names of the parts, if batches are tuples or lists; dictionaries have their own names.
     seed
@@ -53,7 +60,9 @@ class TorchSequence(Sequence):
     def _indexed(self) -> bool:
         from torch.utils.data import IterableDataset
 
-        return self._loader.batch_sampler is not None and not isinstance(self._loader.dataset, IterableDataset)
+        return self._loader.batch_sampler is not None and not isinstance(
+            self._loader.dataset, IterableDataset
+        )
 
     @property
     def exact(self) -> bool:
@@ -68,7 +77,11 @@ class TorchSequence(Sequence):
     def sizes(self) -> list[int]:
         """Return the number of samples of each batch, according to the batch sampler."""
         sampler = self._loader.batch_sampler
-        if not self._indexed or not hasattr(sampler, "batch_size") or not hasattr(sampler, "sampler"):
+        if (
+            not self._indexed
+            or not hasattr(sampler, "batch_size")
+            or not hasattr(sampler, "sampler")
+        ):
             return super().sizes()
         full, rest = divmod(len(sampler.sampler), sampler.batch_size)
         return [sampler.batch_size] * full + [rest] * (rest > 0 and not sampler.drop_last)
@@ -76,7 +89,10 @@ class TorchSequence(Sequence):
     def settings(self) -> dict[str, Any]:
         """Return how the loader orders and cuts samples, and a digest of some of them."""
         loader = self._loader
-        found: dict[str, Any] = {"dataset": type(loader.dataset).__qualname__, "names": list(self._names)}
+        found: dict[str, Any] = {
+            "dataset": type(loader.dataset).__qualname__,
+            "names": list(self._names),
+        }
         found["seed"] = self._seed
         if not self._indexed:
             return found | {"batch": loader.batch_size}
@@ -92,12 +108,19 @@ class TorchSequence(Sequence):
         }
 
     def stream(self, epoch: int, position: Any = None) -> Stream:
-        """Yield the batches; the position is the number of batches before it, without indices a list."""
+        """Yield the batches; the position is the number of batches before it, without indices a
+        list.
+        """
         if not self._indexed:
             what = f"the data set {type(self._loader.dataset).__name__}"
-            for batch, after in unindexed_stream(lambda: self._unindexed(epoch), position, what, self._stateful):
+            for batch, after in unindexed_stream(
+                lambda: self._unindexed(epoch), position, what, self._stateful
+            ):
                 size = len(next(iter(batch.values())))
-                yield checked(batch, np.arange(after[1] - size, after[1]), "a batch of the loader"), after
+                yield (
+                    checked(batch, np.arange(after[1] - size, after[1]), "a batch of the loader"),
+                    after,
+                )
             return
         start = position or 0
         for number, (ids, found) in enumerate(self._batches(epoch, start), start + 1):
@@ -144,12 +167,17 @@ class TorchSequence(Sequence):
         )
 
     def _order(self, epoch: int) -> list[list[int]]:
-        """Return an epoch's order by the loader's own sampler, with its generators seeded, then restored."""
+        """Return an epoch's order by the loader's own sampler, with its generators seeded, then
+        restored.
+        """
         import torch
 
         seed = int(order_generator(self._seed, epoch).integers(2**63))
         sampler = self._loader.batch_sampler
-        own = [getattr(part, "generator", None) for part in (sampler, getattr(sampler, "sampler", None))]
+        own = [
+            getattr(part, "generator", None)
+            for part in (sampler, getattr(sampler, "sampler", None))
+        ]
         generators = [generator for generator in own if generator is not None]
         before = [generator.get_state() for generator in generators]
         set_epoch = getattr(getattr(sampler, "sampler", None), "set_epoch", None)
@@ -166,7 +194,9 @@ class TorchSequence(Sequence):
 
 
 class _Indexed:
-    """A data set that returns each item with its index, with the global generators seeded for it."""
+    """A data set that returns each item with its index, with the global generators seeded for
+    it.
+    """
 
     def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
         self._dataset, self._seed, self._epoch = dataset, seed, epoch
@@ -188,7 +218,8 @@ class _Collated:
 
 
 def loader_from(sequence: Sequence) -> Any:
-    """Return a ``torch.utils.data.DataLoader`` of a sequence's batches, with tensors instead of arrays.
+    """Return a ``torch.utils.data.DataLoader`` of a sequence's batches, with tensors instead of
+    arrays.
 
     It has no workers, since the sequence has its own; each iteration is one
     iteration of the sequence.
@@ -222,9 +253,16 @@ def _named(found: Any, names: tuple[str, ...]) -> Batch:
     else:
         values = list(found) if isinstance(found, (tuple, list)) else [found]
         if len(values) > len(names):
-            raise ConfigError(f"a batch has {len(values)} parts, and names for {', '.join(names)}; give more names")
+            raise ConfigError(
+                f"a batch has {len(values)} parts, and names for {', '.join(names)}; give more "
+                f"names"
+            )
         parts = dict(zip(names, values, strict=False))
     return {
-        name: value.numpy() if hasattr(value, "numpy") else list(value) if isinstance(value, tuple) else value
+        name: value.numpy()
+        if hasattr(value, "numpy")
+        else list(value)
+        if isinstance(value, tuple)
+        else value
         for name, value in parts.items()
     }

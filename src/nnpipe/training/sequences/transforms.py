@@ -1,12 +1,11 @@
 """Transforms that change several features of a sample in the same way.
 
-Each is a function for :meth:`Sequence.map
-<nnpipe.training.sequences.sequence.Sequence.map>`: it takes a sample and a
-random generator and returns a sample.  It draws once for each sample, so an
-image and its mask are flipped together.  The numbers depend on the seed, the
-epoch and the sample's id.  Arrays are ``(..., height, width)``, for example
-``(channels, height, width)``; lengths are in pixels.  Boxes and points in a
-picture can change with it.  :mod:`nnpipe.training.sequences.picture_transforms` has those that compute pixels anew, and
+Each is a function for :meth:`Sequence.map <nnpipe.training.sequences.sequence.Sequence.map>`: it
+takes a sample and a random generator and returns a sample.  It draws once for each sample, so an
+image and its mask are flipped together.  The numbers depend on the seed, the epoch and the sample's
+id.  Arrays are ``(..., height, width)``, for example ``(channels, height, width)``; lengths are in
+pixels.  Boxes and points in a picture can change with it.
+:mod:`nnpipe.training.sequences.picture_transforms` has those that compute pixels anew, and
 :mod:`nnpipe.training.sequences.picture_transforms` those that change colours.
 """
 
@@ -71,7 +70,8 @@ class Sometimes:
 
 @dataclass(frozen=True, kw_only=True)
 class Jointly:
-    """Applies a function of an array and a generator to several features, with the same random numbers.
+    """Applies a function of an array and a generator to several features, with the same random
+    numbers.
 
     Parameters
     ----------
@@ -103,7 +103,8 @@ class RandomFlip(JointTransform):
     Parameters
     ----------
     features, boxes, of_boxes, keypoints, least_visible
-        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change together.
+        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change
+        together.
     axes
         -1 swaps left and right, -2 top and bottom.
     probability
@@ -124,13 +125,18 @@ class RandomFlip(JointTransform):
 
     def _matrix(self, drawn: tuple[int, ...], height: int, width: int) -> np.ndarray:
         return np.array(
-            [[-1.0, 0, width] if -1 in drawn else [1.0, 0, 0], [0, -1.0, height] if -2 in drawn else [0, 1.0, 0]]
+            [
+                [-1.0, 0, width] if -1 in drawn else [1.0, 0, 0],
+                [0, -1.0, height] if -2 in drawn else [0, 1.0, 0],
+            ]
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomQuarterTurn(JointTransform):
-    """Rotates arrays at random by 0, 90, 180 or 270 degrees; images must be square, or their shapes change."""
+    """Rotates arrays at random by 0, 90, 180 or 270 degrees; images must be square, or their
+    shapes change.
+    """
 
     def _draw(self, random: np.random.Generator, height: int, width: int) -> int:
         return int(random.integers(4))
@@ -139,8 +145,12 @@ class RandomQuarterTurn(JointTransform):
         return np.ascontiguousarray(np.rot90(array, drawn, (-2, -1)))
 
     def _matrix(self, drawn: int, height: int, width: int) -> np.ndarray:
-        turns = ([[1, 0, 0], [0, 1, 0]], [[0, 1, 0], [-1, 0, width]], [[-1, 0, width], [0, -1, height]],
-                 [[0, -1, height], [1, 0, 0]])  # fmt: skip
+        turns = (
+            [[1, 0, 0], [0, 1, 0]],
+            [[0, 1, 0], [-1, 0, width]],
+            [[-1, 0, width], [0, -1, height]],
+            [[0, -1, height], [1, 0, 0]],
+        )
         return np.array(turns[drawn], np.float64)
 
 
@@ -151,7 +161,8 @@ class RandomCrop(JointTransform):
     Parameters
     ----------
     features, boxes, of_boxes, keypoints, least_visible
-        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change together.
+        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change
+        together.
     size
         Height and width of the window in pixels; None for those of the image.
     padding
@@ -167,11 +178,15 @@ class RandomCrop(JointTransform):
     def __post_init__(self) -> None:
         check_call(RandomCrop, vars(self))
 
-    def _draw(self, random: np.random.Generator, height: int, width: int) -> tuple[int, int, int, int]:
+    def _draw(
+        self, random: np.random.Generator, height: int, width: int
+    ) -> tuple[int, int, int, int]:
         rows, columns = self.size or (height, width)
         free = (height + 2 * self.padding - rows, width + 2 * self.padding - columns)
         if min(free) < 0:
-            raise ConfigError(f"cannot cut {rows} x {columns} out of {height} x {width} with {self.padding} added")
+            raise ConfigError(
+                f"cannot cut {rows} x {columns} out of {height} x {width} with {self.padding} added"
+            )
         return int(random.integers(free[0] + 1)), int(random.integers(free[1] + 1)), rows, columns
 
     def _change(self, array: np.ndarray, drawn: tuple[int, int, int, int]) -> np.ndarray:
@@ -208,7 +223,9 @@ class RandomErase(JointTransform):
     def _draw(self, random: np.random.Generator, height: int, width: int) -> tuple[slice, slice]:
         row, column = int(random.integers(height)), int(random.integers(width))
         top, left = row - self.size[0] // 2, column - self.size[1] // 2
-        return slice(max(0, top), max(0, top + self.size[0])), slice(max(0, left), max(0, left + self.size[1]))
+        return slice(max(0, top), max(0, top + self.size[0])), slice(
+            max(0, left), max(0, left + self.size[1])
+        )
 
     def _change(self, array: np.ndarray, drawn: tuple[slice, slice]) -> np.ndarray:
         array = array.copy()
@@ -244,7 +261,9 @@ class AddNoise:
             noise = random.standard_normal(array.shape, np.float32) * np.float32(self.deviation)
             if array.dtype.kind in "iu":
                 limits = np.iinfo(array.dtype)
-                sample[name] = np.clip(np.rint(array + noise), limits.min, limits.max).astype(array.dtype)
+                sample[name] = np.clip(np.rint(array + noise), limits.min, limits.max).astype(
+                    array.dtype
+                )
             else:
                 sample[name] = array + noise.astype(array.dtype, copy=False)
         return sample

@@ -1,4 +1,6 @@
-"""A board that is reached over SSH, and asked by a small program that its Python gets with each request."""
+"""A board that is reached over SSH, and asked by a small program that its Python gets with each
+request.
+"""
 
 from __future__ import annotations
 
@@ -91,15 +93,23 @@ class SSHBoard:
         """
         told = self.ask("facts")
         if told["system"] != "Linux":
-            raise ConfigError(f"{self.address}: targets are installed on Linux; this is {told['system']}")
+            raise ConfigError(
+                f"{self.address}: targets are installed on Linux; this is {told['system']}"
+            )
         library, version = told["libc"]
         glibc = tuple(map(int, version.split(".")[:2])) if library == "glibc" else None
         major, minor = told["python"][:2]
         platform = Platform(str(told["machine"]), (int(major), int(minor)), glibc)  # type: ignore[arg-type]
-        return BoardFacts(platform, str(told["service"]), int(told["free"]), tuple(map(str, told["targets"])))
+        return BoardFacts(
+            platform, str(told["service"]), int(told["free"]), tuple(map(str, told["targets"]))
+        )
 
     def ask(
-        self, action: str, asked: Mapping[str, Any] | None = None, payload: bytes = b"", seconds: float = 0.0
+        self,
+        action: str,
+        asked: Mapping[str, Any] | None = None,
+        payload: bytes = b"",
+        seconds: float = 0.0,
     ) -> dict[str, Any]:
         """Return the answer to a request.
 
@@ -118,7 +128,9 @@ class SSHBoard:
             If the board cannot be reached, or refuses the request; the message gives the reason.
         """
         modules = (files, processes, service, main)
-        program = json.dumps([(module.__name__, inspect.getsource(module)) for module in modules]).encode()
+        program = json.dumps(
+            [(module.__name__, inspect.getsource(module)) for module in modules]
+        ).encode()
         request = json.dumps({"action": action, "seconds": seconds, **(asked or {})}).encode()
         given = b"".join((program, b"%d\n" % len(request), request, payload))
         command = shlex.join([self.python, "-E", "-s", "-c", _PROGRAM, str(len(program))])

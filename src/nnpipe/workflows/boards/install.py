@@ -38,7 +38,8 @@ class TargetSettings:
     name
         The name of the server on the board; that of the runtime's class by default.
     protocol
-        Where it listens; at the board's own loopback address by default, which is reached through SSH.
+        Where it listens; at the board's own loopback address by default, which is reached through
+        SSH.
     server
         Its limits and permissions, without token and folder of models.
 
@@ -57,33 +58,50 @@ class TargetSettings:
         if not self.name:
             object.__setattr__(self, "name", type(self.runtime).__name__)
         if _NAME.fullmatch(self.name) is None:
-            raise ConfigError(f"name {self.name[:80]!r}: letters, digits, and -_. after the first one, 64 at most")
+            raise ConfigError(
+                f"name {self.name[:80]!r}: letters, digits, and -_. after the first one, 64 at most"
+            )
         if not self.protocol.port:
-            raise ConfigError("a target on a board needs a port that stays the same: name one from 1 on (--port)")
+            raise ConfigError(
+                "a target on a board needs a port that stays the same: name one from 1 on (--port)"
+            )
         for option in ("token_file", "save_model_path"):
             if getattr(self.server, option) is not None:
                 flag = "--" + option.replace("_", "-")
-                raise ConfigError(f"{flag}: a target has its own on the board, in the folder of its name")
+                raise ConfigError(
+                    f"{flag}: a target has its own on the board, in the folder of its name"
+                )
         if self.server.insecure:
             raise ConfigError("--insecure: targets that are installed over SSH have a token")
 
     def arguments(self) -> list[str]:
         """Return the words that follow ``nnpipe inference_server`` on the board."""
         classes = [type(self.protocol).__name__, type(self.runtime).dotted_path()]
-        own = [*options_of(self.protocol, always=("port",)), "--token-file", "token", "--save-model-path", "models"]
+        own = [
+            *options_of(self.protocol, always=("port",)),
+            "--token-file",
+            "token",
+            "--save-model-path",
+            "models",
+        ]
         return [*classes, *own, *options_of(self.server), *options_of(self.runtime)]
 
     def to_json(self) -> dict[str, Any]:
         """Return what the board keeps of it."""
         return {
-            "name": self.name, "arguments": self.arguments(), "runtime": type(self.runtime).__name__,
-            "address": f"{self.protocol.host}:{self.protocol.port}", "nnpipe": nnpipe.__version__,
+            "name": self.name,
+            "arguments": self.arguments(),
+            "runtime": type(self.runtime).__name__,
+            "address": f"{self.protocol.host}:{self.protocol.port}",
+            "nnpipe": nnpipe.__version__,
             "since": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-        }  # fmt: skip
+        }
 
 
 def options_of(component: Component, always: Sequence[str] = ()) -> list[str]:
-    """Return the options that make a component on a command line; those with their default are left out."""
+    """Return the options that make a component on a command line; those with their default are
+    left out.
+    """
     found: list[str] = []
     for argument in arguments_of(type(component)):
         value = getattr(component, argument.name)
@@ -161,12 +179,17 @@ class TargetState:
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> TargetState:
         """Make a state from what the board answered."""
-        words = {name: str(told.get(name) or "") for name in ("name", "runtime", "address", "service", "since", "last")}
+        words = {
+            name: str(told.get(name) or "")
+            for name in ("name", "runtime", "address", "service", "since", "last")
+        }
         pid = told.get("pid")
         return cls(
-            **words, pid=None if pid is None else int(pid), version=str(told.get("nnpipe") or ""),
+            **words,
+            pid=None if pid is None else int(pid),
+            version=str(told.get("nnpipe") or ""),
             folder=str(told.get("folder") or ""),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -206,7 +229,8 @@ def plan_install(
     token_file
         The file with the token on this machine; it is made if it is missing.
     packages
-        Requirements as pip takes them; those of the runtime by default, and none if the board's Python has them.
+        Requirements as pip takes them; those of the runtime by default, and none if the board's
+        Python has them.
 
     Raises
     ------
@@ -224,7 +248,9 @@ def plan_install(
     return InstallPlan(board, board.facts(), settings, needed, token_file, exists)
 
 
-def install_target(plan: InstallPlan, *, pip_options: Sequence[str] = (), seconds: float = STARTING) -> Installed:
+def install_target(
+    plan: InstallPlan, *, pip_options: Sequence[str] = (), seconds: float = STARTING
+) -> Installed:
     """Put a server on a board and start it; one of the same name is replaced.
 
     Parameters
@@ -250,15 +276,18 @@ def install_target(plan: InstallPlan, *, pip_options: Sequence[str] = (), second
     if not plan.token_exists:
         _make_token(plan.token_file)
     asked = {
-        "settings": plan.settings.to_json() | {"service": plan.facts.service}, "token": _token(plan.token_file),
+        "settings": plan.settings.to_json() | {"service": plan.facts.service},
+        "token": _token(plan.token_file),
         "sha256": hashlib.sha256(payload).hexdigest(),
-    }  # fmt: skip
+    }
     told = plan.board.ask("install", asked, payload, seconds)
     return Installed(plan, TargetState.from_json(told["targets"][0]), bool(told["lingers"]))
 
 
 def target_states(board: SSHBoard, name: str = "") -> list[TargetState]:
-    """Return the states of all servers of a board, or of one; raise :class:`JobError` if there is none of that name."""
+    """Return the states of all servers of a board, or of one; raise :class:`JobError` if there
+    is none of that name.
+    """
     check_call(target_states, locals())
     return [TargetState.from_json(told) for told in board.ask("status", {"name": name})["targets"]]
 
@@ -289,5 +318,7 @@ def _token(path: Path) -> str:
 
 
 def _make_token(path: Path) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as handle:
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
+    ) as handle:
         handle.write(secrets.token_urlsafe(32) + "\n")

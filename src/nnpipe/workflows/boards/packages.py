@@ -1,4 +1,6 @@
-"""The packages of a server for any board, gathered on this machine: a board needs neither pip nor a way to PyPI."""
+"""The packages of a server for any board, gathered on this machine: a board needs neither pip
+nor a way to PyPI.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,13 @@ from nnpipe.core.runtime import Runtime
 
 _OLDEST_GLIBC = 17  # of manylinux (PEP 600)
 _FORMER = {17: "manylinux2014", 12: "manylinux2010"}
-_EXTRA = re.compile(r"""\s*;\s*extra\s*==\s*['"]([\w-]+)['"]|\s+and\s+extra\s*==\s*['"]([\w-]+)['"]""")
+_EXTRA = re.compile(
+    r"""\s*;\s*extra\s*==\s*['"]([\w-]+)['"]|\s+and\s+extra\s*==\s*['"]([\w-]+)['"]"""
+)
 _NAME = re.compile(r"[\w.-]+")
 
-# A second copy of ONNX Runtime for programs in C, what only compilers of extensions need, and tests of packages.
+# A second copy of ONNX Runtime for programs in C, what only compilers of extensions need, and tests
+# of packages.
 _LEFT_OUT = ("__pycache__", "tests", "include", "bin", "*.pyi", "libonnxruntime.so.*")
 
 
@@ -72,22 +77,35 @@ def requirements(runtime: type[Runtime]) -> tuple[str, ...]:
     """
     extra = runtime.install.partition("[")[2].rstrip("]")
     if runtime.requires and not extra:
-        raise ConfigError(f"{runtime.__name__}: which packages it needs is not known; name them (--package)")
+        raise ConfigError(
+            f"{runtime.__name__}: which packages it needs is not known; name them (--package)"
+        )
     try:
         declared = importlib.metadata.requires("nnpipe") or []
     except importlib.metadata.PackageNotFoundError:
-        raise ConfigError("nnpipe is not installed here as a package, so its requirements are not known") from None
+        raise ConfigError(
+            "nnpipe is not installed here as a package, so its requirements are not known"
+        ) from None
     found: dict[str, list[str]] = {}
     for line in declared:
         match = _EXTRA.search(line)
-        found.setdefault((match[1] or match[2]) if match else "", []).append(_EXTRA.sub("", line).strip())
+        found.setdefault((match[1] or match[2]) if match else "", []).append(
+            _EXTRA.sub("", line).strip()
+        )
     wanted = runtime.target_packages
-    chosen = [line for line in found.get(extra, ()) if not wanted or _name(line) in wanted] if extra else []
+    chosen = (
+        [line for line in found.get(extra, ()) if not wanted or _name(line) in wanted]
+        if extra
+        else []
+    )
     return tuple(found.get("", ())) + tuple(chosen)
 
 
-def gather(platform: Platform, needed: Sequence[str], folder: Path, *, index: Sequence[str] = ()) -> None:
-    """Put packages for a platform, and nnpipe, into an empty folder, from which Python imports them.
+def gather(
+    platform: Platform, needed: Sequence[str], folder: Path, *, index: Sequence[str] = ()
+) -> None:
+    """Put packages for a platform, and nnpipe, into an empty folder, from which Python imports
+    them.
 
     Parameters
     ----------
@@ -109,29 +127,50 @@ def gather(platform: Platform, needed: Sequence[str], folder: Path, *, index: Se
     """
     folder.mkdir(parents=True, exist_ok=True)
     if needed:
-        # To look for a module of that name hides setuptools' distutils from later compilations, until Python 3.12.
+        # To look for a module of that name hides setuptools' distutils from later compilations,
+        # until Python 3.12.
         if not any(importlib.metadata.distributions(name="pip")):
-            raise MissingDependency("packages are gathered by pip, which is not installed here: python -m ensurepip")
-        done = subprocess.run([*pip_command(platform, folder), *index, *needed], capture_output=True, text=True)
+            raise MissingDependency(
+                "packages are gathered by pip, which is not installed here: python -m ensurepip"
+            )
+        done = subprocess.run(
+            [*pip_command(platform, folder), *index, *needed], capture_output=True, text=True
+        )
         if done.returncode:
             raise NNPipeError(f"packages for {platform}: {_cause(done.stderr)}")
         _slim(folder)
     source = Path(nnpipe.__file__).parent
-    shutil.copytree(source, folder / "nnpipe", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    shutil.copytree(
+        source, folder / "nnpipe", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+    )
 
 
 def pip_command(platform: Platform, folder: Path) -> list[str]:
     """Return the call of pip that gathers packages for a platform, without the packages."""
     return [
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--upgrade",
-        "--target", str(folder), "--only-binary=:all:", "--implementation", "cp",
-        "--python-version", f"{platform.python[0]}.{platform.python[1]}",
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+        "--upgrade",
+        "--target",
+        str(folder),
+        "--only-binary=:all:",
+        "--implementation",
+        "cp",
+        "--python-version",
+        f"{platform.python[0]}.{platform.python[1]}",
         *(word for tag in platform.tags() for word in ("--platform", tag)),
-    ]  # fmt: skip
+    ]
 
 
 def packed(folder: Path) -> bytes:
-    """Return the contents of a folder as a compressed archive, the same bytes for the same files."""
+    """Return the contents of a folder as a compressed archive, the same bytes for the same
+    files.
+    """
     made = io.BytesIO()
     # The time that gzip writes by itself would make other bytes.
     with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=1, mtime=0) as compressed:
@@ -167,5 +206,7 @@ def _name(requirement: str) -> str:
 
 def _cause(said: str) -> str:
     """Return pip's last error."""
-    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    errors = [
+        line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")
+    ]
     return errors[-1] if errors else said.strip().splitlines()[-1] if said.strip() else "pip failed"

@@ -1,4 +1,6 @@
-"""Running a candidate on a target instead of this machine, with a server started for it if requested."""
+"""Running a candidate on a target instead of this machine, with a server started for it if
+requested.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ class Deployment:
 
     def to_json(self) -> dict[str, Any]:
         """Return the deployment as JSON can hold it."""
-        return {"protocol": self.protocol.describe(), "remote": self.remote.to_json(), "serve": self.serve}
+        return {
+            "protocol": self.protocol.describe(),
+            "remote": self.remote.to_json(),
+            "serve": self.serve,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -56,7 +62,8 @@ class Deployment:
 
 
 def check_reached(deployment: Deployment) -> None:
-    """Connect to the target's server, so that a wrong address or token is reported before anything slow begins.
+    """Connect to the target's server, so that a wrong address or token is reported before anything
+    slow begins.
 
     A server that is busy with another client counts as reached: it may be free when it is needed.
 
@@ -99,7 +106,10 @@ def deployed(deployment: Deployment, runtime: Runtime) -> Iterator[RuntimeProtoc
     request = {"protocol": deployment.protocol.describe(), "runtime": runtime.describe()}
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     server = subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
     )
     assert server.stdin is not None
     assert server.stdout is not None
@@ -109,7 +119,10 @@ def deployed(deployment: Deployment, runtime: Runtime) -> Iterator[RuntimeProtoc
             server.stdin.close()
             line = server.stdout.readline()
             if not line:
-                raise NNPipeError(f"the server on this machine ended with status {server.wait()} before it could serve")
+                raise NNPipeError(
+                    f"the server on this machine ended with status {server.wait()} before it could "
+                    f"serve"
+                )
             told = json.loads(line)
             if "error" in told:
                 raise NNPipeError(f"the server on this machine cannot serve: {told['error']}")
@@ -133,14 +146,25 @@ def _serve(request: dict[str, Any]) -> None:
     def ready(listener: Listener) -> None:
         # Only now is a port known that the system chose.
         address = getattr(listener, "address", None)
-        tell(reached={"port": address()[1]} if address and getattr(protocol, "port", None) == 0 else {})
+        tell(
+            reached={"port": address()[1]}
+            if address and getattr(protocol, "port", None) == 0
+            else {}
+        )
 
     try:
         protocol = component_from(request["protocol"], RuntimeProtocol)
         runtime = component_from(request["runtime"], Runtime)
         runtime.check_installed()
         with stop_signals() as signals:
-            serve(protocol, runtime, ServerOptions(), ready=ready, stopping=signals.came, wake=signals.wake)
+            serve(
+                protocol,
+                runtime,
+                ServerOptions(),
+                ready=ready,
+                stopping=signals.came,
+                wake=signals.wake,
+            )
     except NNPipeError as error:
         tell(error=str(error))
 

@@ -38,27 +38,45 @@ from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.isolation.worker_template import POSSIBLE, WorkerTemplate
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.verification.claims import declared_claims
-from nnpipe.workflows.verification.compare_outputs import Reference, VerifyOptions, not_verified, verified
+from nnpipe.workflows.verification.compare_outputs import (
+    Reference,
+    VerifyOptions,
+    not_verified,
+    verified,
+)
 
 C = TypeVar("C", bound=Component)
 log = logging.getLogger("nnpipe")
 
-# What a measurement on a device imports when it is first needed, and optional packages that it looks for.
+# What a measurement on a device imports when it is first needed, and optional packages that it
+# looks for.
 _NEEDED = (
-    "nnpipe.protocols.client.session", "nnpipe.measuring.diagnosis", "nnpipe.measuring.run_figures", "numpy.random",
-    "numpy.ma", "tqdm", "threadpoolctl", "pynvml", "multiprocessing.synchronize", "encodings.idna",
-)  # fmt: skip
+    "nnpipe.protocols.client.session",
+    "nnpipe.measuring.diagnosis",
+    "nnpipe.measuring.run_figures",
+    "numpy.random",
+    "numpy.ma",
+    "tqdm",
+    "threadpoolctl",
+    "pynvml",
+    "multiprocessing.synchronize",
+    "encodings.idna",
+)
 
 
 def title_of(wrapper: ModelWrapper, model_path: Path) -> str:
-    """Return the default title of a candidate: its class, or the file's name if the class opens any file."""
+    """Return the default title of a candidate: its class, or the file's name if the class opens
+    any file.
+    """
     takes_any = any(declared.name == "model_path" for declared in arguments_of(type(wrapper)))
     return model_path.name if takes_any else type(wrapper).__name__
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The source's outputs to compare a compiled model with (a file, or why there is none), and the options."""
+    """The source's outputs to compare a compiled model with (a file, or why there is none), and
+    the options.
+    """
 
     reference: Path | str
     options: VerifyOptions
@@ -75,15 +93,16 @@ def measure_apart(
     load: LoadOptions | None = None,
     worker: Worker | None = None,
 ) -> Run:
-    """Measure a candidate on the test split in a new subprocess, and compare a compiled one with its source.
+    """Measure a candidate on the test split in a new subprocess, and compare a compiled one with
+    its source.
 
     Parameters
     ----------
     candidate, dataset, options, command
         The candidate, the data set, the options, and the command line for the result file.
     output
-        The result file.  It is written after the measurement, and again with the verdict of the comparison and with
-        the times of the layers.
+        The result file.  It is written after the measurement, and again with the verdict of the
+        comparison and with the times of the layers.
     verification
         The source's outputs; None for no comparison.
     seconds
@@ -91,8 +110,8 @@ def measure_apart(
     load
         The arrival of queries, if not one after another, and whether to audit.
     worker
-        The subprocess of :func:`device_worker` to use, which may have measured others; by default a new one.  With
-        it, a connection that is lost while the outputs are compared is an error.
+        The subprocess of :func:`device_worker` to use, which may have measured others; by default a
+        new one.  With it, a connection that is lost while the outputs are compared is an error.
 
     Raises
     ------
@@ -102,13 +121,17 @@ def measure_apart(
         If measuring fails, or its process crashes or exceeds the time limit.
     """
     try:
-        measured = _measured(candidate, dataset, options, command, output, verification, seconds, load, worker)
+        measured = _measured(
+            candidate, dataset, options, command, output, verification, seconds, load, worker
+        )
     except CompileError:
         if candidate.artifact is not None:
             remove_model(candidate.artifact.path)
         raise
     if options.profile:
-        measured = replace(measured, profile=profile_apart(replace(candidate, dataset=dataset), options, seconds))
+        measured = replace(
+            measured, profile=profile_apart(replace(candidate, dataset=dataset), options, seconds)
+        )
         measured.write(output)
     _tell(measured)
     return measured
@@ -117,8 +140,8 @@ def measure_apart(
 def device_worker(template: WorkerTemplate | None = None) -> Worker:
     """Return a subprocess that measures candidates of one device, one after the other.
 
-    What it has loaded does not matter, since models run on the device; and starting it may take longer than measuring.
-    With a template of :func:`worker_template`, many of them start at once.
+    What it has loaded does not matter, since models run on the device; and starting it may take
+    longer than measuring. With a template of :func:`worker_template`, many of them start at once.
     """
     return Worker(f"{__name__}:carry_out", template=template)
 
@@ -132,7 +155,7 @@ def worker_template(modules: Sequence[str] = ()) -> WorkerTemplate | None:
         return None
     return WorkerTemplate(
         f"{__name__}:carry_out", [*_NEEDED, *modules], "nnpipe.measuring.host:framework_versions"
-    )  # fmt: skip
+    )
 
 
 def _measured(
@@ -163,17 +186,27 @@ def _measured(
         run = Run.read(output)
         if verification is None or candidate.artifact is None:
             return run
-        run = replace(run, verification=_verification(worker, request, verification, seconds, of_device))
+        run = replace(
+            run, verification=_verification(worker, request, verification, seconds, of_device)
+        )
     run.write(output)
     return run
 
 
 def _verification(
-    worker: Worker, request: Mapping[str, Any], verification: Verification, seconds: float, of_device: bool
+    worker: Worker,
+    request: Mapping[str, Any],
+    verification: Verification,
+    seconds: float,
+    of_device: bool,
 ) -> Mapping[str, Any]:
     if isinstance(verification.reference, str):
         return not_verified(verification.reference)
-    more = {"do": "verify", "reference": str(verification.reference), "verify_options": verification.options.to_json()}
+    more = {
+        "do": "verify",
+        "reference": str(verification.reference),
+        "verify_options": verification.options.to_json(),
+    }
     try:
         verdict: dict[str, Any] = worker.attempt("verifying it", {**request, **more}, seconds)
     except NNPipeError as error:  # the measurement is valid in any case
@@ -184,8 +217,12 @@ def _verification(
 
 
 @contextmanager
-def source_outputs(source: ModelProcess, options: VerifyOptions, seconds: float = 0.0) -> Iterator[Verification | None]:
-    """Run the source once, for all candidates made from it; yield ``None`` if no samples are requested."""
+def source_outputs(
+    source: ModelProcess, options: VerifyOptions, seconds: float = 0.0
+) -> Iterator[Verification | None]:
+    """Run the source once, for all candidates made from it; yield ``None`` if no samples are
+    requested.
+    """
     if not options.verify_samples:
         yield None
         return
@@ -202,7 +239,11 @@ def _tell(run: Run) -> None:
     told = {"agreement with the source": run.verification} if run.verification else {}
     told |= {f"audit of {name}": audit for name, audit in run.audits.items()}
     for what, found in told.items():
-        level = logging.WARNING if found["verdict"] in ("different", "failed", "unknown") else logging.INFO
+        level = (
+            logging.WARNING
+            if found["verdict"] in ("different", "failed", "unknown")
+            else logging.INFO
+        )
         log.log(level, "%s: %s (%s)", what, found["verdict"], found["reason"])
     if (reason := run.profile.get("reason")) is not None:
         log.warning("%s: its layers were not timed: %s", run.title, reason)
@@ -254,14 +295,24 @@ def measure_here(request: Mapping[str, Any]) -> Run:
         load=LoadOptions.from_json(request["load"]),
         progress=bar,
     )
-    return run if artifact is None else replace(run, artifact={**run.artifact, **_size_entries(run, artifact)})
+    return (
+        run
+        if artifact is None
+        else replace(run, artifact={**run.artifact, **_size_entries(run, artifact)})
+    )
 
 
 def _size_entries(run: Run, artifact: Artifact) -> dict[str, Any]:
-    """Return the bytes that the model takes, and of what they are unless they are those of its files."""
+    """Return the bytes that the model takes, and of what they are unless they are those of its
+    files.
+    """
     stats = run.timing.get("session") or {}
     entries: dict[str, Any] = {"size": model_size(artifact, stats)}
-    return entries if built_bytes(stats) is None else {**entries, "size_of": "code and constants, as built"}
+    return (
+        entries
+        if built_bytes(stats) is None
+        else {**entries, "size_of": "code and constants, as built"}
+    )
 
 
 def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,9 @@ from nnpipe.modelwrappers.files.file_formats import FORMATS, told_format, wrappe
 
 
 def wrapper_of_file(token: str) -> type[Component] | None:
-    """Return the wrapper class for a file that is named instead of a class; ``None`` if it is not a file."""
+    """Return the wrapper class for a file that is named instead of a class; ``None`` if it is
+    not a file.
+    """
     path = Path(token)
     if not path.name:  # a folder such as "." or "/"
         return None
@@ -37,13 +39,15 @@ def wrapper_of_file(token: str) -> type[Component] | None:
     found = wrapper_of(format)
     if found is None:
         raise ConfigError(
-            f"{path}: no model wrapper here opens {format} files; name the wrapper's class and give --model-path"
+            f"{path}: no model wrapper here opens {format} files; name the wrapper's class and "
+            f"give --model-path"
         )
     return found
 
 
 def generator_of_folder(path: Path) -> type[ModelWrapper] | None:
-    """Return the wrapper class for a folder with a model that generates text; ``None`` if it is no such folder.
+    """Return the wrapper class for a folder with a model that generates text; ``None`` if it is no
+    such folder.
 
     Raises
     ------
@@ -75,7 +79,8 @@ def known_wrapper(file: str) -> type[Component]:
 
 
 def opened_file(file: str, options: argparse.Namespace) -> Any:
-    """Return the wrapper of a model file, with its options from the command line, and the file's path.
+    """Return the wrapper of a model file, with its options from the command line, and the file's
+    path.
 
     Of a folder with a model that generates text, the wrapper alone is returned.
 
@@ -86,21 +91,27 @@ def opened_file(file: str, options: argparse.Namespace) -> Any:
     """
     path = Path(file)
     if generator_of_folder(path) is not None:
-        return known_wrapper(file).from_argparse(argparse.Namespace(**{**vars(options), "model_folder": path}))
+        return known_wrapper(file).from_argparse(
+            argparse.Namespace(**{**vars(options), "model_folder": path})
+        )
     if not path.is_file():
         raise ConfigError(f"{file}: no such model file")
     given = argparse.Namespace(**{**vars(options), "model_path": path})
     return known_wrapper(file).from_argparse(given), path
 
 
-def settle_model_path(options: argparse.Namespace, role: str, wanted: str, always: bool = False) -> None:
-    """Set ``model_path``: from ``--model-path`` if the role names a class, else to the file that it names.
+def settle_model_path(
+    options: argparse.Namespace, role: str, wanted: str, always: bool = False
+) -> None:
+    """Set ``model_path``: from ``--model-path`` if the role names a class, else to the file that it
+    names.
 
     Raises
     ------
     ConfigError
-        If ``--model-path`` is missing (``wanted`` describes it in the message), or is given with a file.  Without
-        ``always``, it may be missing for a class whose arguments state where weights come from.
+        If ``--model-path`` is missing (``wanted`` describes it in the message), or is given with a
+        file.  Without ``always``, it may be missing for a class whose arguments state where weights
+        come from.
     """
     named = getattr(options, role.lower())
     if wrapper_of_file(named) is not None:
@@ -112,7 +123,9 @@ def settle_model_path(options: argparse.Namespace, role: str, wanted: str, alway
 
 
 def with_weights(wrapper: Component, path: Path | None) -> Any:
-    """Return a wrapper with the file of its weights, or alone if it makes them itself, as workflows take a model."""
+    """Return a wrapper with the file of its weights, or alone if it makes them itself, as
+    workflows take a model.
+    """
     return wrapper if path is None else (wrapper, path)
 
 
@@ -135,17 +148,20 @@ def runtime_for(path: Path, format: str) -> Runtime:
 
 
 def artifact_of(path: Path, format: str, runtime: Runtime | None) -> Artifact:
-    """Return a model file's description: the one beside it, or else what a runtime reads from the file."""
+    """Return a model file's description: the one beside it, or else what a runtime reads from
+    the file.
+    """
     if sidecar_of(path).is_file():
         return Artifact.read(path)
     return Artifact(path, format, _io_of(path, format, runtime), sha256_of(path))
 
 
 def model_size(artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({})) -> int | None:
-    """Return the bytes that a model takes: as it was built, or those of its file and the files of its weights.
+    """Return the bytes that a model takes: as it was built, or those of its file and the files of
+    its weights.
 
-    ``None`` for a C source of which nobody tells what was built: its text is as long as it is written, and its
-    constants alone are less than any file.
+    ``None`` for a C source of which nobody tells what was built: its text is as long as it is
+    written, and its constants alone are less than any file.
 
     Parameters
     ----------
@@ -166,7 +182,9 @@ def model_size(artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({
 
 
 def built_bytes(stats: Mapping[str, Any]) -> int | None:
-    """Return the bytes of code and constants that a session tells; ``None`` for those that run a file as it is."""
+    """Return the bytes of code and constants that a session tells; ``None`` for those that run a
+    file as it is.
+    """
     board, target = stats.get("board"), stats.get("target")
     if isinstance(board, Mapping):
         told = board.get("flash_bytes")
@@ -176,7 +194,9 @@ def built_bytes(stats: Mapping[str, Any]) -> int | None:
 
 
 def trained_class_names(path: Path) -> tuple[str, ...]:
-    """Return the names of classes in the description beside weights: those of the data that they were trained on."""
+    """Return the names of classes in the description beside weights: those of the data that they
+    were trained on.
+    """
     if not sidecar_of(path).is_file():
         return ()
     meaning = Artifact.read(path, check=False).meaning
@@ -186,7 +206,9 @@ def trained_class_names(path: Path) -> tuple[str, ...]:
 
 def remove_model(path: Path) -> None:
     """Remove a model file that was made here, its description, and the files of its weights."""
-    weights = [each for each in path.parent.glob("*.weights") if each.name.startswith(f"{path.name}.")]
+    weights = [
+        each for each in path.parent.glob("*.weights") if each.name.startswith(f"{path.name}.")
+    ]
     for each in (path, sidecar_of(path), *weights):
         each.unlink(missing_ok=True)
 
@@ -198,7 +220,9 @@ def _io_of(path: Path, format: str, runtime: Runtime | None) -> IOSpec:
         return found
     wrapper = wrapper_of(format)
     if wrapper is None:
-        raise ArtifactError(f"{path}: nothing beside it says what it takes and gives, and no wrapper here can tell")
+        raise ArtifactError(
+            f"{path}: nothing beside it says what it takes and gives, and no wrapper here can tell"
+        )
     wrapper.check_installed()
     return wrapper.from_json({"model_path": str(path)}).io
 

@@ -44,8 +44,8 @@ class LimitOptions(Component):
 
     time_limit: float = argument(
         3600.0,
-        help="seconds that each step may take (exporting, each compiler, running the source, measuring, verifying) "
-        "before its process is ended; 0 for no limit",
+        help="seconds that each step may take (exporting, each compiler, running the source, "
+        "measuring, verifying) before its process is ended; 0 for no limit",
         minimum=0.0,
     )
 
@@ -62,17 +62,23 @@ class ModelProcess(Closing):
     wrapper, path
         The model and its weights.
     dataset
-        The model's data; without it the model can be exported and compiled, but not calibrated or run.
+        The model's data; without it the model can be exported and compiled, but not calibrated or
+        run.
     judged
         Whether predictions will be judged, so that truth and classes have to fit.
     """
 
-    def __init__(self, wrapper: ModelWrapper, dataset: Dataset | None, path: Path, judged: bool = True) -> None:
+    def __init__(
+        self, wrapper: ModelWrapper, dataset: Dataset | None, path: Path, judged: bool = True
+    ) -> None:
         self._name = f"{type(wrapper).__name__} ({path})"
         self._path = path
-        self._spec = CandidateSpec(path.name, wrapper, path, dataset=dataset, judged=judged).to_json()
+        self._spec = CandidateSpec(
+            path.name, wrapper, path, dataset=dataset, judged=judged
+        ).to_json()
         self._worker = Worker(f"{__name__}:Loaded", shown=True)
-        self._made: dict[tuple[str, ...], Path] = {}  # by the format of the export and the compilers
+        # by the format of the export and the compilers
+        self._made: dict[tuple[str, ...], Path] = {}
         self._refused: dict[tuple[str, ...], NNPipeError] = {}
 
     def load(self, seconds: float) -> None:
@@ -80,29 +86,47 @@ class ModelProcess(Closing):
         self._do(f"loading {self._name}", seconds, do="load")
 
     def compile(
-        self, way: Plan, compilers: Sequence[ModelCompiler], path: Path, calibration_samples: int, seconds: float
+        self,
+        way: Plan,
+        compilers: Sequence[ModelCompiler],
+        path: Path,
+        calibration_samples: int,
+        seconds: float,
     ) -> Artifact:
-        """Export the model, run the compilers, and return the last result, which is written to ``path``.
+        """Export the model, run the compilers, and return the last result, which is written to
+        ``path``.
 
-        Intermediate files are kept beside it, so that every step can be inspected.  Each export, and each step that
-        several chains begin with, is carried out once; the descriptions of later results name the file that was used.
+        Intermediate files are kept beside it, so that every step can be inspected.  Each export,
+        and each step that several chains begin with, is carried out once; the descriptions of later
+        results name the file that was used.
         """
         steps = self.destinations(way, compilers, path)
         what = f"exporting {self._name} as {way.export}"
         recipe: tuple[str, ...] = (way.export,)
-        made = self._once(recipe, what, steps[0], seconds, not compilers, True, do="export", format=way.export)
+        made = self._once(
+            recipe, what, steps[0], seconds, not compilers, True, do="export", format=way.export
+        )
         for compiler, to in zip(compilers, steps[1:], strict=True):
             what = f"compiling with {type(compiler).__name__}: {compiler.variant()}"
             described = compiler.describe()
             recipe = (*recipe, json.dumps([described, calibration_samples], sort_keys=True))
             made = self._once(
-                recipe, what, to, seconds, to is path, isinstance(compiler, WritingCompiler), do="compile",
-                compiler=described, artifact=str(made), samples=calibration_samples,
-            )  # fmt: skip
+                recipe,
+                what,
+                to,
+                seconds,
+                to is path,
+                isinstance(compiler, WritingCompiler),
+                do="compile",
+                compiler=described,
+                artifact=str(made),
+                samples=calibration_samples,
+            )
         return Artifact.read(made)
 
     def destinations(self, way: Plan, compilers: Sequence[ModelCompiler], path: Path) -> list[Path]:
-        """Return the files that :meth:`compile` writes for the same arguments, the last one at ``path``.
+        """Return the files that :meth:`compile` writes for the same arguments, the last one at
+        ``path``.
 
         Raises
         ------
@@ -116,12 +140,20 @@ class ModelProcess(Closing):
         return [*steps, path]
 
     def _once(
-        self, recipe: tuple[str, ...], what: str, to: Path, seconds: float, last: bool, one_file: bool, **request: Any
+        self,
+        recipe: tuple[str, ...],
+        what: str,
+        to: Path,
+        seconds: float,
+        last: bool,
+        one_file: bool,
+        **request: Any,
     ) -> Path:
-        """Carry out a step unless it has been, and return the path of its result: ``to`` if it is a chain's last.
+        """Carry out a step unless it has been, and return the path of its result: ``to`` if it is a
+        chain's last.
 
-        What makes more than one file is not given a second name.  A step that was refused is not tried again; one that
-        crashed or took too long is.
+        What makes more than one file is not given a second name.  A step that was refused is not
+        tried again; one that crashed or took too long is.
         """
         if (refused := self._refused.get(recipe)) is not None:
             raise refused
@@ -143,7 +175,8 @@ class ModelProcess(Closing):
         return made
 
     def load_result(self, made: CandidateSpec, seconds: float) -> None:
-        """Load a compiled model once, with its runtime; the model that it was made from is closed before.
+        """Load a compiled model once, with its runtime; the model that it was made from is closed
+        before.
 
         Raises
         ------
@@ -156,9 +189,18 @@ class ModelProcess(Closing):
         self._do(what, seconds, do="load-result", result=made.to_json())
 
     def run(self, samples: int, path: Path, seconds: float, runtime: Runtime | None = None) -> None:
-        """Run the model on ``samples`` test samples, in its own framework or ``runtime``; write inputs and outputs."""
+        """Run the model on ``samples`` test samples, in its own framework or ``runtime``; write
+        inputs and outputs.
+        """
         described = None if runtime is None else runtime.describe()
-        self._do(f"running {self._name}", seconds, do="run", samples=samples, to=str(path), runtime=described)
+        self._do(
+            f"running {self._name}",
+            seconds,
+            do="run",
+            samples=samples,
+            to=str(path),
+            runtime=described,
+        )
 
     def close(self) -> None:
         """End the process; closing twice does no harm."""
@@ -186,8 +228,11 @@ class Loaded:
             self._model = spec.loaded()
             self._spec = replace(spec, wrapper=self._model.wrapper)
         steps: dict[str, Callable[[CandidateSpec, LiveModel, Mapping[str, Any]], str | None]] = {
-            "load": lambda *_: None, "export": _export, "compile": _compile, "run": _run,
-        }  # fmt: skip
+            "load": lambda *_: None,
+            "export": _export,
+            "compile": _compile,
+            "run": _run,
+        }
         return steps[request["do"]](self._spec, self._model, request)
 
     def _close(self) -> None:
@@ -213,7 +258,9 @@ def _compile(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) 
         return map(spec.wrapper.preprocess, dataset.calibration(request["samples"]))
 
     observed = None if dataset is None else calibration
-    return str(compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), observed).path)
+    return str(
+        compiler.compile(Artifact.read(request["artifact"]), Path(request["to"]), observed).path
+    )
 
 
 def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> str:
@@ -222,19 +269,23 @@ def _run(spec: CandidateSpec, model: LiveModel, request: Mapping[str, Any]) -> s
     preparation = wrapper.preparation()
     if not spec.judged and not preparation.known:  # otherwise measuring reports it
         log.warning(
-            "%s: preprocessing not known: samples go in as they are; say with --scale, --mean and --deviation what the "
-            "model wants (--scale 1: as they are)", spec.model_path,
-        )  # fmt: skip
+            "%s: preprocessing not known: samples go in as they are; say with --scale, --mean and "
+            "--deviation what the model wants (--scale 1: as they are)",
+            spec.model_path,
+        )
     samples = prepared_samples(wrapper, spec.dataset, request["samples"])
     with _session(spec, model, request["runtime"]) as session:
-        # A file states its number format; other models would have to be traced, and compute in floats.
+        # A file states its number format; other models would have to be traced, and compute in
+        # floats.
         numbers = computing_format(model) if isinstance(wrapper, FileModel) else "float"
         classes = spec.dataset.spec.task == "classification"
         Reference.of(session, wrapper.io, samples, numbers, classes).write(Path(request["to"]))
     return str(request["to"])
 
 
-def _session(spec: CandidateSpec, model: LiveModel, runtime: Mapping[str, Any] | None) -> InferenceSession:
+def _session(
+    spec: CandidateSpec, model: LiveModel, runtime: Mapping[str, Any] | None
+) -> InferenceSession:
     if runtime is None:  # the model is loaded already
         return model.session()
     return replace(spec, runtime=component_from(runtime, Runtime)).open()

@@ -48,7 +48,8 @@ class CandidateSpec:
     artifact
         The compiled model.
     format
-        The format of ``model_path``, if a runtime loads that file; by default it follows from the file's name.
+        The format of ``model_path``, if a runtime loads that file; by default it follows from the
+        file's name.
     export
         The format to export the model as first, if any; see :meth:`exported`.
     deployment
@@ -79,7 +80,11 @@ class CandidateSpec:
     @property
     def run_by(self) -> str:
         """The runtime or framework, and the target, as text."""
-        what = type(self.runtime or self.wrapper).__name__ if self.deployment is None or self.runtime else "the target"
+        what = (
+            type(self.runtime or self.wrapper).__name__
+            if self.deployment is None or self.runtime
+            else "the target"
+        )
         if self.deployment is None:
             return what
         return f"{what}, by way of {type(self.deployment.protocol).__name__}"
@@ -109,7 +114,9 @@ class CandidateSpec:
         NNPipeError
             If a class cannot be found there, or the compiled model cannot be read.
         """
-        runtime, artifact, deployment, dataset = (data[k] for k in ("runtime", "artifact", "deployment", "dataset"))
+        runtime, artifact, deployment, dataset = (
+            data[k] for k in ("runtime", "artifact", "deployment", "dataset")
+        )
         return cls(
             title=data["title"],
             wrapper=component_from(data["wrapper"], ModelWrapper),
@@ -150,25 +157,31 @@ class CandidateSpec:
         if self.dataset is None:
             return self
         self.dataset.prepare()
-        wrapper = self.wrapper if self.artifact is None else self.wrapper.with_io(self.artifact.exported.io)
+        wrapper = (
+            self.wrapper
+            if self.artifact is None
+            else self.wrapper.with_io(self.artifact.exported.io)
+        )
         spec = self.dataset.spec
         if self.judged:
             self._check_class_order(spec.class_names)
         fitted = wrapper.for_dataset(spec) if self.judged else wrapper.for_samples(spec)
-        for note in fitted.fitting_notes(spec) if self.artifact is None else ():  # which is told of the source
+        # which is told of the source
+        for note in fitted.fitting_notes(spec) if self.artifact is None else ():
             log.warning("%s: %s", self.title, note)
         return replace(self, wrapper=fitted)
 
     def _check_class_order(self, names: tuple[str, ...]) -> None:
-        """Raise :class:`ConfigError` if the weights were trained on the same classes in another order.
+        """Raise :class:`ConfigError` if the weights were trained on the same classes in another
+        order.
 
         Wrappers of files bring them to the data set's order.
         """
         own = () if isinstance(self.wrapper, FileModel) else trained_class_names(self.model_path)
         if own != names and sorted(own) == sorted(names):
             raise ConfigError(
-                f"{self.model_path} was trained on the classes {list_names(own)}, and the data set has them as "
-                f"{list_names(names)}; give them in the model's order (--class-list)"
+                f"{self.model_path} was trained on the classes {list_names(own)}, and the data set "
+                f"has them as {list_names(names)}; give them in the model's order (--class-list)"
             )
 
     def loaded(self) -> LiveModel:
@@ -189,7 +202,9 @@ class CandidateSpec:
         if self.export is None:
             return self
         with self.wrapper.open(self.model_path) as model:
-            return replace(self, artifact=model.export(folder / f"model.{self.export}", self.export))
+            return replace(
+                self, artifact=model.export(folder / f"model.{self.export}", self.export)
+            )
 
     def open(self, model: LiveModel | None = None) -> InferenceSession:
         """Load the model, here or on the target, and return its session; used in a ``with`` block.
@@ -197,8 +212,8 @@ class CandidateSpec:
         Parameters
         ----------
         model
-            The live model to load the weights into if its own framework runs it, so that the caller can inspect it
-            afterwards; by default a new one that is closed with the session.
+            The live model to load the weights into if its own framework runs it, so that the caller
+            can inspect it afterwards; by default a new one that is closed with the session.
 
         Raises
         ------
@@ -213,7 +228,9 @@ class CandidateSpec:
             return model.session()
         artifact = self.artifact
         if artifact is None:
-            artifact = artifact_of(self.model_path, self.format or format_of(self.model_path), self.runtime)
+            artifact = artifact_of(
+                self.model_path, self.format or format_of(self.model_path), self.runtime
+            )
         if self.deployment is not None:
             from nnpipe.protocols.client.session import open_session
 
@@ -226,20 +243,29 @@ class CandidateSpec:
                 raise
             makers = " and ".join(type(each).__name__ for each in self.compilers or (self.wrapper,))
             raise CompileError(
-                f"{makers} made a model from {self.model_path} that {self.run_by} refuses: {error}; try another "
+                f"{makers} made a model from {self.model_path} that {self.run_by} refuses: "
+                f"{error}; try another "
                 "compiler or runtime, or find with 'nnpipe reduce' which nodes cause it"
             ) from None
 
     def known_artifact(self) -> Artifact | None:
-        """Return the compiled model, or else the description beside the weights; ``None`` if there is neither."""
+        """Return the compiled model, or else the description beside the weights; ``None`` if
+        there is neither.
+        """
         if self.artifact is None and sidecar_of(self.model_path).is_file():
             return Artifact.read(self.model_path)
         return self.artifact
 
     def preparation(self) -> Preparation:
-        """Return how samples are prepared, and how that differs from the model that saved the weights."""
+        """Return how samples are prepared, and how that differs from the model that saved the
+        weights.
+        """
         found = self.wrapper.preparation()
-        if found.source != "wrapper" or found.meaning is None or not sidecar_of(self.model_path).is_file():
+        if (
+            found.source != "wrapper"
+            or found.meaning is None
+            or not sidecar_of(self.model_path).is_file()
+        ):
             return found
         said = Artifact.read(self.model_path, check=False).meaning
         return found if said is None else replace(found, overridden=differing(said, found.meaning))

@@ -34,7 +34,9 @@ log = logging.getLogger("nnpipe")
 
 
 def prepared(dataset: Dataset) -> Dataset:
-    """Check that a data set can be used, prepare it, tell once how it is understood, and return it."""
+    """Check that a data set can be used, prepare it, tell once how it is understood, and return
+    it.
+    """
     dataset.check_installed()
     dataset.prepare()
     if "reading_notes" not in vars(dataset):  # which are found once
@@ -44,28 +46,40 @@ def prepared(dataset: Dataset) -> Dataset:
 
 
 def fit(
-    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, progress: Progress = bar
+    wrapper: ModelWrapper,
+    dataset: Dataset,
+    options: TrainingOptions,
+    path: Path,
+    progress: Progress = bar,
 ) -> Artifact:
     """Train a new model, save its weights and return them; raise the errors of :func:`trained`."""
     return trained(wrapper, dataset, options, path, progress)[0]
 
 
 def trained(
-    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, progress: Progress = bar
+    wrapper: ModelWrapper,
+    dataset: Dataset,
+    options: TrainingOptions,
+    path: Path,
+    progress: Progress = bar,
 ) -> tuple[Artifact, TrainingHistory]:
-    """Train a new model, fitted to the data set, save its weights, and return them with the training's history.
+    """Train a new model, fitted to the data set, save its weights, and return them with the
+    training's history.
 
     Raises
     ------
     ConfigError
-        If the model cannot be trained, does not fit the data set, or could not be saved.  This is checked before
-        anything slow.
+        If the model cannot be trained, does not fit the data set, or could not be saved.  This is
+        checked before anything slow.
     ArtifactError
         If saving fails in spite of this check; the message says where the weights are instead.
     """
     wrapper.check_installed()
     if not wrapper.offers("train"):
-        raise ConfigError(f"{type(wrapper).__name__} cannot be trained; it only runs models that are trained already")
+        raise ConfigError(
+            f"{type(wrapper).__name__} cannot be trained; it only runs models that are trained "
+            f"already"
+        )
     wrapper.check_saving(path)
     if options.run_folder is not None:
         RunFolder(options.run_folder).check()
@@ -83,7 +97,9 @@ def trained(
             made = model.save(there)
             meaning = made.meaning or wrapper.meaning_of_files()
             described = (
-                made if meaning is None else made.update_meaning(meaning.with_class_names(dataset.spec.class_names))
+                made
+                if meaning is None
+                else made.update_meaning(meaning.with_class_names(dataset.spec.class_names))
             )
             return described.update_trained(history.to_json())
 
@@ -109,11 +125,12 @@ def train_once(
     retrain: bool = False,
     progress: Progress = bar,
 ) -> None:
-    """Train the model unless exactly this training has been done; the weights are at ``path`` afterwards.
+    """Train the model unless exactly this training has been done; the weights are at ``path``
+    afterwards.
 
-    ``record`` is the file that describes the training that was done.  Without ``options``, the weights at ``path`` are
-    used as they are; with ``makes``, those that the wrapper's arguments name are written there before, unless the
-    weights there were trained.
+    ``record`` is the file that describes the training that was done.  Without ``options``, the
+    weights at ``path`` are used as they are; with ``makes``, those that the wrapper's arguments
+    name are written there before, unless the weights there were trained.
     """
     if options is None:
         if makes and not _is_trained(path):
@@ -123,7 +140,9 @@ def train_once(
     wanted = _described(wrapper, dataset, options)
     changes = None if retrain else _changes(record, wanted, path)
     if changes == []:
-        log.info("using the weights in %s: this training has been done (--retrain repeats it)", path)
+        log.info(
+            "using the weights in %s: this training has been done (--retrain repeats it)", path
+        )
         return
     if changes:
         log.info("training again: %s", ", ".join(changes))
@@ -132,19 +151,29 @@ def train_once(
     write_text(record, json.dumps(wanted, indent=2) + "\n")
 
 
-def is_trained(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, record: Path) -> bool:
-    """Return whether exactly this training has been done, so that :func:`train_once` would do nothing."""
+def is_trained(
+    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, path: Path, record: Path
+) -> bool:
+    """Return whether exactly this training has been done, so that :func:`train_once` would do
+    nothing.
+    """
     return _changes(record, _described(wrapper, dataset, options), path) == []
 
 
-def record_training(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, record: Path) -> None:
+def record_training(
+    wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions, record: Path
+) -> None:
     """Record that a training was done, possibly elsewhere, whose weights are here."""
     write_text(record, json.dumps(_described(wrapper, dataset, options), indent=2) + "\n")
 
 
 def _described(wrapper: ModelWrapper, dataset: Dataset, options: TrainingOptions) -> dict[str, Any]:
     prepared(dataset)
-    wanted = {"wrapper": wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
+    wanted = {
+        "wrapper": wrapper.describe(),
+        "dataset": dataset.describe(),
+        "training": options.to_json(),
+    }
     wanted["data"] = DatasetSequence(dataset).settings()["content"]
     shown: dict[str, Any] = shown_settings(wanted)
     return shown
@@ -158,11 +187,14 @@ def _is_trained(path: Path) -> bool:
 
 
 def _changes(record: Path, wanted: Mapping[str, Any], model_path: Path) -> list[str] | None:
-    """Return the differences to the recorded training; None if there is none, or its weights are gone."""
+    """Return the differences to the recorded training; None if there is none, or its weights are
+    gone.
+    """
     try:
         Artifact.read(model_path)
         stored = read_object(record)
-        stored["training"] = TrainingOptions().to_json() | stored["training"]  # an older record lacks newer options
+        # an older record lacks newer options
+        stored["training"] = TrainingOptions().to_json() | stored["training"]
         found = differences(stored, plain(wanted), frozenset({"data"}))
     except (ArtifactError, OSError, ValueError, KeyError, TypeError):
         return None
@@ -177,11 +209,18 @@ def check_plan(
     *,
     remote: bool = False,
 ) -> Plan:
-    """Return the formats between the stages, and check that everything that the stages need is installed.
+    """Return the formats between the stages, and check that everything that the stages need is
+    installed.
 
     With ``remote``, the runtime's packages are needed on the target, not here.
     """
-    found = plan(type(wrapper), [type(c) for c in compilers], type(runtime), export, lambda: components(ModelCompiler))
+    found = plan(
+        type(wrapper),
+        [type(c) for c in compilers],
+        type(runtime),
+        export,
+        lambda: components(ModelCompiler),
+    )
     for component in (wrapper, *compilers, *([] if remote else [runtime])):
         component.check_ready()
     if isinstance(wrapper, FileModel):
@@ -190,5 +229,11 @@ def check_plan(
 
 
 def suffix(way: Plan, compilers: Sequence[ModelCompiler]) -> str:
-    """Return the usual ending of the file that the last of these compilers writes, or else the export."""
-    return compilers[-1].suffix if compilers and compilers[-1].suffix else _SUFFIXES.get(way.export, "." + way.export)
+    """Return the usual ending of the file that the last of these compilers writes, or else the
+    export.
+    """
+    return (
+        compilers[-1].suffix
+        if compilers and compilers[-1].suffix
+        else _SUFFIXES.get(way.export, "." + way.export)
+    )

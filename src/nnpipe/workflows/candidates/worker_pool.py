@@ -32,7 +32,8 @@ from nnpipe.workflows.isolation.subprocess_worker import Worker
 _RING_SAMPLES, _RING_BYTES = 64, 64 << 20  # of the inputs that a worker cycles through
 _SETTLING_SHARE, _MOST_SETTLING = 10, 50  # one call in 10, at most 50, before a block is recorded
 _ENDING = 10.0  # seconds to end by itself
-_LONGEST_TURN, _PAUSE = 60.0, 0.02  # seconds to wait for a server that serves another candidate, between two looks
+# seconds to wait for a server that serves another candidate, between two looks
+_LONGEST_TURN, _PAUSE = 60.0, 0.02
 
 
 class Stage:
@@ -51,9 +52,14 @@ class Stage:
     """
 
     def __init__(
-        self, candidates: Sequence[CandidateSpec], dataset: Dataset, *, batch_size: int = 1, limit: float = 0.0,
+        self,
+        candidates: Sequence[CandidateSpec],
+        dataset: Dataset,
+        *,
+        batch_size: int = 1,
+        limit: float = 0.0,
         turn: Callable[[Sequence[CandidateSpec]], AbstractContextManager[object]] = nullcontext,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._candidates, self._dataset = candidates, dataset
         self._batch_size, self._limit, self._turn = batch_size, limit, turn
 
@@ -62,24 +68,31 @@ class Stage:
         """Start a worker for each place, all at the same time, and end them with the block."""
         specs = [self._candidates[place] for place in places]
         with self._turn(specs), contextlib.ExitStack() as stack:
-            workers = {place: stack.enter_context(Worker(f"{__name__}:OpenCandidate")) for place in places}
+            workers = {
+                place: stack.enter_context(Worker(f"{__name__}:OpenCandidate")) for place in places
+            }
             # A slow start of one does not delay the others.
             with ThreadPoolExecutor(max(1, len(places))) as pool:
                 waiting = {
-                    place: pool.submit(self._start, stack, place, worker, _shares_server(spec, specs))
+                    place: pool.submit(
+                        self._start, stack, place, worker, _shares_server(spec, specs)
+                    )
                     for (place, worker), spec in zip(workers.items(), specs, strict=True)
                 }
             yield {place: started.result() for place, started in waiting.items()}
 
     def _start(
         self, stack: contextlib.ExitStack, place: int, worker: Worker, shares: bool
-    ) -> Runner | NNPipeError:  # fmt: skip
+    ) -> Runner | NNPipeError:
         candidate = replace(self._candidates[place], dataset=self._dataset)
         try:
             spec = stack.enter_context(candidate.served())
             request = {
-                "do": "open", "candidate": spec.to_json(), "batch_size": self._batch_size, "shares_server": shares,
-            }  # fmt: skip
+                "do": "open",
+                "candidate": spec.to_json(),
+                "batch_size": self._batch_size,
+                "shares_server": shares,
+            }
             worker.attempt(f"starting {candidate.title}", request, self._limit)
         except NNPipeError as error:
             return error
@@ -91,20 +104,30 @@ class Stage:
         def run(calls: int) -> Block:
             told = worker.attempt(f"running {title}", {"do": "run", "calls": calls}, self._limit)
             return Block(
-                np.array(told["start_ns"], np.int64), np.array(told["latency_ns"], np.int64),
-                told["idle_cpu_ns"], told["idle_ns"],
+                np.array(told["start_ns"], np.int64),
+                np.array(told["latency_ns"], np.int64),
+                told["idle_cpu_ns"],
+                told["idle_ns"],
                 {name: np.array(values, np.int64) for name, values in told["parts_ns"].items()},
-            )  # fmt: skip
+            )
 
         return run
 
 
 def _shares_server(spec: CandidateSpec, specs: Sequence[CandidateSpec]) -> bool:
-    """Return whether the server of a candidate's device is that of another one, too: it serves one at a time."""
+    """Return whether the server of a candidate's device is that of another one, too: it serves
+    one at a time.
+    """
     own = spec.deployment
     if own is None or own.serve:
         return False
-    return sum(each.deployment is not None and each.deployment.protocol == own.protocol for each in specs) > 1
+    return (
+        sum(
+            each.deployment is not None and each.deployment.protocol == own.protocol
+            for each in specs
+        )
+        > 1
+    )
 
 
 def _end(worker: Worker) -> None:
@@ -116,7 +139,9 @@ def _end(worker: Worker) -> None:
 
 
 class OpenCandidate:
-    """Carries out the requests of :class:`Stage`: opens a candidate once, then runs blocks of calls."""
+    """Carries out the requests of :class:`Stage`: opens a candidate once, then runs blocks of
+    calls.
+    """
 
     def __init__(self) -> None:
         self._session: InferenceSession | None = None
@@ -130,8 +155,10 @@ class OpenCandidate:
     def __call__(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Carry out one request."""
         tasks: dict[str, Callable[[Mapping[str, Any]], dict[str, Any] | None]] = {
-            "open": self._open, "run": self._run, "end": self._end,
-        }  # fmt: skip
+            "open": self._open,
+            "run": self._run,
+            "end": self._end,
+        }
         return tasks[request["do"]](request)
 
     def _open(self, request: Mapping[str, Any]) -> None:
@@ -142,7 +169,9 @@ class OpenCandidate:
             self._session = self._opened_in_turn()
         else:
             self._session = spec.open()
-        pipeline = SampleRoute(spec.dataset, spec.wrapper, spec.wrapper.io, self._session.io, request["batch_size"])
+        pipeline = SampleRoute(
+            spec.dataset, spec.wrapper, spec.wrapper.io, self._session.io, request["batch_size"]
+        )
         indices = spec.dataset.split("test")
         held = 0
         for item in itertools.islice(pipeline.items(indices), _RING_SAMPLES):
@@ -152,7 +181,8 @@ class OpenCandidate:
                 break
         window = Window(self._session)
         window.check(self._batches)
-        window.__enter__()  # the garbage collector ignores all present objects until the process ends
+        # the garbage collector ignores all present objects until the process ends
+        window.__enter__()
         self._has_parts = bool(self._session.durations(self._session.infer(self._batches[0])))
         if self._shares_server:
             self._session.close()
@@ -192,7 +222,8 @@ class OpenCandidate:
             self._session.close()
         told: dict[str, Any] = {"start_ns": starts.tolist(), "latency_ns": latencies.tolist()}
         told["parts_ns"] = {
-            name: [each.get(name, -1) for each in parts] for name in dict.fromkeys(name for p in parts for name in p)
+            name: [each.get(name, -1) for each in parts]
+            for name in dict.fromkeys(name for p in parts for name in p)
         }
         self._since = _now()
         return {**told, "idle_ns": wall, "idle_cpu_ns": cpu}

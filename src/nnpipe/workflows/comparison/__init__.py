@@ -1,1 +1,3 @@
-"""Comparing candidates side by side: which is faster, which predicts better, and how certain that is."""
+"""Comparing candidates side by side: which is faster, which predicts better, and how certain
+that is.
+"""

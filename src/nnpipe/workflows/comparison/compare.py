@@ -50,35 +50,39 @@ def compare(
     title: str = "",
     progress: Progress = bar,
 ) -> ComparisonResult:
-    """Compile a model in several ways, measure them side by side, and return which is faster and better.
+    """Compile a model in several ways, measure them side by side, and return which is faster and
+    better.
 
-    Each candidate runs in its own subprocess.  First each one runs all test samples
-    alone, which gives the metrics of its task, such as the accuracy, and its outputs
-    are compared with those of the uncompiled model.  Then all candidates take turns in short blocks, in random
-    order, and are restarted many times, until the differences are known with the
-    requested precision or ``max_seconds`` are over.
+    Each candidate runs in its own subprocess.  First each one runs all test samples alone, which
+    gives the metrics of its task, such as the accuracy, and its outputs are compared with those of
+    the uncompiled model.  Then all candidates take turns in short blocks, in random order, and are
+    restarted many times, until the differences are known with the requested precision or
+    ``max_seconds`` are over.
 
     Parameters
     ----------
     model
-        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
-        a model of Keras, or a :class:`~nnpipe.core.live_model.LiveModel`.
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an
+        ``nn.Module`` of PyTorch, a model of Keras, or a :class:`~nnpipe.core.live_model.LiveModel`.
     data
-        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or another iterable
-        of such pairs in batches, or of dicts with ``labels``; or a :class:`~nnpipe.core.dataset.Dataset`, whose test
-        split is used.  Several inputs are a dict by name, or a tuple.  Labels are class numbers or texts, or numbers to
-        predict.  Arrays of floats
-        are used unchanged, unless ``preparation`` or the description beside the model's file says otherwise.
+        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset``
+        or another iterable of such pairs in batches, or of dicts with ``labels``; or a
+        :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.  Several inputs are a dict
+        by name, or a tuple.  Labels are class numbers or texts, or numbers to predict.  Arrays of
+        floats are used unchanged, unless ``preparation`` or the description beside the model's file
+        says otherwise.
     ways
-        Short names as :func:`~nnpipe.workflows.ways.ways` lists them, or a :class:`~nnpipe.workflows.ways.Way`;
-        by default those of ONNX Runtime, OpenVINO and TensorFlow Lite, in floats and in integers, that fit the model.
-        The uncompiled model in its own framework is the reference and always takes part.
+        Short names as :func:`~nnpipe.workflows.ways.ways` lists them, or a
+        :class:`~nnpipe.workflows.ways.Way`; by default those of ONNX Runtime, OpenVINO and
+        TensorFlow Lite, in floats and in integers, that fit the model. The uncompiled model in its
+        own framework is the reference and always takes part.
     preparation
-        The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}`` for pixels from 0 to 1.
+        The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}`` for
+        pixels from 0 to 1.
     calibration
-        Samples for quantisers to observe, in the form of ``data``.  By default ``calibration_samples`` of ``data``, but
-        at most a fifth, are reserved for this and not tested on; of a :class:`~nnpipe.core.dataset.Dataset`, the
-        training split is used.
+        Samples for quantisers to observe, in the form of ``data``.  By default
+        ``calibration_samples`` of ``data``, but at most a fifth, are reserved for this and not
+        tested on; of a :class:`~nnpipe.core.dataset.Dataset`, the training split is used.
     class_names
         Names of the classes in order of their number.
     calibration_samples
@@ -86,14 +90,16 @@ def compare(
     batch_size
         Number of samples in one call.
     confidence, margin, precision, seed
-        As in :class:`~nnpipe.measuring.paired_comparison.ComparisonPlan`: the confidence of all intervals together,
-        the difference that does not matter, the precision of each interval, and the seed of the order of turns.
+        As in :class:`~nnpipe.measuring.paired_comparison.ComparisonPlan`: the confidence of all
+        intervals together, the difference that does not matter, the precision of each interval, and
+        the seed of the order of turns.
     max_seconds
         The greatest time in seconds for which candidates take turns.
     time_limit
         The greatest time of each step in seconds, after which its process is ended; 0 for no limit.
     folder
-        The folder for compiled models; by default a temporary folder that is removed with the result.
+        The folder for compiled models; by default a temporary folder that is removed with the
+        result.
     title
         The title of the comparison.
     progress
@@ -119,28 +125,46 @@ def compare(
     True
     """
     check_call(compare, locals())
-    plan = ComparisonPlan(confidence=confidence, margin=margin, precision=precision, max_seconds=max_seconds, seed=seed)
+    plan = ComparisonPlan(
+        confidence=confidence,
+        margin=margin,
+        precision=precision,
+        max_seconds=max_seconds,
+        seed=seed,
+    )
     if ways is not None and not len(ways):
         raise ConfigError("ways should be a list of at least one, such as ['onnx', 'onnx-int8']")
     with ExitStack() as stack:
         place = stack.enter_context(working_folder(folder))
         taken = given(
-            model, data, place, preparation=preparation, calibration=calibration,
-            calibration_samples=calibration_samples, class_names=class_names, seed=seed, progress=progress,
-        )  # fmt: skip
+            model,
+            data,
+            place,
+            preparation=preparation,
+            calibration=calibration,
+            calibration_samples=calibration_samples,
+            class_names=class_names,
+            seed=seed,
+            progress=progress,
+        )
         models, dataset = taken.models, taken.dataset
         if dataset is None:
-            raise ConfigError("data should be samples with their classes, or a data set; there are none")
+            raise ConfigError(
+                "data should be samples with their classes, or a data set; there are none"
+            )
         prepared(dataset)
         chosen = _planned(models, ways, batch_size)
         measure = MeasureOptions(measure_seconds=0.0, inference_batch_size=batch_size)
         with ExitStack() as sources:
-            contest, files = _compiled(chosen, dataset, measure, place, calibration_samples, time_limit, sources)
+            contest, files = _compiled(
+                chosen, dataset, measure, place, calibration_samples, time_limit, sources
+            )
             found, interrupted = carried_out(
                 contest, plan, title=title or f"Ways to ship {_name(model)}", progress=progress
             )
         result = ComparisonResult(found, files, chosen[0].title, interrupted)
-        weakref.finalize(result, stack.pop_all().close)  # a temporary folder is removed together with the result
+        # a temporary folder is removed together with the result
+        weakref.finalize(result, stack.pop_all().close)
     return result
 
 
@@ -181,19 +205,30 @@ def _compiled(
         path = own[0].path
         with ModelProcess(wrapper, dataset, path) as source:
             compiling = [each for each in own if each.plan is not None]
-            reference = stack.enter_context(source_outputs(source, VerifyOptions(), limit)) if compiling else None
+            reference = (
+                stack.enter_context(source_outputs(source, VerifyOptions(), limit))
+                if compiling
+                else None
+            )
             for each in own:
                 artifact = None
                 if each.plan is not None:
-                    to = place / f"{chosen.index(each):02d}-{file_name(each.title)}{suffix(each.plan, each.compilers)}"
+                    to = (
+                        place
+                        / f"{chosen.index(each):02d}-{file_name(each.title)}{suffix(each.plan, each.compilers)}"
+                    )
                     try:
-                        artifact = source.compile(each.plan, each.compilers, to, calibration_samples, limit)
+                        artifact = source.compile(
+                            each.plan, each.compilers, to, calibration_samples, limit
+                        )
                     except NNPipeError as error:
                         log.error("%s failed: %s", each.title, error)
                         failures[each.title] = str(error)
                         continue
                 files[each.title] = path if artifact is None else artifact.path
-                made = CandidateSpec(each.title, wrapper, path, each.compilers, each.runtime, artifact)
+                made = CandidateSpec(
+                    each.title, wrapper, path, each.compilers, each.runtime, artifact
+                )
                 candidates.append((made, reference))
     candidates.sort(key=lambda pair: [each.title for each in chosen].index(pair[0].title))
     return Contest(candidates, dataset, measure, limit, failures), files

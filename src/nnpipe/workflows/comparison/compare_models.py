@@ -61,8 +61,8 @@ def compare_models(
     Parameters
     ----------
     models
-        Two or more models: paths of model files, PyTorch modules, Keras models, wrappers, or ``(wrapper, path)``.  The
-        same model twice shows the smallest difference that can be found.
+        Two or more models: paths of model files, PyTorch modules, Keras models, wrappers, or
+        ``(wrapper, path)``.  The same model twice shows the smallest difference that can be found.
     data
         ``(inputs, labels)`` as arrays or tensors, an iterable of such pairs in batches, or a
         :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
@@ -87,8 +87,8 @@ def compare_models(
     progress
         Shows the progress.
     targets
-        The devices whose servers run the model files, all at the same time; on this machine, a model still runs in its
-        own framework.
+        The devices whose servers run the model files, all at the same time; on this machine, a
+        model still runs in its own framework.
 
     Returns
     -------
@@ -120,33 +120,49 @@ def compare_models(
     """
     check_call(compare_models, locals())
     if len(models) < (2 if targets is None else 1):
-        raise ConfigError("a comparison needs two models or more; give the same one twice to see what chance does")
+        raise ConfigError(
+            "a comparison needs two models or more; give the same one twice to see what chance does"
+        )
     if titles is not None and (len(titles) != len(models) or len(set(titles)) != len(titles)):
         raise ConfigError(f"titles should be {len(models)} different ones, one for each model")
     with ExitStack() as stack:
         place = stack.enter_context(working_folder())
         samples = None if isinstance(data, Dataset) or data is None else arrays_of(data, progress)
         taken = given(
-            models[0], data if samples is None else samples, place / "0", preparation=preparation,
-            calibration_samples=0, class_names=class_names, progress=progress,
-        )  # fmt: skip
+            models[0],
+            data if samples is None else samples,
+            place / "0",
+            preparation=preparation,
+            calibration_samples=0,
+            class_names=class_names,
+            progress=progress,
+        )
         if taken.dataset is None:
             raise ConfigError("data is missing: samples with their classes, or a data set")
         found = [taken.models[0]]
-        found += [opened_by(each, place / str(n), samples, preparation)[0] for n, each in enumerate(models[1:], 1)]
+        found += [
+            opened_by(each, place / str(n), samples, preparation)[0]
+            for n, each in enumerate(models[1:], 1)
+        ]
         if output is not None:
             check_apart(output, [path for _, path in found])
         for wrapper, _ in found:
             wrapper.check_installed()
         prepared(taken.dataset)
-        called = list(titles or titles_of([_called(each, path) for each, (_, path) in zip(models, found, strict=True)]))
+        called = list(
+            titles
+            or titles_of(
+                [_called(each, path) for each, (_, path) in zip(models, found, strict=True)]
+            )
+        )
         measure = dataclasses.replace(options or MeasureOptions(), measure_seconds=0.0)
         candidates: list[tuple[CandidateSpec, Verification | None]] = [
             (CandidateSpec(name, *opened), None) for name, opened in zip(called, found, strict=True)
         ]
         contest = _contest(candidates, taken.dataset, measure, time_limit, {}, targets, files=True)
         result = _result(contest, plan, output, title, command, progress)
-        weakref.finalize(result, stack.pop_all().close)  # a temporary folder is removed together with the result
+        # a temporary folder is removed together with the result
+        weakref.finalize(result, stack.pop_all().close)
     return result
 
 
@@ -188,13 +204,14 @@ def compare_pipeline(
     Returns
     -------
     ComparisonResult
-        The measured candidates, with quality relative to the first model in its own framework; ``show()``
-        prints them.
+        The measured candidates, with quality relative to the first model in its own framework;
+        ``show()`` prints them.
 
     Raises
     ------
     ConfigError
-        If the settings are wrong (the message names the place), or fewer than two candidates can be measured.
+        If the settings are wrong (the message names the place), or fewer than two candidates can be
+        measured.
     NNPipeError
         If the data cannot be used, or a training fails.
 
@@ -239,16 +256,32 @@ def compare_pipeline(
         # If one step has no limit, the whole has none.
         limit = 0.0 if 0.0 in limits else max(limits, default=0.0)
         contest = _contest(candidates, pipeline.dataset, measure, limit, failures, targets)
-        return _result(contest, plan, output or pipeline.output / "comparison.json", title, command, progress)
+        return _result(
+            contest, plan, output or pipeline.output / "comparison.json", title, command, progress
+        )
 
 
 def _contest(
-    candidates: Sequence[Entry], dataset: Dataset, measure: MeasureOptions, limit: float, failures: Mapping[str, str],
-    targets: Fleet | None, *, files: bool = False,
-) -> Contest:  # fmt: skip
+    candidates: Sequence[Entry],
+    dataset: Dataset,
+    measure: MeasureOptions,
+    limit: float,
+    failures: Mapping[str, str],
+    targets: Fleet | None,
+    *,
+    files: bool = False,
+) -> Contest:
     found = on_targets(candidates, targets, files=files)
     leases = "" if targets is None else targets.leases
-    return Contest(found.candidates, dataset, measure, limit, {**failures, **found.impossible}, found.devices, leases)
+    return Contest(
+        found.candidates,
+        dataset,
+        measure,
+        limit,
+        {**failures, **found.impossible},
+        found.devices,
+        leases,
+    )
 
 
 def _result(
@@ -259,23 +292,33 @@ def _result(
     command: Sequence[str],
     progress: Progress,
 ) -> ComparisonResult:
-    found, interrupted = carried_out(contest, plan or ComparisonPlan(), title=title, command=command, progress=progress)
+    found, interrupted = carried_out(
+        contest, plan or ComparisonPlan(), title=title, command=command, progress=progress
+    )
     if output is not None:
         found.write(output)
     specs = [spec for spec, _ in contest.candidates]
     files = {spec.title: spec.artifact.path if spec.artifact else spec.model_path for spec in specs}
     measured = [run.title for run in found.whole or found.runs]
-    reference = next((spec.title for spec in specs if spec.runtime is None and spec.title in measured), measured[0])
-    return ComparisonResult(found, files, reference, interrupted, None if output is None else Path(output))
+    reference = next(
+        (spec.title for spec in specs if spec.runtime is None and spec.title in measured),
+        measured[0],
+    )
+    return ComparisonResult(
+        found, files, reference, interrupted, None if output is None else Path(output)
+    )
 
 
 def _refuse_results(names: Sequence[str]) -> None:
     """Raise :class:`ConfigError` if result files are given: this command measures models."""
-    files = [name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()]
+    files = [
+        name for name in names if Path(name).suffix.lower() == ".json" and Path(name).is_file()
+    ]
     if files and all(is_result(Path(name)) for name in files):
         raise ConfigError(
-            f"{files[0]} is the result of a measurement, and this command measures: to see results beside each other, "
-            f"nnpipe render_report {' '.join(files)} TITLE OUT.html; to judge two, nnpipe gate"
+            f"{files[0]} is the result of a measurement, and this command measures: to see results "
+            f"beside each other, nnpipe render_report {' '.join(files)} TITLE OUT.html; to judge "
+            f"two, nnpipe gate"
         )
 
 
@@ -284,9 +327,15 @@ def _called(model: Any, path: Path) -> str:
 
 
 def titles_of(files: Sequence[str]) -> list[str]:
-    """Return a title for each file: its name, or its path if names are equal, with a number if it is repeated."""
+    """Return a title for each file: its name, or its path if names are equal, with a number if
+    it is repeated.
+    """
     names = [Path(file).name for file in files]
-    short = [file if len({f for f, n in zip(files, names, strict=True) if n == name}) > 1 else name
-             for file, name in zip(files, names, strict=True)]  # fmt: skip
-    return [f"{title} ({short[:place].count(title) + 1})" if title in short[:place] else title
-            for place, title in enumerate(short)]  # fmt: skip
+    short = [
+        file if len({f for f, n in zip(files, names, strict=True) if n == name}) > 1 else name
+        for file, name in zip(files, names, strict=True)
+    ]
+    return [
+        f"{title} ({short[:place].count(title) + 1})" if title in short[:place] else title
+        for place, title in enumerate(short)
+    ]

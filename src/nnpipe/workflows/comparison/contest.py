@@ -50,7 +50,9 @@ class OnTargets:
     impossible: dict[str, str] = field(default_factory=dict)
 
 
-def on_targets(candidates: Sequence[Entry], fleet: Fleet | None, *, files: bool = False) -> OnTargets:
+def on_targets(
+    candidates: Sequence[Entry], fleet: Fleet | None, *, files: bool = False
+) -> OnTargets:
     """Return every candidate on every device of a fleet; without one, the candidates as they are.
 
     Parameters
@@ -60,8 +62,8 @@ def on_targets(candidates: Sequence[Entry], fleet: Fleet | None, *, files: bool 
     fleet
         The devices.
     files
-        Whether the model files themselves are sent to devices, instead of what was compiled from them.  Otherwise,
-        models that run in their own framework stay on this machine.
+        Whether the model files themselves are sent to devices, instead of what was compiled from
+        them.  Otherwise, models that run in their own framework stay on this machine.
 
     Raises
     ------
@@ -75,7 +77,9 @@ def on_targets(candidates: Sequence[Entry], fleet: Fleet | None, *, files: bool 
     for device in fleet.devices:
         for spec, verification in candidates:
             if spec.deployment is not None:
-                raise ConfigError(f"{spec.title}: has a protocol of its own; leave that out, or the targets")
+                raise ConfigError(
+                    f"{spec.title}: has a protocol of its own; leave that out, or the targets"
+                )
             if spec.runtime is None and not files:
                 continue
             title = f"{device.name}: {spec.title}"
@@ -107,14 +111,17 @@ class TargetTurns(Closing):
 
     def __init__(self, devices: dict[str, Device], leases: str, title: str) -> None:
         self._devices = devices
-        self._fleet = FleetMeasuring(list({each.name: each for each in devices.values()}.values()), leases, title)
+        self._fleet = FleetMeasuring(
+            list({each.name: each for each in devices.values()}.values()), leases, title
+        )
 
     def close(self) -> None:
         """End the processes of devices, and release the devices."""
         self._fleet.close()
 
     def alone(self, spec: CandidateSpec, measure: Callable[[Worker | None], Run]) -> Run:
-        """Return what a candidate's measurement returns; on a device, it is repeated if that goes away meanwhile.
+        """Return what a candidate's measurement returns; on a device, it is repeated if that goes
+        away meanwhile.
 
         Raises
         ------
@@ -130,8 +137,13 @@ class TargetTurns(Closing):
     def together(self, specs: Sequence[CandidateSpec]) -> Iterator[None]:
         """Hold the devices of candidates in a block."""
         with ExitStack() as stack:
-            names = {each.name: each for spec in specs if (each := self._devices.get(spec.title)) is not None}
-            for name in sorted(names):  # in one order, so that two comparisons never wait for each other
+            names = {
+                each.name: each
+                for spec in specs
+                if (each := self._devices.get(spec.title)) is not None
+            }
+            # in one order, so that two comparisons never wait for each other
+            for name in sorted(names):
                 stack.enter_context(self._fleet.turn(names[name]))
             yield
 
@@ -156,7 +168,8 @@ class Contest:
     failures
         The reasons why other candidates could not be compiled, by title.
     devices, leases
-        The device of each candidate on another machine, by title, and the run database in which people take turns.
+        The device of each candidate on another machine, by title, and the run database in which
+        people take turns.
     """
 
     candidates: Sequence[tuple[CandidateSpec, Verification | None]]
@@ -169,7 +182,12 @@ class Contest:
 
 
 def carried_out(
-    contest: Contest, plan: ComparisonPlan, *, title: str = "", command: Sequence[str] = (), progress: Progress = bar
+    contest: Contest,
+    plan: ComparisonPlan,
+    *,
+    title: str = "",
+    command: Sequence[str] = (),
+    progress: Progress = bar,
 ) -> tuple[Comparison, bool]:
     """Run each candidate alone for its quality, then all in turns.
 
@@ -193,7 +211,9 @@ def carried_out(
         turns = stack.enter_context(TargetTurns(dict(contest.devices), contest.leases, purpose))
         output = stack.enter_context(temporary_folder()) / "run.json"
         for candidate, verification in contest.candidates:
-            measure = functools.partial(_measured_alone, contest, candidate, verification, command, output)
+            measure = functools.partial(
+                _measured_alone, contest, candidate, verification, command, output
+            )
             try:
                 runs.append(turns.alone(candidate, measure))
                 able.append(candidate)
@@ -201,11 +221,17 @@ def carried_out(
                 log.error("%s failed: %s", candidate.title, error)
                 failures[candidate.title] = str(error)
         if len(able) < 2:
-            raise ConfigError(f"fewer than two candidates could be measured: {'; '.join(failures.values())}")
+            raise ConfigError(
+                f"fewer than two candidates could be measured: {'; '.join(failures.values())}"
+            )
         size = contest.measure.inference_batch_size
-        stage = Stage(able, contest.dataset, batch_size=size, limit=contest.limit, turn=turns.together)
+        stage = Stage(
+            able, contest.dataset, batch_size=size, limit=contest.limit, turn=turns.together
+        )
         plan = replace(plan, warmup_runs=contest.measure.warmup_runs)
-        record = interleave(len(able), stage.open, plan, same_calls=_unlike_inputs(able), progress=progress)
+        record = interleave(
+            len(able), stage.open, plan, same_calls=_unlike_inputs(able), progress=progress
+        )
     failures |= {able[place].title: str(error) for place, error in sorted(record.failures.items())}
     found = Comparison(
         title=title or " against ".join(candidate.title for candidate in able),
@@ -220,14 +246,27 @@ def carried_out(
 
 
 def _measured_alone(
-    contest: Contest, candidate: CandidateSpec, verification: Verification | None, command: Sequence[str],
-    output: Path, worker: Worker | None,
-) -> Run:  # fmt: skip
+    contest: Contest,
+    candidate: CandidateSpec,
+    verification: Verification | None,
+    command: Sequence[str],
+    output: Path,
+    worker: Worker | None,
+) -> Run:
     return measure_apart(
-        candidate, contest.dataset, contest.measure, command, output, verification, contest.limit, worker=worker
+        candidate,
+        contest.dataset,
+        contest.measure,
+        command,
+        output,
+        verification,
+        contest.limit,
+        worker=worker,
     )
 
 
 def _unlike_inputs(candidates: Sequence[CandidateSpec]) -> bool:
-    """Return whether samples have different shapes, such as texts, so that calls take unlike times."""
+    """Return whether samples have different shapes, such as texts, so that calls take unlike
+    times.
+    """
     return any(None in spec.shape[1:] for each in candidates for spec in each.wrapper.io.inputs)

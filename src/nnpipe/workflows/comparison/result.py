@@ -108,15 +108,17 @@ class ComparisonResult:
         return figure.value
 
     def figure(self, title: str, metric: str, confidence: float = 0.95) -> Figure:
-        """Return a metric of a candidate with its interval: seconds, bytes, shares from 0 to 1, or its own unit.
+        """Return a metric of a candidate with its interval: seconds, bytes, shares from 0 to 1, or
+        its own unit.
 
         Parameters
         ----------
         title
             The candidate's title.
         metric
-            ``latency_median``, ``latency_p90``, ``size``, ``memory``, any metric of the data's task, such as
-            ``accuracy`` or ``map``, or its loss, such as ``accuracy_loss`` or ``loss(map)``.
+            ``latency_median``, ``latency_p90``, ``size``, ``memory``, any metric of the data's
+            task, such as ``accuracy`` or ``map``, or its loss, such as ``accuracy_loss`` or
+            ``loss(map)``.
         confidence
             The confidence of the interval.
 
@@ -134,14 +136,17 @@ class ComparisonResult:
         by: str = "latency_median",
         confidence: float = 0.95,
     ) -> Choice:
-        """Return the best of the candidates for which every constraint holds with the given confidence.
+        """Return the best of the candidates for which every constraint holds with the given
+        confidence.
 
         Parameters
         ----------
         constraints
-            Constraints such as ``"size <= 1 MB"``, ``"latency_p90 <= 5 ms"`` or ``"loss(map) <= 0.02"``.
+            Constraints such as ``"size <= 1 MB"``, ``"latency_p90 <= 5 ms"`` or ``"loss(map) <=
+            0.02"``.
         accuracy_loss
-            The greatest loss of accuracy against the reference, as a share of samples: 0.01 for one percentage point.
+            The greatest loss of accuracy against the reference, as a share of samples: 0.01 for one
+            percentage point.
         by
             The metric to choose by.
         confidence
@@ -150,16 +155,23 @@ class ComparisonResult:
         Raises
         ------
         ConfigError
-            If a constraint cannot be read, or no candidate satisfies all of them.  For each candidate, the message
-            names the constraint that fails, or how many samples would decide it.  If it is to be chosen by a cost of
-            calls, such as their time, and these are not the same work, as of answers of other lengths.
+            If a constraint cannot be read, or no candidate satisfies all of them.  For each
+            candidate, the message names the constraint that fails, or how many samples would decide
+            it.  If it is to be chosen by a cost of calls, such as their time, and these are not the
+            same work, as of answers of other lengths.
         """
         wanted = [MetricConstraint.parse(text) for text in constraints]
         if accuracy_loss is not None:
             if not math.isfinite(accuracy_loss) or not 0 <= accuracy_loss <= 1:
-                raise ConfigError(f"accuracy_loss is a share of the samples, from 0 to 1, not {accuracy_loss}")
+                raise ConfigError(
+                    f"accuracy_loss is a share of the samples, from 0 to 1, not {accuracy_loss}"
+                )
             loss = metric_of("accuracy_loss")
-            wanted.append(MetricConstraint(loss, True, accuracy_loss, f"accuracy_loss <= {100 * accuracy_loss:g} %"))
+            wanted.append(
+                MetricConstraint(
+                    loss, True, accuracy_loss, f"accuracy_loss <= {100 * accuracy_loss:g} %"
+                )
+            )
         check_consistent(wanted)
         metric = metric_of(by)
         level = 1 - (1 - confidence) / max(len(wanted), 1)
@@ -178,18 +190,31 @@ class ComparisonResult:
             else:
                 able.append((value if metric.less_is_better else -value, run.title))
         if not able:
-            raise ConfigError("no candidate surely satisfies all constraints:\n  " + "\n  ".join(why))
+            raise ConfigError(
+                "no candidate surely satisfies all constraints:\n  " + "\n  ".join(why)
+            )
         title = min(able)[1]
         run = self.comparison.run_of(title)
         if metric.of_calls:
             judged = {each: Quality.of(self.comparison.run_of(each)) for _, each in able}
             for other, quality in judged.items():
                 if unlike := unlike_work(judged[title], quality):
-                    raise ConfigError(f"{by} does not say which of {title!r} and {other!r} is better: {unlike}")
-        return Choice(title, self.files[title], run, metric, self._figures(run).of(metric, level), tuple(wanted))
+                    raise ConfigError(
+                        f"{by} does not say which of {title!r} and {other!r} is better: {unlike}"
+                    )
+        return Choice(
+            title,
+            self.files[title],
+            run,
+            metric,
+            self._figures(run).of(metric, level),
+            tuple(wanted),
+        )
 
     def save(self, path: str | Path) -> None:
-        """Write all measurements to a result file, as ``nnpipe compare`` does; ``nnpipe render_report`` renders it."""
+        """Write all measurements to a result file, as ``nnpipe compare`` does; ``nnpipe
+        render_report`` renders it.
+        """
         self.comparison.write(path)
 
     def _figures(self, run: Run) -> Figures:
@@ -234,17 +259,22 @@ class Choice:
     __repr__ = __str__
 
     def save(self, folder: str | Path) -> Path:
-        """Copy the model, its description and its result into a folder, and return the path of the model.
+        """Copy the model, its description and its result into a folder, and return the path of the
+        model.
 
         Returns
         -------
         Path
-            The file ``model`` with its original ending; ``result.json`` and ``choice.json`` are beside it.
+            The file ``model`` with its original ending; ``result.json`` and ``choice.json`` are
+            beside it.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         destination = folder / f"model{self.path.suffix}"
-        for source, target in ((self.path, destination), (sidecar_of(self.path), sidecar_of(destination))):
+        for source, target in (
+            (self.path, destination),
+            (sidecar_of(self.path), sidecar_of(destination)),
+        ):
             if source.is_file():
                 with replacing(target) as temporary:
                     shutil.copyfile(source, temporary)
@@ -255,14 +285,18 @@ class Choice:
             "title": self.title,
             "by": self.metric.name,
             "value": self.figure.value,
-            "interval": [self.figure.low, self.figure.high] if math.isfinite(self.figure.high) else None,
+            "interval": [self.figure.low, self.figure.high]
+            if math.isfinite(self.figure.high)
+            else None,
             "constraints": [each.text for each in self.constraints],
         }
         write_text(folder / "choice.json", json.dumps(choice, indent=1) + "\n")
         return destination
 
 
-def _judged(constraint: MetricConstraint, figures: Figures, level: float, is_reference: bool) -> Claim:
+def _judged(
+    constraint: MetricConstraint, figures: Figures, level: float, is_reference: bool
+) -> Claim:
     if is_reference and constraint.metric.compared:  # compared with itself
         return Claim(constraint, Figure.exactly(0.0), constraint.judge(Figure.exactly(0.0)))
     figure = figures.of(constraint.metric, level)

@@ -70,9 +70,11 @@ class Compressing:
     def described(self) -> Mapping[str, Any]:
         """Return what the results depend on, in the form of JSON."""
         return {
-            "model": self.model.wrapper.describe(), "dataset": self.dataset.describe(),
-            "calibration_samples": self.calibration_samples, "search_samples": self.search_samples,
-        }  # fmt: skip
+            "model": self.model.wrapper.describe(),
+            "dataset": self.dataset.describe(),
+            "calibration_samples": self.calibration_samples,
+            "search_samples": self.search_samples,
+        }
 
     def close(self) -> None:
         """End the process."""
@@ -88,12 +90,17 @@ class Compressing:
     def costs(
         self, activations: str, names: Mapping[str, Sequence[str]], forms: Sequence[str]
     ) -> dict[str, dict[str, tuple[float, float]]]:
-        """Return the bytes and the noise of parameters, each of which stands for some layers, by form."""
+        """Return the bytes and the noise of parameters, each of which stands for some layers, by
+        form.
+        """
         layers = {layer: list(forms) for group in names.values() for layer in group}
         costs = self._do("rounding layers", activations, do="forms", forms=layers)
         return {
             parameter: {
-                form: (sum(costs[each][form][0] for each in group), sum(costs[each][form][1] for each in group))
+                form: (
+                    sum(costs[each][form][0] for each in group),
+                    sum(costs[each][form][1] for each in group),
+                )
                 for form in forms
             }
             for parameter, group in names.items()
@@ -108,20 +115,28 @@ class Compressing:
             return Artifact.read(path)
 
     def tried(self, made: Artifact, activations: str) -> dict[str, Any]:
-        """Return the bytes, seconds and loss of a compressed model, the latter two with the ends of their intervals."""
+        """Return the bytes, seconds and loss of a compressed model, the latter two with the ends
+        of their intervals.
+        """
         with self._lock:
             samples = samples_apart(self.dataset, self.calibration_samples, self.search_samples)
             judged = {"indices": samples.tolist(), "metric": self.dataset.task.primary.name}
             if self._floats is None:
-                self._floats = self._do("running the model in floats", FLOAT, self._source(FLOAT), do="open", **judged)
+                self._floats = self._do(
+                    "running the model in floats", FLOAT, self._source(FLOAT), do="open", **judged
+                )
             found = self._do("running it", activations, made, do="try", **judged)
             less = self.dataset.task.primary.less_is_better
             seconds, *between = (self._floats["seconds"] * ratio for ratio in found["times"])
             return {
-                **found, "size": made.size, "samples": len(samples), "test_samples": len(self.dataset.split("test")),
-                "seconds": seconds, "seconds_between": between,
+                **found,
+                "size": made.size,
+                "samples": len(samples),
+                "test_samples": len(self.dataset.split("test")),
+                "seconds": seconds,
+                "seconds_between": between,
                 "value": self._floats["value"] + (found["loss"] if less else -found["loss"]),
-            }  # fmt: skip
+            }
 
     def as_trained(self) -> Point:
         """Return the model in its own framework, which losses are told against."""
@@ -130,7 +145,9 @@ class Compressing:
     def uniform(self) -> Point:
         """Return the model with 8 bits everywhere."""
         way = self._way(INT8)
-        return Point("8 bits everywhere", self.model, way.compilers, way.runtime, way.plan, self.measure)
+        return Point(
+            "8 bits everywhere", self.model, way.compilers, way.runtime, way.plan, self.measure
+        )
 
     def point(self, title: str, activations: str, layers: Sequence[str]) -> Point:
         """Return a compressed model."""
@@ -149,9 +166,13 @@ class Compressing:
         if activations not in self._sources:
             model = self.model
             train_once(
-                model.wrapper, self.dataset, model.training, model.path,
-                record=self.output / "trained" / f"{file_name(model.title)}.training.json", makes=model.makes_weights,
-            )  # fmt: skip
+                model.wrapper,
+                self.dataset,
+                model.training,
+                model.path,
+                record=self.output / "trained" / f"{file_name(model.title)}.training.json",
+                makes=model.makes_weights,
+            )
             with ModelProcess(model.wrapper, self.dataset, model.path) as process:
                 for each in (FLOAT, INT8):
                     self._sources[each] = self._compiled(process, self._way(each))
@@ -160,14 +181,20 @@ class Compressing:
     def _compiled(self, process: ModelProcess, way: Planned) -> Artifact:
         plan: Plan | None = way.plan
         assert plan is not None
-        described = [self.model.wrapper.describe(), self.model.path.stat().st_mtime_ns, self.calibration_samples]
+        described = [
+            self.model.wrapper.describe(),
+            self.model.path.stat().st_mtime_ns,
+            self.calibration_samples,
+        ]
         name = digest_of([described, [each.describe() for each in way.compilers]])
         path = self.output / "sources" / f"{name}{suffix(plan, way.compilers)}"
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             return Artifact.read(path)
         except ArtifactError:
-            return process.compile(plan, way.compilers, path, self.calibration_samples, self.time_limit)
+            return process.compile(
+                plan, way.compilers, path, self.calibration_samples, self.time_limit
+            )
 
     def _do(self, what: str, activations: str, made: Artifact | None = None, **request: Any) -> Any:
         with self._lock:
@@ -181,9 +208,11 @@ class Compressing:
                     Worker(f"{subprocess_tasks.__name__}:CompressionTrials", shown=True)
                 )
             told = {
-                "candidate": candidate.to_json(), "source": str(source.path),
-                "calibration_samples": self.calibration_samples, **request,
-            }  # fmt: skip
+                "candidate": candidate.to_json(),
+                "source": str(source.path),
+                "calibration_samples": self.calibration_samples,
+                **request,
+            }
             return self._worker.attempt(what, told, self.time_limit)
 
 
@@ -194,7 +223,8 @@ Costs = Mapping[str, Mapping[str, tuple[float, float]]]
 def balanced(costs: Costs, price: float) -> dict[str, str]:
     """Return the form of each layer by which bytes and noise together cost least.
 
-    Each layer's noise counts by itself, so that the choice of one does not depend on those of others.
+    Each layer's noise counts by itself, so that the choice of one does not depend on those of
+    others.
 
     Parameters
     ----------
@@ -210,7 +240,9 @@ def balanced(costs: Costs, price: float) -> dict[str, str]:
     {'a': 'int4', 'b': 'int8'}
     """
     return {
-        layer: min(forms, key=lambda form: (forms[form][0] + price * forms[form][1], forms[form][0]))
+        layer: min(
+            forms, key=lambda form: (forms[form][0] + price * forms[form][1], forms[form][0])
+        )
         for layer, forms in costs.items()
     }
 
@@ -221,7 +253,8 @@ def front(costs: Costs, count: int) -> list[dict[str, str]]:
     if not noises:
         return [balanced(costs, 1.0)]
     sizes = [size for forms in costs.values() for size, _ in forms.values()]
-    # At the first price even the least noise outweighs all bytes, and at the last no noise outweighs a byte.
+    # At the first price even the least noise outweighs all bytes, and at the last no noise
+    # outweighs a byte.
     start, end = math.log(sum(sizes) / min(noises)), math.log(min(sizes) / (10 * max(noises)))
     found: dict[tuple[tuple[str, str], ...], None] = {}
     for step in range(400):
@@ -229,5 +262,7 @@ def front(costs: Costs, count: int) -> list[dict[str, str]]:
         found[tuple(chosen.items())] = None
     every = list(found)
     if len(every) > count:
-        every = [every[round(place * (len(every) - 1) / max(count - 1, 1))] for place in range(count)]
+        every = [
+            every[round(place * (len(every) - 1) / max(count - 1, 1))] for place in range(count)
+        ]
     return [dict(each) for each in every]

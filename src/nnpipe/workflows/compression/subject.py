@@ -34,12 +34,30 @@ from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.workers.machine_turns import turn
 
 ACTIVATIONS = ("int8", "float")
-FORMS = ("as-it-is", "float16", "int8", "int7", "int6", "cluster32", "cluster16", "prune50+cluster16", "cluster8")
+FORMS = (
+    "as-it-is",
+    "float16",
+    "int8",
+    "int7",
+    "int6",
+    "cluster32",
+    "cluster16",
+    "prune50+cluster16",
+    "cluster8",
+)
 """The forms of layers that are searched by default, from the most bytes to the fewest."""
 KEYS = (
-    "compress", "dataset", "activations", "forms", "measure", "verify", "calibration_samples", "search_samples",
-    "time_limit", "output",
-)  # fmt: skip
+    "compress",
+    "dataset",
+    "activations",
+    "forms",
+    "measure",
+    "verify",
+    "calibration_samples",
+    "search_samples",
+    "time_limit",
+    "output",
+)
 """The keys of a search file that belong to a model to compress."""
 OTHERS = "others"
 """The parameter that stands for all small layers."""
@@ -69,35 +87,48 @@ class SearchedCompression(MeasuredSubject):
         If a setting is wrong; the message names its place in the file.
     """
 
-    def __init__(self, model: Model, dataset: Dataset, choice: SearchChoice, settings: Mapping[str, Any]) -> None:
-        self.choice, self.output = choice, Path(text_of(settings.get("output", "build/search"), "output"))
+    def __init__(
+        self, model: Model, dataset: Dataset, choice: SearchChoice, settings: Mapping[str, Any]
+    ) -> None:
+        self.choice, self.output = (
+            choice,
+            Path(text_of(settings.get("output", "build/search"), "output")),
+        )
         self._activations = _activations(settings)
         self._forms = _forms(settings)
         self._verify = made_of(VerifyOptions, part_of(settings, "verify"), "verify")
         limits = {key: settings[key] for key in ("time_limit",) if key in settings}
         self._compressing = Compressing(
-            model, dataset, self.output,
+            model,
+            dataset,
+            self.output,
             made_of(MeasureOptions, part_of(settings, "measure"), "measure"),
             count_of(settings.get("calibration_samples", 128), "calibration_samples"),
             count_of(settings.get("search_samples", 1000), "search_samples"),
             made_of(LimitOptions, limits, "search").time_limit,
-        )  # fmt: skip
+        )
         self._lost = lost(dataset.task.primary)
         self._names: dict[str, tuple[str, ...]] = {}
         for metric in choice.objectives:
             if metric.name not in ("size", "latency_median") and metric.metric != self._lost.metric:
                 raise ConfigError(
-                    f"objectives: a trial tells size, latency_median, {self._lost.metric} and {self._lost.name}, "
-                    f"not {metric.name}; a constraint on it is judged at the end"
+                    f"objectives: a trial tells size, latency_median, {self._lost.metric} and "
+                    f"{self._lost.name}, not {metric.name}; a constraint on it is judged at the end"
                 )
         if choice.choose.name not in self.objectives().measured:
             raise ConfigError(f"choose: {choice.choose.name} is no objective; add it to objectives")
 
     @classmethod
-    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str]) -> SearchedCompression:
-        """Return the subject of a search file, given those of its constraints that are on metrics."""
+    def from_settings(
+        cls, data: Mapping[str, Any], constraints: Sequence[str]
+    ) -> SearchedCompression:
+        """Return the subject of a search file, given those of its constraints that are on
+        metrics.
+        """
         entry = data["compress"]
-        check_keys(entry, ("title", "class", "arguments", "path", "training"), "compress", ("class",))
+        check_keys(
+            entry, ("title", "class", "arguments", "path", "training"), "compress", ("class",)
+        )
         if data.get("dataset") is None:
             raise ConfigError("dataset: a model is compressed with samples; name a data set")
         dataset = component_of(data["dataset"], Dataset, "dataset")
@@ -119,10 +150,14 @@ class SearchedCompression(MeasuredSubject):
         found: dict[str, SearchParameter] = {}
         if len(self._activations) > 1:
             found[_ACTIVATIONS] = DiscreteParameter(self._activations)
-        return SearchSpace(found | dict.fromkeys(self._names, DiscreteParameter(self._forms, ordered=True)))
+        return SearchSpace(
+            found | dict.fromkeys(self._names, DiscreteParameter(self._forms, ordered=True))
+        )
 
     def objectives(self) -> Objectives:
-        """Return the objectives, with limits within which the final measurements can prove the constraints."""
+        """Return the objectives, with limits within which the final measurements can prove the
+        constraints.
+        """
         limits = []
         for each in self.choice.constraints:
             name = each.metric.name
@@ -133,13 +168,17 @@ class SearchedCompression(MeasuredSubject):
         return self.choice.searched(limits)
 
     def first(self) -> Sequence[Mapping[str, Any]]:
-        """Return the configurations that promise most by bytes and noise alone, and those of one form for all."""
+        """Return the configurations that promise most by bytes and noise alone, and those of one
+        form for all.
+        """
         found: list[Mapping[str, Any]] = []
         for activations in self._activations:
             costs = self._compressing.costs(activations, self._names, self._forms)
             chosen = front(costs, _PREDICTED // len(self._activations))
             chosen += [
-                dict.fromkeys(self._names, form) for form in self._forms if LayerForm.parse(form).levels == "grid"
+                dict.fromkeys(self._names, form)
+                for form in self._forms
+                if LayerForm.parse(form).levels == "grid"
             ]
             found += [{**self._of(activations), **each} for each in chosen]
         return found
@@ -148,11 +187,13 @@ class SearchedCompression(MeasuredSubject):
         """Do nothing: both come from here."""
 
     def check_elsewhere(self) -> None:
-        """Raise :class:`ConfigError` if the model is trained here: every machine would compress another one."""
+        """Raise :class:`ConfigError` if the model is trained here: every machine would compress
+        another one.
+        """
         if self._compressing.model.training is not None:
             raise ConfigError(
-                "compress.training: workers on other machines compress a trained model; train it before, give its "
-                "path, and send the file with --send"
+                "compress.training: workers on other machines compress a trained model; train it "
+                "before, give its path, and send the file with --send"
             )
 
     def close(self) -> None:
@@ -162,7 +203,9 @@ class SearchedCompression(MeasuredSubject):
     def made(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
         """Make the file of a trial unless that has been done; return it with its description."""
         with turn(self.turns):
-            made = self._compressing.made(trial.number, self._activations_of(arguments), self._layers(arguments))
+            made = self._compressing.made(
+                trial.number, self._activations_of(arguments), self._layers(arguments)
+            )
         return made.path, sidecar_of(made.path)
 
     def measured(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
@@ -174,7 +217,11 @@ class SearchedCompression(MeasuredSubject):
         # What the interval of the test split would be, which has another number of samples.
         reaches = found["loss"] + half * math.sqrt(found["samples"] / found["test_samples"])
         primary = self._lost.metric
-        values = {"size": found["size"], "latency_median": found["seconds"], primary: found["value"]}
+        values = {
+            "size": found["size"],
+            "latency_median": found["seconds"],
+            primary: found["value"],
+        }
         intervals = {"latency_median": tuple(found["seconds_between"])}
         for name in (self._lost.name, f"{primary}_loss"):
             values |= {name: found["loss"], _provable(name): reaches}
@@ -183,13 +230,20 @@ class SearchedCompression(MeasuredSubject):
 
     def to_json(self) -> dict[str, Any]:
         """Return the model and the forms."""
-        return {"compress": digest_of([self._compressing.described(), self._forms, self._activations])}
+        return {
+            "compress": digest_of([self._compressing.described(), self._forms, self._activations])
+        }
 
     @property
     def facts(self) -> dict[str, str]:
         """The model, what is tried, and what is required."""
         forms, kinds = ", ".join(self._forms), ", ".join(self._activations)
-        return {"Model": self._compressing.model.title, "Forms": forms, "Activations": kinds, **self.choice.facts}
+        return {
+            "Model": self._compressing.model.title,
+            "Forms": forms,
+            "Activations": kinds,
+            **self.choice.facts,
+        }
 
     @property
     def final_output(self) -> Path:
@@ -197,10 +251,17 @@ class SearchedCompression(MeasuredSubject):
         return self.output / "final"
 
     def finals(
-        self, trials: Sequence[SearchTrial], arguments: Mapping[int, Mapping[str, Any]], seed: int,
-        command: Sequence[str], *, only_known: bool = False,
-    ) -> SweepResult | None:  # fmt: skip
-        """Measure the best trials on the test split, beside the model as trained and with 8 bits everywhere."""
+        self,
+        trials: Sequence[SearchTrial],
+        arguments: Mapping[int, Mapping[str, Any]],
+        seed: int,
+        command: Sequence[str],
+        *,
+        only_known: bool = False,
+    ) -> SweepResult | None:
+        """Measure the best trials on the test split, beside the model as trained and with 8 bits
+        everywhere.
+        """
         objectives, name = self.objectives(), self.choice.choose.name
         sign = 1 if self.choice.choose.less_is_better else -1
         good = [each for each in trials if objectives.keeps(each) and name in each.values]
@@ -211,14 +272,22 @@ class SearchedCompression(MeasuredSubject):
         for trial in finalists(good, objectives, self.choice.confirmations):
             given = arguments[trial.number]
             points.append(
-                self._compressing.point(f"trial {trial.number}", self._activations_of(given), self._layers(given))
+                self._compressing.point(
+                    f"trial {trial.number}", self._activations_of(given), self._layers(given)
+                )
             )
         sweep = self.choice.sweep(
-            f"{self._compressing.model.title}, compressed", self.final_output,
-            self._compressing.dataset, (self._compressing.model,), points,
-            calibration_samples=self._compressing.calibration_samples, verify=self._verify,
-            time_limit=self._compressing.time_limit, seed=seed, budget=self.choice.budget,
-        )  # fmt: skip
+            f"{self._compressing.model.title}, compressed",
+            self.final_output,
+            self._compressing.dataset,
+            (self._compressing.model,),
+            points,
+            calibration_samples=self._compressing.calibration_samples,
+            verify=self._verify,
+            time_limit=self._compressing.time_limit,
+            seed=seed,
+            budget=self.choice.budget,
+        )
         with turn(self.turns, alone=True):
             return sweep_points(sweep, command, only_known=only_known)
 
@@ -230,14 +299,20 @@ class SearchedCompression(MeasuredSubject):
 
     def _layers(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return what the compressor is told."""
-        return tuple(f"{name}={arguments[parameter]}" for parameter, names in self._names.items() for name in names)
+        return tuple(
+            f"{name}={arguments[parameter]}"
+            for parameter, names in self._names.items()
+            for name in names
+        )
 
 
-def finalists(trials: Sequence[SearchTrial], objectives: Objectives, count: int) -> list[SearchTrial]:
+def finalists(
+    trials: Sequence[SearchTrial], objectives: Objectives, count: int
+) -> list[SearchTrial]:
     """Return at most ``count`` trials to measure in full, from the best to the safest.
 
-    Samples of the search tell only roughly what the test split will prove.  So of those trials that are further within
-    the limits than every better one, some are taken evenly.
+    Samples of the search tell only roughly what the test split will prove.  So of those trials that
+    are further within the limits than every better one, some are taken evenly.
 
     Parameters
     ----------
@@ -264,7 +339,9 @@ def _provable(name: str) -> str:
 
 
 def _parameters(names: Sequence[str]) -> list[str]:
-    """Return names of parameters for layers: without what all of them begin with, and with letters and digits alone."""
+    """Return names of parameters for layers: without what all of them begin with, and with
+    letters and digits alone.
+    """
     parts = [re.split(r"[/.]", name) for name in names]
     same = 0
     while all(len(each) > same + 1 for each in parts) and len({each[same] for each in parts}) == 1:
@@ -273,14 +350,18 @@ def _parameters(names: Sequence[str]) -> list[str]:
     for number, each in enumerate(parts):
         word = re.sub(r"\W+", "_", "_".join(each[same:])).strip("_")
         word = word if re.match(r"[^\W\d]", word) else f"layer_{word or number}"
-        found.append(word if word not in found and word not in (OTHERS, _ACTIVATIONS) else f"{word}_{number}")
+        found.append(
+            word if word not in found and word not in (OTHERS, _ACTIVATIONS) else f"{word}_{number}"
+        )
     return found
 
 
 def _activations(settings: Mapping[str, Any]) -> tuple[str, ...]:
     given = list_of(settings, "activations", list(ACTIVATIONS))
     if not given or len(set(given)) < len(given) or not set(given) <= set(ACTIVATIONS):
-        raise ConfigError(f"activations: expected a list of {' and '.join(ACTIVATIONS)}, found {given!r}")
+        raise ConfigError(
+            f"activations: expected a list of {' and '.join(ACTIVATIONS)}, found {given!r}"
+        )
     return tuple(given)
 
 

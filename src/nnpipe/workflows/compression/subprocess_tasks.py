@@ -1,4 +1,6 @@
-"""What a search for compressed models does in a process of its own: making files, and judging them beside floats."""
+"""What a search for compressed models does in a process of its own: making files, and judging
+them beside floats.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,17 @@ class CompressionTrials(Trials):
 
             def samples() -> Iterable[Batch]:
                 assert fitted.dataset is not None
-                return map(fitted.wrapper.preprocess, fitted.dataset.calibration(request["calibration_samples"]))
+                return map(
+                    fitted.wrapper.preprocess,
+                    fitted.dataset.calibration(request["calibration_samples"]),
+                )
 
             self._sources[source] = Compression(foldable(Path(source)), samples)
         return self._sources[source]
 
-    def _forms(self, spec: CandidateSpec, request: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
+    def _forms(
+        self, spec: CandidateSpec, request: Mapping[str, Any]
+    ) -> dict[str, dict[str, list[float]]]:
         """Return the bytes and the noise of each form of each layer."""
         compression = self._compression(spec, request)
         return {

@@ -26,7 +26,10 @@ _MODEL = ("-std=c99", "-O2", "-ffp-contract=off", "-w")
 _SERVER = ("-std=gnu11", "-Os", "-D_GNU_SOURCE", "-Wall", "-Wextra")
 _SECTIONS = ("-ffunction-sections", "-fdata-sections")
 _ALIGN = 8
-_COMPILERS = {".tflite": "TFLiteModel CCompiler", ".onnx": "ONNXModel ONNXToTorch,TorchToTFLite,CCompiler"}
+_COMPILERS = {
+    ".tflite": "TFLiteModel CCompiler",
+    ".onnx": "ONNXModel ONNXToTorch,TorchToTFLite,CCompiler",
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class BuiltServer:
     size
         Its size in bytes.
     own_size
-        What is loaded of the same program without a model, in bytes; the file is larger, for linkers align its parts.
+        What is loaded of the same program without a model, in bytes; the file is larger, for
+        linkers align its parts.
     models
         The names of its models.
     """
@@ -53,16 +57,22 @@ class BuiltServer:
     def __str__(self) -> str:
         what = "a model" if len(self.models) == 1 else f"{len(self.models)} models"
         names = ", ".join(self.models)
-        return f"{self.path}: {self.size:,} bytes ({self.own_size:,} without models), with {what}: {names}"
+        return (
+            f"{self.path}: {self.size:,} bytes ({self.own_size:,} without models), with {what}: "
+            f"{names}"
+        )
 
 
 def build_server(
-    models: Sequence[Path], destination: Path, compiler: str | None = None, flags: Sequence[str] = ()
+    models: Sequence[Path],
+    destination: Path,
+    compiler: str | None = None,
+    flags: Sequence[str] = (),
 ) -> BuiltServer:
     """Build a server for models that are C sources of ``CCompiler``.
 
-    A host that offers one of them is told that the server has it already; it takes no others, so that no client brings
-    code to the machine.
+    A host that offers one of them is told that the server has it already; it takes no others, so
+    that no client brings code to the machine.
 
     Parameters
     ----------
@@ -89,27 +99,37 @@ def build_server(
     for path in models:
         if path.suffix.lower() in _COMPILERS:
             raise ConfigError(
-                f"{path} is no C source; nnpipe inference_tester {_COMPILERS[path.suffix.lower()]} CRuntime ... "
-                f"--compiled-model-path {path.stem}.c makes one of it"
+                f"{path} is no C source; nnpipe inference_tester {_COMPILERS[path.suffix.lower()]} "
+                f"CRuntime ... --compiled-model-path {path.stem}.c makes one of it"
             )
     command = _found(compiler)
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
-        (trial,) = write_trial_models(folder, (FORMAT,))  # so that a device with this server can be tried out
-        entries = [_entry(path, number, folder) for number, path in enumerate((*models, trial.path))]
+        # so that a device with this server can be tried out
+        (trial,) = write_trial_models(folder, (FORMAT,))
+        entries = [
+            _entry(path, number, folder) for number, path in enumerate((*models, trial.path))
+        ]
         digests = [entry.digest for entry in entries]
         for number, digest in enumerate(digests):
             if digest in digests[:number]:
                 first, second = digests.index(digest), number
-                raise ConfigError(f"{[*models, trial.path][second]} is the same model as {models[first]}")
-        objects = [_compiled(command, [*_SERVER, *flags], path, folder) for path in (*CORE, PROOF, *SERVER)]
+                raise ConfigError(
+                    f"{[*models, trial.path][second]} is the same model as {models[first]}"
+                )
+        objects = [
+            _compiled(command, [*_SERVER, *flags], path, folder) for path in (*CORE, PROOF, *SERVER)
+        ]
         parts = [_compiled(command, [*_MODEL, *flags], entry.wrapper, folder) for entry in entries]
         empty = _linked(command, flags, folder, objects, [], "empty")
         program = _linked(command, flags, folder, [*objects, *parts], entries, "server")
         shutil.copyfile(program, destination)
         destination.chmod(0o755)
         return BuiltServer(
-            destination, destination.stat().st_size, loaded_size(empty), tuple(path.name for path in models)
+            destination,
+            destination.stat().st_size,
+            loaded_size(empty),
+            tuple(path.name for path in models),
         )
 
 
@@ -135,20 +155,25 @@ def _entry(path: Path, number: int, folder: Path) -> _Entry:
     source.write_bytes(content)
     wrapper = folder / f"model{number}.c"
     names = [f"m{number}_{function}" for function in FUNCTIONS]
-    renamed = "".join(f"#define {old} {new}\n" for old, new in zip(function_names(notes), names, strict=True))
+    renamed = "".join(
+        f"#define {old} {new}\n" for old, new in zip(function_names(notes), names, strict=True)
+    )
     wrapper.write_text(
         f'{renamed}#include "{source.name}"\n'
-        f"uint8_t *const m{number}_arena = nn_arena.bytes;\nconst uint32_t m{number}_arena_bytes = NN_ARENA_BYTES;\n"
+        f"uint8_t *const m{number}_arena = nn_arena.bytes;\nconst uint32_t m{number}_arena_bytes = "
+        f"NN_ARENA_BYTES;\n"
     )
     given, found, run, reset = names
     declared = (
-        f"void *{given}(int32_t); const void *{found}(int32_t); void {run}(void); void {reset}(void);\n"
+        f"void *{given}(int32_t); const void *{found}(int32_t); void {run}(void); void "
+        f"{reset}(void);\n"
         f"extern uint8_t *const m{number}_arena; extern const uint32_t m{number}_arena_bytes;\n"
         f"static const uint32_t m{number}_sizes[] = {{{', '.join(map(str, sizes))}}};\n"
     )
     described = json.dumps(io.to_json(), separators=(",", ":"))
     row = (
-        f"    {{{_literal(path.name)}, {{{', '.join(map(str, digest.digest()))}}}, {len(content)}u,\n"
+        f"    {{{_literal(path.name)}, {{{', '.join(map(str, digest.digest()))}}}, "
+        f"{len(content)}u,\n"
         f"     {_literal(described)},\n"
         f"     {given}, {found}, {run}, {reset}, &m{number}_arena, &m{number}_arena_bytes, "
         f"{len(io.inputs)}, {len(io.outputs)}, m{number}_sizes}},\n"
@@ -166,13 +191,20 @@ def _table(entries: Sequence[_Entry]) -> str:
         f"const struct nnpipe_linked_model nnpipe_models[] = {{\n{rows}}};\n"
         f"const uint32_t nnpipe_model_count = {len(entries)};\n"
         f"struct nnpipe_tensor nnpipe_places[{max(tensors, 1)}];\n"
-        f"uint8_t nnpipe_kept_inputs[{max(largest, 1)}];\nconst uint32_t nnpipe_largest = {largest}u;\n"
+        f"uint8_t nnpipe_kept_inputs[{max(largest, 1)}];\nconst uint32_t nnpipe_largest = "
+        f"{largest}u;\n"
     )
 
 
 def _literal(text: str) -> str:
     """Return a string of C."""
-    return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\?' else _escaped(c) for c in text) + '"'
+    return (
+        '"'
+        + "".join(
+            c if c.isascii() and c.isprintable() and c not in '"\\?' else _escaped(c) for c in text
+        )
+        + '"'
+    )
 
 
 def _escaped(character: str) -> str:
@@ -192,7 +224,11 @@ def _found(compiler: str | None) -> str:
     if compiler is None:
         return C.check("the server in C")
     if shutil.which(compiler) is None:
-        package = f": apt install gcc-{compiler.removesuffix('-gcc')}" if compiler.endswith("-gcc") else ""
+        package = (
+            f": apt install gcc-{compiler.removesuffix('-gcc')}"
+            if compiler.endswith("-gcc")
+            else ""
+        )
         raise MissingTool(f"there is no compiler {compiler!r} on the PATH{package}")
     return compiler
 
@@ -205,21 +241,33 @@ def _compiled(command: str, flags: Sequence[str], source: Path, folder: Path) ->
 
 
 def _linked(
-    command: str, flags: Sequence[str], folder: Path, objects: Sequence[Path], entries: Sequence[_Entry], name: str
+    command: str,
+    flags: Sequence[str],
+    folder: Path,
+    objects: Sequence[Path],
+    entries: Sequence[_Entry],
+    name: str,
 ) -> Path:
     table = folder / f"{name}_models.c"
     table.write_text(_table(entries))
     parts = [*objects, _compiled(command, [*_SERVER, *flags], table, folder)]
     made = folder / name
     strip = () if any(flag.startswith("-fsanitize") for flag in flags) else ("-s",)
-    _run([command, *flags, *strip, "-Wl,--gc-sections", *map(str, parts), "-o", str(made)], "the server")
+    _run(
+        [command, *flags, *strip, "-Wl,--gc-sections", *map(str, parts), "-o", str(made)],
+        "the server",
+    )
     return made
 
 
 def _run(command: Sequence[str], what: str) -> None:
     environment = os.environ | {"LC_ALL": "C"}
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, env=environment
+    )
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line or "undefined" in line]
+        lines = [
+            line for line in done.stderr.splitlines() if "error" in line or "undefined" in line
+        ]
         told = lines[0] if lines else done.stderr.strip() or "?"
         raise CompileError(f"{command[0]} cannot compile {what}: {' '.join(told.split())[:300]}")

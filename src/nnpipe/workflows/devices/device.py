@@ -18,7 +18,14 @@ from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.experiment.settings import check_keys
 from nnpipe.report.formatting import BASES, prices
 from nnpipe.workflows.candidates.deployment import Deployment
-from nnpipe.workflows.pipeline.entries import class_of, component_of, made_from, made_of, part_of, text_of
+from nnpipe.workflows.pipeline.entries import (
+    class_of,
+    component_of,
+    made_from,
+    made_of,
+    part_of,
+    text_of,
+)
 from nnpipe.workflows.sweep.grid import list_of, named
 
 ALL = "all"
@@ -46,8 +53,8 @@ class Device:
     tags
         Words that stand for several devices.
     runtimes
-        The runtimes that it serves, by the dotted path of the class, each with its way to the server; empty if it is
-        not known which ones it serves, so that all are tried.
+        The runtimes that it serves, by the dotted path of the class, each with its way to the
+        server; empty if it is not known which ones it serves, so that all are tried.
 
     Examples
     --------
@@ -70,11 +77,14 @@ class Device:
         check_call(Device, vars(self))
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
-                f"name: {self.name!r} should be up to 60 letters, digits, dots, dashes and underscores, a letter or a "
+                f"name: {self.name!r} should be up to 60 letters, digits, dots, dashes and "
+                f"underscores, a letter or a "
                 "digit first"
             )
         if ALL in (self.name, *self.tags):
-            raise ConfigError(f"name: {ALL!r} stands for all devices; give this one another name or tag")
+            raise ConfigError(
+                f"name: {ALL!r} stands for all devices; give this one another name or tag"
+            )
         for basis in BASES:
             cost = getattr(self, basis)
             if cost is not None and not 0 <= cost < math.inf:
@@ -107,7 +117,9 @@ class Device:
         return None if protocol is None else Deployment(protocol, self.remote)
 
     def deployments(self) -> dict[str, Deployment]:
-        """Return how to get to each of its servers, by the runtimes served there; by an empty text if there is one."""
+        """Return how to get to each of its servers, by the runtimes served there; by an empty
+        text if there is one.
+        """
         if self.protocol is None:
             return {}
         served: dict[RuntimeProtocol, list[str]] = {}
@@ -115,7 +127,10 @@ class Device:
             served.setdefault(protocol or self.protocol, []).append(path.rpartition(".")[2])
         if len(served) < 2:
             return {"": Deployment(next(iter(served), self.protocol), self.remote)}
-        return {", ".join(names): Deployment(protocol, self.remote) for protocol, names in served.items()}
+        return {
+            ", ".join(names): Deployment(protocol, self.remote)
+            for protocol, names in served.items()
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return what results tell about it: no addresses, and no places of tokens."""
@@ -142,7 +157,8 @@ class Fleet:
     currency
         The currency of all costs.
     leases
-        The run database in which people who share devices take turns; empty if nobody else uses them.
+        The run database in which people who share devices take turns; empty if nobody else uses
+        them.
 
     Examples
     --------
@@ -174,7 +190,11 @@ class Fleet:
         ConfigError
             If a word is neither a name nor a tag.
         """
-        known = {ALL, *(each.name for each in self.devices), *(tag for each in self.devices for tag in each.tags)}
+        known = {
+            ALL,
+            *(each.name for each in self.devices),
+            *(tag for each in self.devices for tag in each.tags),
+        }
         for word in words:
             if word not in known:
                 hint = nearest(word, known) or f"; there are: {', '.join(sorted(known - {ALL}))}"
@@ -225,16 +245,23 @@ def fleet_of(settings: Mapping[str, Any]) -> Fleet:
         If a setting is wrong; the message names its place.
     """
     data = check_keys(dict(settings), KEYS, "devices", ("devices",))
-    devices = tuple(_device(entry, f"devices.{place}") for place, entry in enumerate(list_of(data, "devices")))
+    devices = tuple(
+        _device(entry, f"devices.{place}") for place, entry in enumerate(list_of(data, "devices"))
+    )
     for place, device in enumerate(devices):
         first = next(n for n, other in enumerate(devices) if other.name == device.name)
         if first != place:
-            raise ConfigError(f"devices.{place}: {device.name!r} is the name of devices.{first}, too")
+            raise ConfigError(
+                f"devices.{place}: {device.name!r} is the name of devices.{first}, too"
+            )
         if device.here and any(other.here for other in devices[:place]):
             raise ConfigError(
-                f"devices.{place}: {device.name!r} has no protocol, and one device is this machine already"
+                f"devices.{place}: {device.name!r} has no protocol, and one device is this machine "
+                f"already"
             )
-    texts = {key: text_of(data[key], key) for key in ("currency", "leases") if data.get(key) is not None}
+    texts = {
+        key: text_of(data[key], key) for key in ("currency", "leases") if data.get(key) is not None
+    }
     return Fleet(devices, **texts)
 
 
@@ -247,15 +274,25 @@ def _device(entry: Any, where: str) -> Device:
         protocol.check_installed()
     elif data.get("remote") is not None:
         raise ConfigError(f"{where}.remote: is for targets; name the way to this one: protocol")
-    description = text_of(data["description"], f"{where}.description") if data.get("description") else ""
-    tags = tuple(text_of(tag, f"{where}.tags.{place}") for place, tag in enumerate(_tags(data, where)))
-    costs = {basis: _cost(data[basis], f"{where}.{basis}") for basis in BASES if data.get(basis) is not None}
+    description = (
+        text_of(data["description"], f"{where}.description") if data.get("description") else ""
+    )
+    tags = tuple(
+        text_of(tag, f"{where}.tags.{place}") for place, tag in enumerate(_tags(data, where))
+    )
+    costs = {
+        basis: _cost(data[basis], f"{where}.{basis}")
+        for basis in BASES
+        if data.get(basis) is not None
+    }
     remote = made_of(RemoteOptions, part_of(data, "remote"), f"{where}.remote")
     runtimes = _runtimes(data, protocol, f"{where}.runtimes")
     try:
         return Device(name, protocol, remote, description, tags=tags, runtimes=runtimes, **costs)
     except ConfigError as error:
-        raise ConfigError(str(error) if str(error).startswith(where) else f"{where}.{error}") from None
+        raise ConfigError(
+            str(error) if str(error).startswith(where) else f"{where}.{error}"
+        ) from None
 
 
 def _tags(data: Mapping[str, Any], where: str) -> list[Any]:
@@ -271,13 +308,18 @@ def _cost(given: Any, where: str) -> float:
     return float(given)
 
 
-def _runtimes(data: Mapping[str, Any], protocol: RuntimeProtocol | None, where: str) -> dict[str, Any]:
+def _runtimes(
+    data: Mapping[str, Any], protocol: RuntimeProtocol | None, where: str
+) -> dict[str, Any]:
     """Return the ways to the servers of a device, by runtime."""
     given = data.get("runtimes")
     if given is None:
         return {}
     if not isinstance(given, (list, dict)) or not given:
-        raise ConfigError(f"{where}: expected a list of runtimes, or an object with arguments of the protocol for each")
+        raise ConfigError(
+            f"{where}: expected a list of runtimes, or an object with arguments of the protocol "
+            f"for each"
+        )
     found: dict[str, Any] = {}
     for name in given:
         place = f"{where}.{name}" if isinstance(given, dict) else where
@@ -285,7 +327,9 @@ def _runtimes(data: Mapping[str, Any], protocol: RuntimeProtocol | None, where: 
         found[path] = protocol
         if isinstance(given, dict) and given[name]:
             if protocol is None:
-                raise ConfigError(f"{place}: {given[name]} are arguments of a protocol, and this machine has none")
+                raise ConfigError(
+                    f"{place}: {given[name]} are arguments of a protocol, and this machine has none"
+                )
             check_keys(given[name], [each.name for each in dataclasses.fields(protocol)], place)
             try:
                 found[path] = type(protocol).from_json(protocol.to_json() | given[name])

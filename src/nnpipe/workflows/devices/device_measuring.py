@@ -1,4 +1,6 @@
-"""Measuring on one device: one measurement at a time, and again if the device goes away meanwhile."""
+"""Measuring on one device: one measurement at a time, and again if the device goes away
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,9 @@ class DeviceLeaseLost(NNPipeError):
 class DeviceTurns(Closing):
     """The turns of one process on shared devices; used in a ``with`` block.
 
-    A turn is for one measurement, and who comes first gets the next one, so two sweeps on one device take turns.  A
-    process that is killed loses its turn and its place when its leases expire.
+    A turn is for one measurement, and who comes first gets the next one, so two sweeps on one
+    device take turns.  A process that is killed loses its turn and its place when its leases
+    expire.
 
     Parameters
     ----------
@@ -69,7 +72,9 @@ class DeviceTurns(Closing):
         self._over = threading.Event()
 
     def close(self) -> None:
-        """Release all devices, and close the database; those who wait in other threads stop waiting."""
+        """Release all devices, and close the database; those who wait in other threads stop
+        waiting.
+        """
         self._over.set()
         self._renewal.close()
         for number in list(self._held):
@@ -138,13 +143,16 @@ def in_use(tickets: Sequence[DeviceTicket]) -> str:
     first, waiting = tickets[0], len(tickets) - 1
     if first.granted is None:
         return f"free, with {len(tickets)} in the queue"
-    since = datetime.datetime.fromtimestamp(first.granted, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    since = datetime.datetime.fromtimestamp(first.granted, datetime.timezone.utc).strftime(
+        "%Y-%m-%d %H:%M:%S"
+    )
     queue = f", with {waiting} in the queue" if waiting else ""
     return f"held by {first.holder} since {since} UTC for {first.purpose}{queue}"
 
 
 def users_of(fleet: Fleet) -> dict[str, str]:
-    """Return who holds which device since when, and how many wait, by the device's name; without leases, nothing.
+    """Return who holds which device since when, and how many wait, by the device's name; without
+    leases, nothing.
 
     Raises
     ------
@@ -155,7 +163,9 @@ def users_of(fleet: Fleet) -> dict[str, str]:
         return {}
     with RunDatabase(fleet.leases) as database:
         tickets = database.devices.tickets()
-    return {each.name: in_use([t for t in tickets if t.device == each.name]) for each in fleet.devices}
+    return {
+        each.name: in_use([t for t in tickets if t.device == each.name]) for each in fleet.devices
+    }
 
 
 T = TypeVar("T")
@@ -166,7 +176,8 @@ PATIENCE = 60.0
 MOST_LOSSES = 3
 """How often a device may be lost during one measurement."""
 
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two looks at a device that does not answer, or is busy
+# seconds between two looks at a device that does not answer, or is busy
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 class DeviceAway(NNPipeError):
@@ -208,8 +219,9 @@ class WorkingDevices:
 class DeviceMeasuring(Closing):
     """Carries out measurements on one device, in a subprocess that it keeps.
 
-    A device that is busy with somebody else is waited for.  One that is lost is waited for, too, for ``patience``
-    seconds and as long as others measure anyway; then what was being measured is measured again.
+    A device that is busy with somebody else is waited for.  One that is lost is waited for, too,
+    for ``patience`` seconds and as long as others measure anyway; then what was being measured is
+    measured again.
 
     Parameters
     ----------
@@ -226,9 +238,13 @@ class DeviceMeasuring(Closing):
     """
 
     def __init__(
-        self, name: str, patience: float, working: WorkingDevices, turn: Callable[[], AbstractContextManager[object]],
+        self,
+        name: str,
+        patience: float,
+        working: WorkingDevices,
+        turn: Callable[[], AbstractContextManager[object]],
         template: WorkerTemplate | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._name, self._patience, self._working, self._turn = name, patience, working, turn
         self._worker = device_worker(template)
         self._stop = threading.Event()
@@ -260,7 +276,8 @@ class DeviceMeasuring(Closing):
                     raise DeviceAway(f"{self._name}: {said(error)}") from None
                 if _is_busy(error):
                     log.info("%s is busy: %s", self._name, said(error))
-                    self._stop.wait(pause * random.uniform(0.5, 1.0))  # so that two who wait do not knock together
+                    # so that two who wait do not knock together
+                    self._stop.wait(pause * random.uniform(0.5, 1.0))
                     pause = min(2 * pause, _LONGEST_PAUSE)
                     continue
                 if isinstance(error, DeviceLeaseLost):  # somebody else may have used it meanwhile
@@ -270,7 +287,10 @@ class DeviceMeasuring(Closing):
                     raise
                 losses += 1
                 if losses >= MOST_LOSSES:
-                    text = f"{self._name} was lost in each of {losses} attempts, the last time: {said(error)}"
+                    text = (
+                        f"{self._name} was lost in each of {losses} attempts, the last time: "
+                        f"{said(error)}"
+                    )
                     raise NNPipeError(text) from None
                 log.warning("%s was lost: %s", self._name, said(error))
                 self._wait_for(deployment, error)
@@ -287,9 +307,13 @@ class DeviceMeasuring(Closing):
                     log.info("%s is back after %.1f s", self._name, time.monotonic() - begin)
                     return
                 reason = told
-                if self._stop.is_set() or (time.monotonic() > begin + self._patience and not self._working.any):
+                if self._stop.is_set() or (
+                    time.monotonic() > begin + self._patience and not self._working.any
+                ):
                     waited = time.monotonic() - begin
-                    raise DeviceAway(f"{self._name} went away and was waited for for {waited:.0f} s: {reason}")
+                    raise DeviceAway(
+                        f"{self._name} went away and was waited for for {waited:.0f} s: {reason}"
+                    )
                 self._stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
@@ -312,7 +336,8 @@ def _is_loss(error: NNPipeError) -> bool:
 
 
 class FleetMeasuring(Closing):
-    """Measures on devices, one measurement at a time on each; used in a ``with`` block, by a thread for each device.
+    """Measures on devices, one measurement at a time on each; used in a ``with`` block, by a thread
+    for each device.
 
     Parameters
     ----------
@@ -332,9 +357,14 @@ class FleetMeasuring(Closing):
     """
 
     def __init__(
-        self, devices: Sequence[Device], leases: str, purpose: str, *, patience: float = PATIENCE,
+        self,
+        devices: Sequence[Device],
+        leases: str,
+        purpose: str,
+        *,
+        patience: float = PATIENCE,
         template: WorkerTemplate | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.working = WorkingDevices()
         self._turns = DeviceTurns(leases, purpose) if leases and devices else None
         self._measuring = {
@@ -342,7 +372,7 @@ class FleetMeasuring(Closing):
                 each.name, patience, self.working, functools.partial(self.turn, each), template
             )
             for each in devices
-        }  # fmt: skip
+        }
 
     def close(self) -> None:
         """End the processes of all devices, and release the devices."""

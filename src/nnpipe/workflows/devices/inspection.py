@@ -29,7 +29,8 @@ from nnpipe.workflows.journal import said
 if TYPE_CHECKING:
     from nnpipe.protocols.client.connection import Connection
 
-# Each is one operator that subtracts ``second`` from ``first``, as a file of that format: deflated, in base 85.
+# Each is one operator that subtracts ``second`` from ``first``, as a file of that format: deflated,
+# in base 85.
 _FILES = {
     "onnx": (
         "c-rG&7h<p~<5J*aP0K7QF5zM;PEF3wOA+Eq$xKU2ElSNxPE}$KE=>|*Opg+WDiY%3;^ANv;^1Q9U<6{8C<(YWG?^qBE+m7{Wt~{K7zB6$E}I"
@@ -40,9 +41,10 @@ _FILES = {
         "<?CHj6EhpRvchy)?M{+XvK-_4qBaJl<WqZv=G5x!)1zKlc55ie}y~!8%k%%u~D5|EeUFX`;VWnm6N4ZveABx_U&$jyK8R^Z>W||ZG-HE1dx_<"
         "cKFLU8O7hUEpXJ3Qy9LN"
     ),
-}  # fmt: skip
+}
 _SHAPE = (1, 4)
-# The same by hand, so that every version of nnpipe writes the same file: servers know models in C by their hash.
+# The same by hand, so that every version of nnpipe writes the same file: servers know models in C
+# by their hash.
 _IN_C = """/* Made by nnpipe: first - second. */
 #include <stdint.h>
 
@@ -64,21 +66,33 @@ def write_trial_models(folder: Path, formats: Collection[str] = ()) -> Iterator[
         if not formats or name in formats:
             path = folder / f"difference.{name}"
             path.write_bytes(zlib.decompress(base64.b85decode(packed)))
-            names = ("first", "second", "difference") if name == "onnx" else ("t_first", "t_second", "t_difference")
+            names = (
+                ("first", "second", "difference")
+                if name == "onnx"
+                else ("t_first", "t_second", "t_difference")
+            )
             first, second, difference = (TensorSpec(each, _SHAPE, "float32") for each in names)
             yield Artifact.of(path, name, IOSpec((first, second), (difference,)))
     if not formats or FORMAT in formats:
         path = folder / f"difference.{FORMAT}"
-        first, second, difference = (TensorSpec(each, _SHAPE, "float32") for each in ("first", "second", "difference"))
+        first, second, difference = (
+            TensorSpec(each, _SHAPE, "float32") for each in ("first", "second", "difference")
+        )
         io = IOSpec((first, second), (difference,))
-        write_c_source(path, _IN_C, io, {"arena_bytes": 48, "arena_lower_bound": 48, "constant_bytes": 0})
+        write_c_source(
+            path, _IN_C, io, {"arena_bytes": 48, "arena_lower_bound": 48, "constant_bytes": 0}
+        )
         yield Artifact.of(path, FORMAT, io)
 
 
 def trial_batch(artifact: Artifact, seed: int) -> tuple[Batch, np.ndarray]:
-    """Return inputs of a test model, and its output: float32 ``(1, 4)``, which is exact in any runtime."""
+    """Return inputs of a test model, and its output: float32 ``(1, 4)``, which is exact in any
+    runtime.
+    """
     drawn = np.random.default_rng(seed).integers(-100, 100, (2, *_SHAPE)).astype(np.float32)
-    return {spec.name: value for spec, value in zip(artifact.io.inputs, drawn, strict=True)}, drawn[0] - drawn[1]
+    return {spec.name: value for spec, value in zip(artifact.io.inputs, drawn, strict=True)}, drawn[
+        0
+    ] - drawn[1]
 
 
 FREE, BUSY, UNTRIED, FAILED = "free", "busy", "not tried", "failed"
@@ -97,7 +111,8 @@ class Inspection:
     server
         The runtimes that this server is for, as text; empty if it is the only one of the device.
     state
-        ``free``, ``busy`` with another client, ``not tried`` since there is no model for it, or ``failed``.
+        ``free``, ``busy`` with another client, ``not tried`` since there is no model for it, or
+        ``failed``.
     reason
         Why it failed, or what it said.
     seconds
@@ -105,7 +120,8 @@ class Inspection:
     facts
         What the machine tells about itself; empty if it was not asked or does not tell.
     median_ns
-        The median time of an inference of the self test on the device, in nanoseconds, if it counts time.
+        The median time of an inference of the self test on the device, in nanoseconds, if it counts
+        time.
     """
 
     device: Device
@@ -128,18 +144,27 @@ def ping(devices: Sequence[Device]) -> list[Inspection]:
 
 
 def try_out(devices: Sequence[Device]) -> list[Inspection]:
-    """Let every server of devices run a tiny model, all at the same time, and compare the outputs with the right ones.
+    """Let every server of devices run a tiny model, all at the same time, and compare the outputs
+    with the right ones.
 
-    What the machines tell about themselves comes with it, since they do so when they have loaded a model.
+    What the machines tell about themselves comes with it, since they do so when they have loaded a
+    model.
     """
     return _all(devices, _tried)
 
 
-def _all(devices: Sequence[Device], look: Callable[[Device, str, Deployment], Inspection]) -> list[Inspection]:
+def _all(
+    devices: Sequence[Device], look: Callable[[Device, str, Deployment], Inspection]
+) -> list[Inspection]:
     servers = [(each, *server) for each in devices for server in each.deployments().items()]
     with ThreadPoolExecutor(min(max(len(servers), 1), _MOST_AT_ONCE)) as pool:
-        known = dict(zip([(each.name, title) for each, title, _ in servers],
-                         pool.map(lambda server: look(*server), servers), strict=True))  # fmt: skip
+        known = dict(
+            zip(
+                [(each.name, title) for each, title, _ in servers],
+                pool.map(lambda server: look(*server), servers),
+                strict=True,
+            )
+        )
     found = []
     for each in devices:
         if each.here:
@@ -226,7 +251,12 @@ def _tried(device: Device, server: str, deployment: Deployment) -> Inspection:
 def _formats(device: Device, deployment: Deployment) -> set[str]:
     """Return the formats that the runtimes of a server take; empty if these are not known."""
     served = [path for path, protocol in device.runtimes.items() if protocol == deployment.protocol]
-    return {format for cls in components(Runtime) if cls.dotted_path() in served for format in cls.accepts}
+    return {
+        format
+        for cls in components(Runtime)
+        if cls.dotted_path() in served
+        for format in cls.accepts
+    }
 
 
 def _run(reached: Inspection, deployment: Deployment, model: Any) -> Inspection:
@@ -238,11 +268,20 @@ def _run(reached: Inspection, deployment: Deployment, model: Any) -> Inspection:
             (found,) = session.infer(batch).values()
             if not np.array_equal(np.asarray(found).reshape(right.shape), right):
                 shown = f"{np.asarray(found).ravel().tolist()} instead of {right.ravel().tolist()}"
-                return Inspection(reached.device, reached.server, FAILED, f"it computes {shown}", reached.seconds)
+                return Inspection(
+                    reached.device, reached.server, FAILED, f"it computes {shown}", reached.seconds
+                )
         columns, stats = session.columns(_INFERENCES), session.stats()
-    known = {key: stats[key] for key in ("counter", "rate") if key in stats} | dict(stats.get("target", {}))
+    known = {key: stats[key] for key in ("counter", "rate") if key in stats} | dict(
+        stats.get("target", {})
+    )
     times = columns.get("target_ns")
     return Inspection(
-        reached.device, reached.server, FREE, f"{_INFERENCES} inferences of {model.format} are right", reached.seconds,
-        known, None if times is None or not len(times) else float(np.median(times)),
-    )  # fmt: skip
+        reached.device,
+        reached.server,
+        FREE,
+        f"{_INFERENCES} inferences of {model.format} are right",
+        reached.seconds,
+        known,
+        None if times is None or not len(times) else float(np.median(times)),
+    )

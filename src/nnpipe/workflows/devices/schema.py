@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.report.formatting import BASES
-from nnpipe.workflows.pipeline.schema import DIALECT, Schema, arguments_schema, choice, object_schema
+from nnpipe.workflows.pipeline.schema import (
+    DIALECT,
+    Schema,
+    arguments_schema,
+    choice,
+    object_schema,
+)
 
 
 def schema(of_plugins: bool = True) -> Schema:
-    """Return the JSON Schema (draft 2020-12) of files of devices, for all protocols, optionally those of plugins."""
+    """Return the JSON Schema (draft 2020-12) of files of devices, for all protocols, optionally
+    those of plugins.
+    """
     return {"$schema": DIALECT, "title": "nnpipe devices", **fleet_schema(of_plugins)}
 
 
@@ -18,24 +26,38 @@ def fleet_schema(of_plugins: bool) -> Schema:
     cost = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]}
     device = object_schema(
         {
-            "name": text | {"description": "by which results are kept: a new machine deserves a new name"},
-            "protocol": {"anyOf": [choice(RuntimeProtocol, {}, of_plugins), {"type": "null"}],
-                         "description": "the way to its server; left out: it is this machine"},
+            "name": text
+            | {"description": "by which results are kept: a new machine deserves a new name"},
+            "protocol": {
+                "anyOf": [choice(RuntimeProtocol, {}, of_plugins), {"type": "null"}],
+                "description": "the way to its server; left out: it is this machine",
+            },
             "remote": arguments_schema(RemoteOptions),
             "description": text | {"description": "what it is"},
-            **{basis: cost | {"description": f"what it costs {words}"} for basis, words in BASES.items()},
-            "tags": {"type": "array", "items": text, "description": "words that stand for several devices"},
+            **{
+                basis: cost | {"description": f"what it costs {words}"}
+                for basis, words in BASES.items()
+            },
+            "tags": {
+                "type": "array",
+                "items": text,
+                "description": "words that stand for several devices",
+            },
             "runtimes": {
-                "anyOf": [{"type": "array", "items": text, "minItems": 1}, {"type": "object", "minProperties": 1}],
+                "anyOf": [
+                    {"type": "array", "items": text, "minItems": 1},
+                    {"type": "object", "minProperties": 1},
+                ],
                 "description": "the runtimes that it serves, optionally with arguments of the protocol for each",
             },
         },
         ("name",),
-    )  # fmt: skip
+    )
     return object_schema(
         {
             "currency": text | {"description": "of all costs"},
-            "leases": text | {"description": "the run database in which people who share devices take turns"},
+            "leases": text
+            | {"description": "the run database in which people who share devices take turns"},
             "devices": {"type": "array", "items": device, "minItems": 1},
         },
         ("devices",),

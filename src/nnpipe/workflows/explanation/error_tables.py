@@ -25,7 +25,11 @@ def with_errors(table: Table, errors: LayerErrors, covered: Sequence[Sequence[st
     """Return a table with the errors of the operations that each row covers."""
     worst = worst_errors(errors, covered)
     rows = tuple(
-        (*row, NOTHING if each is None else f"{each.median:.1f}", NOTHING if each is None else f"{each.lowest:.1f}")
+        (
+            *row,
+            NOTHING if each is None else f"{each.median:.1f}",
+            NOTHING if each is None else f"{each.lowest:.1f}",
+        )
         for row, each in zip(table.rows, worst, strict=True)
     )
     return replace(table, header=(*table.header, "error (dB)", "worst channel"), rows=rows)
@@ -47,7 +51,8 @@ def error_columns(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list
 def faults(errors: LayerErrors) -> tuple[str, ...]:
     """Return what loses accuracy and why, the worst first; nothing of a sound model.
 
-    Tensors of which half the channels are lost come first: rounding allows that loss, but few networks bear it.
+    Tensors of which half the channels are lost come first: rounding allows that loss, but few
+    networks bear it.
     """
     lost = outlying(errors.errors)
     suspects = {each.level.operation: each.told for each in reversed(errors.suspects)}
@@ -65,8 +70,9 @@ def error_sentence(errors: LayerErrors) -> str:
     """Return the usual error and the number of samples."""
     usual = float(np.median([each.median for each in errors.errors]))
     return (
-        f"errors: signal to noise of each layer alone on {errors.samples} samples, as the median over its channels; "
-        f"usually {usual:.1f} dB, of {len(errors.errors)} tensors that the source has as well"
+        f"errors: signal to noise of each layer alone on {errors.samples} samples, as the median "
+        f"over its channels; usually {usual:.1f} dB, of {len(errors.errors)} tensors that the "
+        f"source has as well"
     )
 
 
@@ -86,7 +92,9 @@ def _loss(each: TensorError, cause: str) -> str:
 
 
 def worst_errors(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list[TensorError | None]:
-    """Return the worst error of each group of operations; ``None`` where the source has none of their tensors."""
+    """Return the worst error of each group of operations; ``None`` where the source has none of
+    their tensors.
+    """
     by_operation: dict[str, TensorError] = {}
     for each in errors.errors:
         before = by_operation.get(each.operation)
@@ -102,11 +110,14 @@ def worst_errors(errors: LayerErrors, covered: Sequence[Sequence[str]]) -> list[
 MOST_BOXES = 600
 """The greatest number of boxes of a picture; one of more could not be read."""
 
-_CLEAN, _LOST = 60.0, 10.0  # decibels of an error that is not shaded, and of one in the darkest shade
+# decibels of an error that is not shaded, and of one in the darkest shade
+_CLEAN, _LOST = 60.0, 10.0
 
 
 def time_graph(cost: GraphCost, times: LayerTimes) -> BoxGraph | None:
-    """Return the graph with the operations that a runtime fuses in one box, shaded by time; None if it is too large."""
+    """Return the graph with the operations that a runtime fuses in one box, shaded by time; None
+    if it is too large.
+    """
     row_of = {name: number for number, row in enumerate(times.rows) for name in row.operations}
     groups: dict[object, list[int]] = {}
     for place, each in enumerate(cost.operations):
@@ -125,21 +136,35 @@ def time_graph(cost: GraphCost, times: LayerTimes) -> BoxGraph | None:
 
 
 def error_graph(cost: GraphCost, errors: LayerErrors) -> BoxGraph | None:
-    """Return the graph with each operation shaded by the error that it adds; ``None`` if it is too large."""
+    """Return the graph with each operation shaded by the error that it adds; ``None`` if it is
+    too large.
+    """
     places = [[place] for place in range(len(cost.operations))]
     boxes = []
-    for each, worst in zip(cost.operations, worst_errors(errors, [(o.name,) for o in cost.operations]), strict=True):
+    for each, worst in zip(
+        cost.operations, worst_errors(errors, [(o.name,) for o in cost.operations]), strict=True
+    ):
         if worst is None:
-            boxes.append(GraphBox(each.name, each.primitive, 0.0, f"{each.name}: the source has no such tensor"))
+            boxes.append(
+                GraphBox(
+                    each.name, each.primitive, 0.0, f"{each.name}: the source has no such tensor"
+                )
+            )
             continue
         shade = min(1.0, max(0.0, (_CLEAN - worst.lowest) / (_CLEAN - _LOST)))
         detail = f"{worst.median:.0f} dB, worst {worst.lowest:.0f}"
-        boxes.append(GraphBox(each.name, detail, shade, f"{each.name}: as {worst.source} of the source"))
-    label = f"error of the worst channel: {_CLEAN:g} dB signal to noise is white, {_LOST:g} dB darkest"
+        boxes.append(
+            GraphBox(each.name, detail, shade, f"{each.name}: as {worst.source} of the source")
+        )
+    label = (
+        f"error of the worst channel: {_CLEAN:g} dB signal to noise is white, {_LOST:g} dB darkest"
+    )
     return _graph(cost, places, boxes, label)
 
 
-def _graph(cost: GraphCost, places: list[list[int]], boxes: list[GraphBox], label: str) -> BoxGraph | None:
+def _graph(
+    cost: GraphCost, places: list[list[int]], boxes: list[GraphBox], label: str
+) -> BoxGraph | None:
     if len(boxes) > MOST_BOXES:
         return None
     maker: Mapping[str, int] = {
@@ -157,11 +182,15 @@ def _graph(cost: GraphCost, places: list[list[int]], boxes: list[GraphBox], labe
     }
     order = _ordered(len(boxes), list(arrows))
     at = {number: place for place, number in enumerate(order)}
-    return BoxGraph(tuple(boxes[number] for number in order), tuple((at[a], at[b]) for a, b in arrows), label)
+    return BoxGraph(
+        tuple(boxes[number] for number in order), tuple((at[a], at[b]) for a, b in arrows), label
+    )
 
 
 def _ordered(count: int, arrows: list[tuple[int, int]]) -> list[int]:
-    """Return the boxes in an order in which each comes after those before it; arrows of a circle are left out."""
+    """Return the boxes in an order in which each comes after those before it; arrows of a circle
+    are left out.
+    """
     waiting = {number: {one for one, other in arrows if other == number} for number in range(count)}
     order: list[int] = []
     while waiting:

@@ -47,33 +47,40 @@ def explain(
     ceilings: Ceilings | None = None,
     memory: bool = False,
 ) -> ExplainResult:
-    """Return what each operation of a network costs: arithmetic, memory traffic, parameters and live memory.
+    """Return what each operation of a network costs: arithmetic, memory traffic, parameters and
+    live memory.
 
-    These figures follow from the network's graph, and are the same in every framework.  With a runtime, the time of
-    each layer is measured as well.
+    These figures follow from the network's graph, and are the same in every framework.  With a
+    runtime, the time of each layer is measured as well.
 
     Parameters
     ----------
     model
-        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
-        a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, a wrapper, or ``(wrapper, path)``.
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an
+        ``nn.Module`` of PyTorch, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, a
+        wrapper, or ``(wrapper, path)``.
     shapes
-        The shape of inputs by name, such as ``{"image": (8, 224, 224, 3)}``; free axes of the others get the length 1.
+        The shape of inputs by name, such as ``{"image": (8, 224, 224, 3)}``; free axes of the
+        others get the length 1.
     data
-        Samples on which the model is compared with ``against``: arrays, or a :class:`~nnpipe.core.dataset.Dataset`,
-        whose test split is used; and with which an ``nn.Module`` is traced.
+        Samples on which the model is compared with ``against``: arrays, or a
+        :class:`~nnpipe.core.dataset.Dataset`, whose test split is used; and with which an
+        ``nn.Module`` is traced.
     runtime
-        The runtime, or its name, that runs the file and whose steps are timed; None to measure nothing.  A compiled
-        file that does not show its graph is explained by the graph of the file that it was made from.
+        The runtime, or its name, that runs the file and whose steps are timed; None to measure
+        nothing.  A compiled file that does not show its graph is explained by the graph of the file
+        that it was made from.
     runs
         The number of runs to time.
     against
-        The model that it was made from, in a form of ``model``; None to compare nothing.  The error of each operation
-        alone is measured, without what it inherits: it is computed from the model's values as the source does it.
+        The model that it was made from, in a form of ``model``; None to compare nothing.  The error
+        of each operation alone is measured, without what it inherits: it is computed from the
+        model's values as the source does it.
     samples
         The number of samples to compare on.
     ceilings
-        What the machine can do (:func:`nnpipe.roofline`), to tell how close each timed layer comes to it.
+        What the machine can do (:func:`nnpipe.roofline`), to tell how close each timed layer comes
+        to it.
     memory
         Whether the memory that the runtime takes is measured as well, in a process of its own.
 
@@ -87,7 +94,8 @@ def explain(
     ArtifactError
         If the file is missing or damaged, or its format is not known.
     ConfigError
-        If an input does not exist, a shape does not fit it, or memory is to be measured without a runtime.
+        If an input does not exist, a shape does not fit it, or memory is to be measured without a
+        runtime.
     NotSupported
         If the model does not show its graph, or the runtime gives no times of operations.
 
@@ -108,21 +116,33 @@ def explain(
     if made is not None:
         made.check_installed()
     elif memory or ceilings is not None:
-        raise ConfigError("explain: the memory and the share of the roof are those in a runtime: name one")
+        raise ConfigError(
+            "explain: the memory and the share of the roof are those in a runtime: name one"
+        )
     wanted = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     for file in (model, against):
         if isinstance(file, (str, Path)) and Path(file).is_file():
-            _check_opens(Path(file), wanted if file is model else {}, made if file is model else None)
+            _check_opens(
+                Path(file), wanted if file is model else {}, made if file is model else None
+            )
     with working_folder() as folder:
         if made is not None or against is not None:
             path = _file_of(model)
             with shown_by(path) as live:
                 found = _explained(path.name, live, wanted)
                 if made is not None:
-                    found = replace(found, times=_timed(path, made, live, wanted, runs), ceilings=ceilings)
+                    found = replace(
+                        found, times=_timed(path, made, live, wanted, runs), ceilings=ceilings
+                    )
                 if against is not None:
-                    found = replace(found, errors=_compared(path, live, against, data, samples, folder))
-            return found if made is None or not memory else replace(found, memory=memory_use(path, made, wanted))
+                    found = replace(
+                        found, errors=_compared(path, live, against, data, samples, folder)
+                    )
+            return (
+                found
+                if made is None or not memory
+                else replace(found, memory=memory_use(path, made, wanted))
+            )
         if isinstance(model, LiveModel):
             return _explained(type(model.wrapper).__name__, model, wanted)
         if isinstance(model, ModelWrapper):
@@ -136,7 +156,9 @@ def explain(
 
 
 def _check_opens(path: Path, shapes: Shapes, runtime: Runtime | None) -> None:
-    """Raise :class:`ArtifactError` if opening a file, as is done below, crashes or exceeds its limits."""
+    """Raise :class:`ArtifactError` if opening a file, as is done below, crashes or exceeds its
+    limits.
+    """
     wrapper, _ = wrapper_showing(path)
     request = {
         "path": str(path),
@@ -147,7 +169,9 @@ def _check_opens(path: Path, shapes: Shapes, runtime: Runtime | None) -> None:
 
 
 def open_here(request: Mapping[str, Any]) -> None:
-    """Open a request's file and look at its graph, and load it in its runtime if there is one, in this process."""
+    """Open a request's file and look at its graph, and load it in its runtime if there is one,
+    in this process.
+    """
     path = Path(request["path"])
     wrapper, here = wrapper_showing(path)
     limit_process(request["size"], wrapper)
@@ -161,7 +185,9 @@ def open_here(request: Mapping[str, Any]) -> None:
 
 def _explained(title: str, live: LiveModel, shapes: Shapes) -> ExplainResult:
     graph: Graph = live.get_sized_graph(shapes)
-    return ExplainResult(title, tuple(graph.tensors[name] for name in graph.inputs), graph_cost(graph))
+    return ExplainResult(
+        title, tuple(graph.tensors[name] for name in graph.inputs), graph_cost(graph)
+    )
 
 
 def _file_of(model: Any) -> Path:
@@ -170,7 +196,9 @@ def _file_of(model: Any) -> Path:
         return Path(model)
     if isinstance(model, Artifact):
         return model.path
-    raise ConfigError("explain: a runtime loads a file: give the path of one, or export the model first")
+    raise ConfigError(
+        "explain: a runtime loads a file: give the path of one, or export the model first"
+    )
 
 
 def _timed(path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, runs: int) -> LayerTimes:
@@ -180,7 +208,9 @@ def _timed(path: Path, runtime: Runtime, live: LiveModel, shapes: Shapes, runs: 
     return layer_times(type(runtime).__name__, live.get_sized_graph(shapes), times)
 
 
-def _compared(path: Path, live: LiveModel, against: Any, data: Any, samples: int, folder: Path) -> LayerErrors:
+def _compared(
+    path: Path, live: LiveModel, against: Any, data: Any, samples: int, folder: Path
+) -> LayerErrors:
     """Return the errors of a model against its source."""
     taken = data if isinstance(data, Dataset) else inputs_of(data)
     ready = given(against, taken, folder, calibration_samples=0)
@@ -191,4 +221,6 @@ def _compared(path: Path, live: LiveModel, against: Any, data: Any, samples: int
         made = described(path)
         claims = None if made is None or made.parent is None else declared_claims(made, source_path)
         batches = prepared_samples(source.wrapper, dataset, samples)
-        return layer_errors(source, live, bound(source.io, live.io, {}), batches, claims or seen_claims(live))
+        return layer_errors(
+            source, live, bound(source.io, live.io, {}), batches, claims or seen_claims(live)
+        )

@@ -79,7 +79,11 @@ def operation_rows(cost: GraphCost) -> list[dict[str, Any]]:
     """Return a row of plain cells for each operation, with :data:`OPERATION_COLUMNS`."""
     rows = []
     for each in cost.operations:
-        row = {**operation_figures(each), "inputs": _tensors(each.inputs), "outputs": _tensors(each.outputs)}
+        row = {
+            **operation_figures(each),
+            "inputs": _tensors(each.inputs),
+            "outputs": _tensors(each.outputs),
+        }
         rows.append({name: row[name] for name in OPERATION_COLUMNS})
     return rows
 
@@ -107,7 +111,8 @@ class KindCost:
     operations
         The number of operations.
     macs, others
-        Multiply-accumulates and other operations on numbers; ``None`` if one of the operations has no rule.
+        Multiply-accumulates and other operations on numbers; ``None`` if one of the operations has
+        no rule.
     traffic
         Bytes read and written; ``None`` if it is not known of one of them.
     parameters
@@ -142,18 +147,31 @@ def kind_costs(cost: GraphCost) -> tuple[KindCost, ...]:
         )
         for kind, members in groups.items()
     ]
-    return tuple(sorted(found, key=lambda each: (-(each.macs or 0), -(each.others or 0), each.kind)))
+    return tuple(
+        sorted(found, key=lambda each: (-(each.macs or 0), -(each.others or 0), each.kind))
+    )
 
 
 def operation_table(cost: GraphCost) -> Table:
     """Return a table with a row for each operation."""
     header = (
-        "operation", "kind", "details", "output", "MACs", "parameters", "read", "written", "live", "operations/byte",
-    )  # fmt: skip
+        "operation",
+        "kind",
+        "details",
+        "output",
+        "MACs",
+        "parameters",
+        "read",
+        "written",
+        "live",
+        "operations/byte",
+    )
     rows = tuple(
         (
             shortened(clean(each.name), _NAME),
-            each.primitive if each.primitive != UNKNOWN_KIND else f"{UNKNOWN_KIND} ({shortened(clean(each.kind), 24)})",
+            each.primitive
+            if each.primitive != UNKNOWN_KIND
+            else f"{UNKNOWN_KIND} ({shortened(clean(each.kind), 24)})",
             shortened(clean(each.details), _DETAILS),
             _shapes(each),
             count(None if each.arithmetic is None else each.arithmetic.macs),
@@ -197,21 +215,33 @@ def sentences(cost: GraphCost) -> list[str]:
     ]
     if peak is not None:
         told.append(
-            f"peak of live memory: {count(peak.live_bytes)} bytes, at {shortened(clean(peak.name), 80)} "
+            f"peak of live memory: {count(peak.live_bytes)} bytes, at "
+            f"{shortened(clean(peak.name), 80)} "
             "(every value is kept until its last use, nothing fused)"
         )
     if cost.folded:
-        told.append(f"left out: {_operations(cost.folded)} on constants, which runtimes compute when they load it")
+        told.append(
+            f"left out: {_operations(cost.folded)} on constants, which runtimes compute when they "
+            f"load it"
+        )
     if cost.unknown:
         kinds = Counter(each.kind for each in cost.unknown)
-        named = ", ".join(f"{number} {clean(kind, 60)}" for kind, number in kinds.most_common(_MOST_KINDS))
+        named = ", ".join(
+            f"{number} {clean(kind, 60)}" for kind, number in kinds.most_common(_MOST_KINDS)
+        )
         more = f" and {len(kinds) - _MOST_KINDS} further kinds" if len(kinds) > _MOST_KINDS else ""
-        told.append(f"not counted: {_operations(cost.unknown)} without a rule or of unknown size: {named}{more}")
+        told.append(
+            f"not counted: {_operations(cost.unknown)} without a rule or of unknown size: "
+            f"{named}{more}"
+        )
     return told
 
 
 def _shapes(each: OperationCost) -> str:
-    told = [" x ".join("?" if n is None else str(n) for n in spec.shape) + f" {spec.dtype}" for spec in each.outputs]
+    told = [
+        " x ".join("?" if n is None else str(n) for n in spec.shape) + f" {spec.dtype}"
+        for spec in each.outputs
+    ]
     return f"{told[0]}{f' (+{len(told) - 1})' if len(told) > 1 else ''}" if told else NOTHING
 
 
@@ -273,17 +303,27 @@ class ExplainResult:
 
     @property
     def roof(self) -> tuple[RoofShare | None, ...]:
-        """Return how close each row of ``times`` comes to the roof; empty without times or ceilings."""
-        return () if self.times is None or self.ceilings is None else roof_shares(self.times, self.ceilings)
+        """Return how close each row of ``times`` comes to the roof; empty without times or
+        ceilings.
+        """
+        return (
+            ()
+            if self.times is None or self.ceilings is None
+            else roof_shares(self.times, self.ceilings)
+        )
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Return why a run takes its time, the greatest share first; none without times, or if nothing stands out."""
+        """Return why a run takes its time, the greatest share first; none without times, or if
+        nothing stands out.
+        """
         return () if self.times is None else reasons(self.times)
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Return the operations that lose accuracy, and why, the worst first; none of a sound model."""
+        """Return the operations that lose accuracy, and why, the worst first; none of a sound
+        model.
+        """
         return () if self.errors is None else faults(self.errors)
 
     def what_if(self, *assumptions: str) -> tuple[WhatIf, ...]:
@@ -292,7 +332,8 @@ class ExplainResult:
         Parameters
         ----------
         assumptions
-            Patterns of names, operators or kinds with a factor, such as ``"Conv*=2x"``; each is looked at alone.
+            Patterns of names, operators or kinds with a factor, such as ``"Conv*=2x"``; each is
+            looked at alone.
 
         Raises
         ------
@@ -306,7 +347,9 @@ class ExplainResult:
 
     @property
     def macs(self) -> int:
-        """Return the multiply-accumulates of all operations that have a rule; see ``cost.unknown`` for the others."""
+        """Return the multiply-accumulates of all operations that have a rule; see
+        ``cost.unknown`` for the others.
+        """
         return self.cost.arithmetic.macs
 
     @property
@@ -320,10 +363,16 @@ class ExplainResult:
         show_text(self.text(breakdown))
 
     def text(self, breakdown: bool = False) -> str:
-        """Return the tables and totals as text; with ``breakdown`` only the sums by kind and the totals."""
+        """Return the tables and totals as text; with ``breakdown`` only the sums by kind and the
+        totals.
+        """
         check_call(ExplainResult.text, locals())
         if self.times is not None:
-            tables = [] if breakdown else [to_text(self._with_errors(layer_table(self.times, self.roof)))]
+            tables = (
+                []
+                if breakdown
+                else [to_text(self._with_errors(layer_table(self.times, self.roof)))]
+            )
             tables += [to_text(kind_time_table(self.times)), lines_of(self._sentences())]
         else:
             tables = [] if breakdown else [to_text(self._with_errors(operation_table(self.cost)))]
@@ -343,7 +392,9 @@ class ExplainResult:
             *(
                 []
                 if self.memory is None
-                else self.memory.sentences(None if self.cost.peak is None else self.cost.peak.live_bytes)
+                else self.memory.sentences(
+                    None if self.cost.peak is None else self.cost.peak.live_bytes
+                )
             ),
         ]
 
@@ -360,7 +411,8 @@ class ExplainResult:
         return [each.operations for each in self.times.rows]
 
     def beside(self, other: ExplainResult) -> tuple[PairedLayers, ...]:
-        """Return the times of the same operations here and in another run of the network, layer by layer.
+        """Return the times of the same operations here and in another run of the network, layer by
+        layer.
 
         Raises
         ------
@@ -371,10 +423,14 @@ class ExplainResult:
         return side_by_side(*self._both(other))
 
     def beside_text(self, other: ExplainResult) -> str:
-        """Return :meth:`beside` as a table in text, and below it what a run takes there, and the doubts."""
+        """Return :meth:`beside` as a table in text, and below it what a run takes there, and the
+        doubts.
+        """
         check_call(ExplainResult.beside_text, locals())
         first, second = self._both(other)
-        return "\n\n".join((to_text(side_by_side_table(first, second)), lines_of(time_sentences(second))))
+        return "\n\n".join(
+            (to_text(side_by_side_table(first, second)), lines_of(time_sentences(second)))
+        )
 
     def _both(self, other: ExplainResult) -> tuple[LayerTimes, LayerTimes]:
         if self.times is None or other.times is None:
@@ -384,8 +440,8 @@ class ExplainResult:
     def charts(self) -> dict[str, Lines | StackedBars | BoxGraph]:
         """Return the pictures by name.
 
-        ``memory``, ``breakdown`` and ``graph-time`` of timed layers, ``graph-error`` of errors, and ``roofline``
-        with ceilings. Graphs of more than 600 boxes are left out.
+        ``memory``, ``breakdown`` and ``graph-time`` of timed layers, ``graph-error`` of errors, and
+        ``roofline`` with ceilings. Graphs of more than 600 boxes are left out.
         """
         found: dict[str, Lines | StackedBars | BoxGraph | None] = {
             "memory": memory_chart(self.cost.live_bytes, self.memory)
@@ -412,7 +468,10 @@ class ExplainResult:
         for name, chart in self.charts().items():
             drawing, path = draw(chart), Path(folder, f"{name}.svg")
             write_text(
-                path, pictures.standalone(drawing, pictures.body(drawing), f"{name} of {self.title}", self.title)
+                path,
+                pictures.standalone(
+                    drawing, pictures.body(drawing), f"{name} of {self.title}", self.title
+                ),
             )
             written.append(path)
         return written
@@ -423,13 +482,17 @@ class ExplainResult:
     @property
     def title(self) -> str:
         """Return what was explained, and for which inputs."""
-        told = ", ".join(f"{spec.name} {' x '.join(map(str, spec.shape)) or 'a number'}" for spec in self.inputs)
+        told = ", ".join(
+            f"{spec.name} {' x '.join(map(str, spec.shape)) or 'a number'}" for spec in self.inputs
+        )
         return f"{self.model} for {told}"
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the sums by kind, and the operations below."""
         table = kind_table(self.cost) if self.times is None else kind_time_table(self.times)
-        plain = operation_table(self.cost) if self.times is None else layer_table(self.times, self.roof)
+        plain = (
+            operation_table(self.cost) if self.times is None else layer_table(self.times, self.roof)
+        )
         rows = self._with_errors(plain)
         kinds = shown_table(table, self.title, self._sentences())
         return f"{kinds}<details>{shown_table(rows, 'operations')}</details>"
@@ -471,7 +534,8 @@ class ExplainResult:
         write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
 
     def save_csv(self, path: str | Path) -> None:
-        """Write a row for each operation, or for each timed layer; cells of what is not known are empty.
+        """Write a row for each operation, or for each timed layer; cells of what is not known are
+        empty.
 
         Raises
         ------

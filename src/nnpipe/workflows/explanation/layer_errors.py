@@ -28,7 +28,9 @@ from nnpipe.workflows.verification.first_difference import (
 )
 
 _VALUES_TOGETHER = 4_000_000
-"""The most values of one model's tensors that are compared at a time, to find out which tensors correspond."""
+"""The most values of one model's tensors that are compared at a time, to find out which tensors
+correspond.
+"""
 _MOST = 4  # samples
 _EVERYTHING = Selector(tensor="*")
 
@@ -61,12 +63,18 @@ class LayerErrors:
 
 
 def layer_errors(
-    source: LiveModel, other: LiveModel, binding: Binding, samples: Sequence[Batch], claims: tuple[Claim, ...]
+    source: LiveModel,
+    other: LiveModel,
+    binding: Binding,
+    samples: Sequence[Batch],
+    claims: tuple[Claim, ...],
 ) -> LayerErrors:
-    """Return the error of each operation of a model alone, without what it inherits from those before it.
+    """Return the error of each operation of a model alone, without what it inherits from those
+    before it.
 
-    The source's operation is computed from the model's values, and compared with the model's result.  Which tensors
-    correspond is found on the first samples; then one sample is in memory at a time.
+    The source's operation is computed from the model's values, and compared with the model's
+    result.  Which tensors correspond is found on the first samples; then one sample is in memory at
+    a time.
 
     Parameters
     ----------
@@ -94,17 +102,27 @@ def layer_errors(
         batches = batches_of((source, other), samples[start : start + together])
         theirs = joined_values(
             [
-                other.get_intermediates(_EVERYTHING, adapt(binding.there(batch), taken, other.io.inputs))
+                other.get_intermediates(
+                    _EVERYTHING, adapt(binding.there(batch), taken, other.io.inputs)
+                )
                 for batch in batches
             ],
             other_graph,
         )
-        given = {pair.source.tensor: _turned(pair, theirs[pair.other.tensor]) for pair in values.pairs}
+        given = {
+            pair.source.tensor: _turned(pair, theirs[pair.other.tensor]) for pair in values.pairs
+        }
         del theirs
         rerun = Rerun(source, values.graph, batches)
-        expected = rerun({name: array for name, array in given.items() if name not in values.outputs})
+        expected = rerun(
+            {name: array for name, array in given.items() if name not in values.outputs}
+        )
         for pair, total in zip(values.pairs, sums, strict=True):
-            total.add(np.asarray(expected[pair.source.tensor], np.float64), given[pair.source.tensor], axis)
+            total.add(
+                np.asarray(expected[pair.source.tensor], np.float64),
+                given[pair.source.tensor],
+                axis,
+            )
     within = weighted_within(values)
     errors = tuple(
         total.error(

@@ -59,18 +59,39 @@ def layer_times(runtime: str, graph: Graph, times: OperationTimes) -> LayerTimes
             )
         )
     rest = LayerTime(
-        "not attributed", "not attributed", (), "", "", "", usual[-1], low[-1], high[-1], usual[-1] / whole
+        "not attributed",
+        "not attributed",
+        (),
+        "",
+        "",
+        "",
+        usual[-1],
+        low[-1],
+        high[-1],
+        usual[-1] / whole,
     )
-    plain = float(times.plain_ns[middle_half(times.plain_ns)].mean()) if len(times.plain_ns) else None
+    plain = (
+        float(times.plain_ns[middle_half(times.plain_ns)].mean()) if len(times.plain_ns) else None
+    )
     return LayerTimes(
-        runtime, tuple(layers), rest, whole, plain, times.coverage, times.overhead, times.doubts, times.runs
-    )  # fmt: skip
+        runtime,
+        tuple(layers),
+        rest,
+        whole,
+        plain,
+        times.coverage,
+        times.overhead,
+        times.doubts,
+        times.runs,
+    )
 
 
 def _apart(graph: Graph, sources: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Return the conversions to and from integers that are steps of their own."""
     converting = {
-        each.name for each in graph.operations if {every.kind for every in each.primitives} == {"quantisation"}
+        each.name
+        for each in graph.operations
+        if {every.kind for every in each.primitives} == {"quantisation"}
     }
     return {name for names in sources.values() if converting.issuperset(names) for name in names}
 
@@ -81,12 +102,18 @@ def _kind(names: Sequence[str], costs: Mapping[str, OperationCost], kernel: Kern
     return CONVERSION if is_conversion(kernel.kind) else ADDED
 
 
-def _converted(kernels: Sequence[KernelTime], sources: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return for each step the operations of the steps before it, or else of those behind it, conversions aside."""
+def _converted(
+    kernels: Sequence[KernelTime], sources: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Return for each step the operations of the steps before it, or else of those behind it,
+    conversions aside.
+    """
     before = dict(sources)
     for kernel in kernels:
         if not sources[kernel.name]:
-            before[kernel.name] = tuple(dict.fromkeys(name for each in kernel.after for name in before.get(each, ())))
+            before[kernel.name] = tuple(
+                dict.fromkeys(name for each in kernel.after for name in before.get(each, ()))
+            )
     behind = dict(sources)
     for kernel in reversed(kernels):
         for each in kernel.after:

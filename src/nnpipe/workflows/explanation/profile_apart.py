@@ -47,7 +47,8 @@ def shown_by(path: Path) -> LiveModel:
 
 
 def wrapper_showing(path: Path) -> tuple[ModelWrapper, Path]:
-    """Return what opens a file, or the nearest one that it was made from that shows its graph, and that file.
+    """Return what opens a file, or the nearest one that it was made from that shows its graph, and
+    that file.
 
     Raises
     ------
@@ -56,11 +57,18 @@ def wrapper_showing(path: Path) -> tuple[ModelWrapper, Path]:
     """
     artifact = described(path)
     formats = (
-        [(path, format_of(path))] if artifact is None else [(each.path, each.format) for each in lineage(artifact)]
+        [(path, format_of(path))]
+        if artifact is None
+        else [(each.path, each.format) for each in lineage(artifact)]
     )
     for here, format in formats:
         cls = wrapper_of(format)
-        if cls is not None and not cls.missing() and cls.offers("get_sized_graph") and here.exists():
+        if (
+            cls is not None
+            and not cls.missing()
+            and cls.offers("get_sized_graph")
+            and here.exists()
+        ):
             wrapper: ModelWrapper = cls.from_json({"model_path": str(here)})
             return wrapper, here
     raise NotSupported(f"{path}: neither it nor a file that it was made from shows its graph")
@@ -70,7 +78,8 @@ _MEMORY_RUNS = 5
 
 
 def memory_use(path: Path, runtime: Runtime, shapes: Shapes, seconds: float = 0.0) -> MemoryUse:
-    """Return the memory that a runtime takes for a file, on random inputs, within ``seconds``; 0 for no limit.
+    """Return the memory that a runtime takes for a file, on random inputs, within ``seconds``; 0
+    for no limit.
 
     Raises
     ------
@@ -131,10 +140,14 @@ def _peak() -> int | None:
 _RUNS = 30
 
 
-def profile_apart(candidate: CandidateSpec, options: MeasureOptions, seconds: float = 0.0) -> dict[str, Any]:
-    """Return the profile of a candidate's layers on the first test samples, in the form of a result file.
+def profile_apart(
+    candidate: CandidateSpec, options: MeasureOptions, seconds: float = 0.0
+) -> dict[str, Any]:
+    """Return the profile of a candidate's layers on the first test samples, in the form of a result
+    file.
 
-    Times and memory are each measured in a new process.  What cannot be measured has the ``reason`` instead.
+    Times and memory are each measured in a new process.  What cannot be measured has the ``reason``
+    instead.
 
     Parameters
     ----------
@@ -154,7 +167,9 @@ def profile_apart(candidate: CandidateSpec, options: MeasureOptions, seconds: fl
         profile: dict[str, Any] = found["profile"]
         if candidate.runtime is not None:
             shapes = {name: tuple(shape) for name, shape in found["shapes"].items()}
-            profile["memory"] = memory_use(_file_of(candidate), candidate.runtime, shapes, seconds).to_json()
+            profile["memory"] = memory_use(
+                _file_of(candidate), candidate.runtime, shapes, seconds
+            ).to_json()
     except NNPipeError as error:  # the measurement is valid in any case
         return {"reason": str(error)}
     return profile
@@ -168,12 +183,16 @@ def _file_of(candidate: CandidateSpec) -> Path:
 
 
 def profile_here(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the profile of a request's candidate, and the shapes of the inputs, in this process."""
+    """Return the profile of a request's candidate, and the shapes of the inputs, in this
+    process.
+    """
     spec = CandidateSpec.from_json(request["candidate"]).fitted()
     assert spec.dataset is not None
     size = request["batch_size"]
     with ExitStack() as stack:
-        live = stack.enter_context(spec.wrapper.open() if spec.runs_itself else shown_by(_file_of(spec)))
+        live = stack.enter_context(
+            spec.wrapper.open() if spec.runs_itself else shown_by(_file_of(spec))
+        )
         session = stack.enter_context(spec.open(live if spec.runs_itself else None))
         route = SampleRoute(spec.dataset, spec.wrapper, spec.wrapper.io, session.io, size)
         item = next(route.items(spec.dataset.split("test")), None)
@@ -196,12 +215,16 @@ def profile_here(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shapes(io: IOSpec, batch: Batch, size: int) -> Shapes:
-    """Return the lengths of a graph's inputs: those of the batch, or the batch size where names or layouts differ."""
+    """Return the lengths of a graph's inputs: those of the batch, or the batch size where names
+    or layouts differ.
+    """
     found = {}
     for spec in io.inputs:
         own = spec.shape
         given = batch[spec.name].shape if spec.name in batch else ()
-        if len(given) == len(own) and all(length in (None, there) for length, there in zip(own, given, strict=True)):
+        if len(given) == len(own) and all(
+            length in (None, there) for length, there in zip(own, given, strict=True)
+        ):
             found[spec.name] = tuple(given)
         elif own and own[0] is None:
             found[spec.name] = (size, *(1 if length is None else length for length in own[1:]))

@@ -49,11 +49,15 @@ def reasons(times: LayerTimes) -> tuple[Reason, ...]:
     in_floats = _floats_among_integers(times)
     known = {name for each in in_floats for name in each.layers}
     found = [*in_floats, *_conversions(times, known), *_slow(times)]
-    return tuple(sorted((each for each in found if each.share >= _LEAST_SHARE), key=lambda each: -each.share))
+    return tuple(
+        sorted((each for each in found if each.share >= _LEAST_SHARE), key=lambda each: -each.share)
+    )
 
 
 def _floats_among_integers(times: LayerTimes) -> list[Reason]:
-    """Return the arithmetic of a quantised network that ran in floats, by kind, with the conversions around it."""
+    """Return the arithmetic of a quantised network that ran in floats, by kind, with the
+    conversions around it.
+    """
     arithmetic = [each for each in times.layers if each.macs]
     if not any(each.precision in _INTEGERS for each in arithmetic):
         return []
@@ -63,18 +67,22 @@ def _floats_among_integers(times: LayerTimes) -> list[Reason]:
         members = [each for each in arithmetic if each.kind == kind and each.precision in _FLOATS]
         if not members:
             continue
-        names, steps = {name for each in members for name in each.operations}, {each.step for each in members}
+        names, steps = (
+            {name for each in members for name in each.operations},
+            {each.step for each in members},
+        )
         around = [
             each
             for each in times.layers
-            if each.kind == CONVERSION and (not names.isdisjoint(each.converts) or readers.get(each.step) in steps)
+            if each.kind == CONVERSION
+            and (not names.isdisjoint(each.converts) or readers.get(each.step) in steps)
         ]
         part = _share([*members, *around])
         between = f", with {_counted(len(around), CONVERSION)} around them" if around else ""
         types = " and ".join(sorted({each.precision for each in members}))
         text = (
-            f"{_counted(len(members), kind)} ran in {types}{between}, although the network has integers: "
-            f"{share(part, 0)} of the time"
+            f"{_counted(len(members), kind)} ran in {types}{between}, although the network has "
+            f"integers: {share(part, 0)} of the time"
         )
         found.append(Reason(text, part, tuple(each.step for each in (*members, *around))))
     return found
@@ -92,8 +100,8 @@ def _conversions(times: LayerTimes, known: set[str]) -> list[Reason]:
 def _slow(times: LayerTimes) -> list[Reason]:
     """Return the steps that take far longer than the others with the same kind suggest.
 
-    The time that the others suggest is their median time for each MAC, or for each byte of traffic without MACs; of
-    the two for steps with MACs, the one that suggests more.
+    The time that the others suggest is their median time for each MAC, or for each byte of traffic
+    without MACs; of the two for steps with MACs, the one that suggests more.
     """
     found = []
     usual = _usual_rates(times.layers)
@@ -104,28 +112,37 @@ def _slow(times: LayerTimes) -> list[Reason]:
         # What it would save counts, not what it takes.
         part = each.share * (1 - expected / each.time_ns)
         text = (
-            f"{shortened(clean(each.name), _NAME)} takes {digits(each.time_ns / expected, 2)} times as long as other "
-            f"steps of its kind suggest ({each.kind}, {clean(each.kernel or each.operator, 80)}): "
-            f"{share(part, 0)} of the time"
+            f"{shortened(clean(each.name), _NAME)} takes {digits(each.time_ns / expected, 2)} "
+            f"times as long as other steps of its kind suggest ({each.kind}, "
+            f"{clean(each.kernel or each.operator, 80)}): {share(part, 0)} of the time"
         )
         found.append(Reason(text, part, (each.step,)))
     return found
 
 
 def _usual_rates(layers: Sequence[LayerTime]) -> dict[tuple[str, int], float]:
-    """Return the median time for each MAC (0) and for each byte (1) of the steps of a kind, if there are enough."""
+    """Return the median time for each MAC (0) and for each byte (1) of the steps of a kind, if
+    there are enough.
+    """
     rates: dict[tuple[str, int], list[float]] = {}
     for each in layers:
         for place, size in enumerate((_macs(each), _traffic(each))):
             if size:
                 rates.setdefault((each.kind, place), []).append(each.time_ns / size)
-    return {key: float(np.median(found)) for key, found in rates.items() if len(found) > _FEWEST_PEERS}
+    return {
+        key: float(np.median(found)) for key, found in rates.items() if len(found) > _FEWEST_PEERS
+    }
 
 
 def _expected(each: LayerTime, usual: Mapping[tuple[str, int], float]) -> float | None:
     sizes = enumerate((_macs(each), _traffic(each)))
     return max(
-        (size * usual[each.kind, place] for place, size in sizes if size and (each.kind, place) in usual), default=None
+        (
+            size * usual[each.kind, place]
+            for place, size in sizes
+            if size and (each.kind, place) in usual
+        ),
+        default=None,
     )
 
 
@@ -154,7 +171,8 @@ class Speedup:
     Parameters
     ----------
     pattern
-        A shell pattern of the names of operations or steps, of their operators, or of kinds: ``"Conv*"``.
+        A shell pattern of the names of operations or steps, of their operators, or of kinds:
+        ``"Conv*"``.
     factor
         How many times as fast they are; less than 1 for slower ones.
     """
@@ -213,8 +231,9 @@ class WhatIf:
     def __str__(self) -> str:
         gain = 1 - self.after_ns / self.before_ns
         return (
-            f"if {self.speedup.pattern} were {digits(self.speedup.factor)} times as fast ({self.steps} steps), a run "
-            f"would take {duration(self.after_ns)} instead of {duration(self.before_ns)} ({share(gain, 1)} less)"
+            f"if {self.speedup.pattern} were {digits(self.speedup.factor)} times as fast "
+            f"({self.steps} steps), a run would take {duration(self.after_ns)} instead of "
+            f"{duration(self.before_ns)} ({share(gain, 1)} less)"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -231,7 +250,8 @@ class WhatIf:
 def what_if(times: LayerTimes, speedups: Sequence[Speedup]) -> tuple[WhatIf, ...]:
     """Return what a run would take under each assumption alone.
 
-    The steps' shares are those of recorded runs, and the time is that of runs that are not recorded, if it is known.
+    The steps' shares are those of recorded runs, and the time is that of runs that are not
+    recorded, if it is known.
 
     Raises
     ------

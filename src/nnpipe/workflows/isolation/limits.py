@@ -50,7 +50,9 @@ def call_limited(function: str, path: Path, request: Mapping[str, Any], size: in
     except Unforeseen as error:
         if not error.brief.startswith("MemoryError"):
             raise
-        raise ArtifactError(f"{path}: opening it takes more memory than its size explains; {_CAUSE}") from None
+        raise ArtifactError(
+            f"{path}: opening it takes more memory than its size explains; {_CAUSE}"
+        ) from None
     except Died as error:
         late = isinstance(error, TooLong) or "SIGXCPU" in str(error)
         why = f"takes more than {seconds} s" if late else str(error)
@@ -65,7 +67,8 @@ def _seconds(size: int) -> int:
 
 
 def limit_process(size: int, component: Component) -> None:
-    """Limit the time and memory that this process may take from here on, with the component's framework imported.
+    """Limit the time and memory that this process may take from here on, with the component's
+    framework imported.
 
     Parameters
     ----------
@@ -75,13 +78,17 @@ def limit_process(size: int, component: Component) -> None:
         What opens it.
     """
     import_frameworks(component)
-    if sys.platform != "linux":  # elsewhere memory is counted in other ways, and the time on the clock has to do
+    # elsewhere memory is counted in other ways, and the time on the clock has to do
+    if sys.platform != "linux":
         return
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(used.ru_utime + used.ru_stime) + _seconds(size)
-    own = {line.split(":")[0]: line.split() for line in Path("/proc/self/status").read_text("ascii").splitlines()}
+    own = {
+        line.split(":")[0]: line.split()
+        for line in Path("/proc/self/status").read_text("ascii").splitlines()
+    }
     most = int(own["VmData"][1]) * 1024 + _MEMORY + _TIMES_AS_MUCH * size
     for limit, value in (
         (resource.RLIMIT_CPU, seconds),

@@ -1,4 +1,6 @@
-"""Ending cleanly when a signal asks for it: like Ctrl-C, or, for servers, after the current work."""
+"""Ending cleanly when a signal asks for it: like Ctrl-C, or, for servers, after the current
+work.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ INTERRUPTED = 128 + signal.SIGINT
 """The exit status of a command after Ctrl-C."""
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-_TOGETHER = 2.0  # seconds; who ends a process often sends several signals, and a terminal that closes does, too
+# seconds; who ends a process often sends several signals, and a terminal that closes does, too
+_TOGETHER = 2.0
 
 
 class EndSignals:
@@ -33,7 +36,9 @@ class EndSignals:
         self._last = float("-inf")
 
     def end(self, number: int, _: object) -> None:
-        """Raise :class:`KeyboardInterrupt` for a signal; one that follows at once must not disturb what that does."""
+        """Raise :class:`KeyboardInterrupt` for a signal; one that follows at once must not
+        disturb what that does.
+        """
         if os.getpid() != self._process:  # of a process that was forked
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -47,7 +52,9 @@ class EndSignals:
 
 @contextmanager
 def ending_like_ctrl_c() -> Iterator[EndSignals]:
-    """Let SIGTERM and SIGHUP interrupt the main thread like Ctrl-C inside the block; ignored ones stay ignored."""
+    """Let SIGTERM and SIGHUP interrupt the main thread like Ctrl-C inside the block; ignored
+    ones stay ignored.
+    """
     signals, before = EndSignals(), {}
     if threading.current_thread() is threading.main_thread():
         wanted = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
@@ -60,7 +67,9 @@ def ending_like_ctrl_c() -> Iterator[EndSignals]:
 
 
 def _leave_closed_terminal() -> None:
-    """Let output go nowhere if it went to a terminal that is closed, since each further line would be an error."""
+    """Let output go nowhere if it went to a terminal that is closed, since each further line
+    would be an error.
+    """
     for descriptor in (1, 2):
         try:
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):

@@ -39,12 +39,18 @@ def _failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, NNPipeError):
         code = getattr(error, "code", 0)  # of a TargetError
         return {"known": True, "kind": type(error).__name__, "message": str(error), "code": code}
-    told = {"kind": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
+    told = {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "traceback": traceback.format_exc(),
+    }
     return {"known": False, **told}
 
 
 def _guarded(lifeline: int) -> None:
-    """Continue in a forked process, whose end is reported and which ends when the other end of ``lifeline`` closes."""
+    """Continue in a forked process, whose end is reported and which ends when the other end of
+    ``lifeline`` closes.
+    """
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -58,12 +64,17 @@ def _guarded(lifeline: int) -> None:
         os.close(end)
     die_with_parent(guard)
     # If memory runs out, the system kills this process, not the command.
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as handle:
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/self/oom_score_adj", "w", encoding="ascii") as handle,
+    ):
         handle.write("500")
 
 
 def _guard(worker: int, lifeline: int, ended: int) -> NoReturn:
-    """Wait until the worker ends or is no longer needed; then end it and all processes that it started."""
+    """Wait until the worker ends or is no longer needed; then end it and all processes that it
+    started.
+    """
     os.close(0)
     while lifeline not in select.select([lifeline, ended], [], [])[0]:
         os.read(ended, 64)
@@ -89,7 +100,9 @@ def main() -> None:
 
 
 def work(name: str, lifeline: int, terminal: bool) -> None:
-    """Carry out tasks for a function, ``"module:function"``, in a process that :func:`_guarded` forks."""
+    """Carry out tasks for a function, ``"module:function"``, in a process that :func:`_guarded`
+    forks.
+    """
     _guarded(lifeline)
     # Frameworks print to any stream; only replies may go to the stream of replies.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -98,7 +111,9 @@ def work(name: str, lifeline: int, terminal: bool) -> None:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)  # nor may they read the tasks
     if terminal:
-        sys.stderr = _Terminal(sys.stderr.buffer, encoding="utf-8", errors="replace", line_buffering=True)
+        sys.stderr = _Terminal(
+            sys.stderr.buffer, encoding="utf-8", errors="replace", line_buffering=True
+        )
     module, _, attribute = name.partition(":")
     function = getattr(importlib.import_module(module), attribute)
     if isinstance(function, type):

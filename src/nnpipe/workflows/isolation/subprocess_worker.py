@@ -40,7 +40,8 @@ from nnpipe.workflows.isolation.worker_template import WorkerTemplate
 _GUARD = "nnpipe.workflows.isolation.subprocess_guard"
 _TAIL = 1 << 16
 _REQUESTS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_UNTIL_TOLD = 1.0  # seconds; who ends a whole command by a signal sends it to this process, too, maybe a little later
+# seconds; who ends a whole command by a signal sends it to this process, too, maybe a little later
+_UNTIL_TOLD = 1.0
 _SOON = 5.0  # seconds to wait for the output and the status of a process that has ended
 _BAR = re.compile(r"\d+%\|")
 
@@ -54,7 +55,8 @@ class TooLong(Died):
 
 
 class Unforeseen(Exception):
-    """The function raised an error that is not an :class:`NNPipeError`; the text is the subprocess's traceback.
+    """The function raised an error that is not an :class:`NNPipeError`; the text is the
+    subprocess's traceback.
 
     Attributes
     ----------
@@ -77,10 +79,13 @@ class Worker(Closing):
     shown
         Whether the subprocess's standard error is also shown here.
     template
-        Forks the subprocess, whose standard error is not a terminal then; by default, it is a new one.
+        Forks the subprocess, whose standard error is not a terminal then; by default, it is a new
+        one.
     """
 
-    def __init__(self, function: str, *, shown: bool = False, template: WorkerTemplate | None = None) -> None:
+    def __init__(
+        self, function: str, *, shown: bool = False, template: WorkerTemplate | None = None
+    ) -> None:
         self._function = function
         self._shown = shown
         self._template = template
@@ -92,7 +97,8 @@ class Worker(Closing):
         self._temporary = contextlib.ExitStack()
 
     def call(self, request: Mapping[str, Any], seconds: float) -> Any:
-        """Return the result of one task, which may take at most ``seconds`` seconds; 0 for no limit.
+        """Return the result of one task, which may take at most ``seconds`` seconds; 0 for no
+        limit.
 
         Raises
         ------
@@ -130,10 +136,13 @@ class Worker(Closing):
             if isinstance(error, TargetError):
                 error.code = reply["code"]
             raise error
-        raise Unforeseen(f"{reply['kind']}: {' '.join(reply['message'].split())}", reply["traceback"])
+        raise Unforeseen(
+            f"{reply['kind']}: {' '.join(reply['message'].split())}", reply["traceback"]
+        )
 
     def attempt(self, what: str, request: Mapping[str, Any], seconds: float) -> Any:
-        """Return the result of one task like :meth:`call`; every error becomes an :class:`NNPipeError` naming the task.
+        """Return the result of one task like :meth:`call`; every error becomes an
+        :class:`NNPipeError` naming the task.
 
         The traceback of an unexpected error is written to the standard error.
         """
@@ -141,7 +150,9 @@ class Worker(Closing):
             return self.call(request, seconds)
         except Died as error:
             hint = (
-                "; allow more with --time-limit (time_limit in a pipeline file)" if isinstance(error, TooLong) else ""
+                "; allow more with --time-limit (time_limit in a pipeline file)"
+                if isinstance(error, TooLong)
+                else ""
             )
             raise type(error)(f"{what} {error}{hint}") from None
         except Unforeseen as error:
@@ -159,7 +170,8 @@ class Worker(Closing):
         for thread in self._listening:
             thread.join(_SOON)
         for stream in (process.stdin, process.stdout, process.stderr):
-            # A process that left the group may still hold a pipe; closing a pipe that a thread reads would wait for it.
+            # A process that left the group may still hold a pipe; closing a pipe that a thread
+            # reads would wait for it.
             if stream is not None and not any(thread.is_alive() for thread in self._listening):
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
@@ -168,7 +180,11 @@ class Worker(Closing):
     def _start(self) -> subprocess.Popen[bytes] | _ForkedProcess:
         theirs, self._lifeline = os.pipe()
         try:
-            process = self._new_process(theirs) if self._template is None else _forked(self._template, theirs)
+            process = (
+                self._new_process(theirs)
+                if self._template is None
+                else _forked(self._template, theirs)
+            )
         except BaseException:
             os.close(self._lifeline)
             raise
@@ -176,7 +192,9 @@ class Worker(Closing):
             os.close(theirs)
         self._process, self._replies, self._said = process, queue.SimpleQueue(), bytearray()
         self._listening = [
-            threading.Thread(target=_relay, args=(process.stderr, self._said, self._shown), daemon=True),
+            threading.Thread(
+                target=_relay, args=(process.stderr, self._said, self._shown), daemon=True
+            ),
             threading.Thread(target=_listen, args=(process.stdout, self._replies), daemon=True),
         ]
         for thread in self._listening:
@@ -195,9 +213,13 @@ class Worker(Closing):
             environment["COLUMNS"] = str(shutil.get_terminal_size().columns)
         return subprocess.Popen(
             [sys.executable, "-m", _GUARD, self._function, str(lifeline), str(int(terminal))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-            start_new_session=True, pass_fds=(lifeline,),
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+            pass_fds=(lifeline,),
+        )
 
     def _cause_of_death(self, status: int) -> str:
         self.close()

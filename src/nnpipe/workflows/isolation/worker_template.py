@@ -1,4 +1,6 @@
-"""A process that has imported what workers need, and forks them: they start in a moment, and share its memory."""
+"""A process that has imported what workers need, and forks them: they start in a moment, and
+share its memory.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _SOON = 5.0  # seconds to end
 
 
 class WorkerTemplate(Closing):
-    """Forks the processes of workers of one function; used in a ``with`` block, by any number of threads.
+    """Forks the processes of workers of one function; used in a ``with`` block, by any number of
+    threads.
 
     Parameters
     ----------
@@ -37,7 +40,8 @@ class WorkerTemplate(Closing):
     modules
         Further modules that workers need.
     prepare
-        ``"module:function"`` of what is to be done once, before any worker is forked; it takes no arguments.
+        ``"module:function"`` of what is to be done once, before any worker is forked; it takes no
+        arguments.
     """
 
     def __init__(self, function: str, modules: Sequence[str] = (), prepare: str = "") -> None:
@@ -51,11 +55,15 @@ class WorkerTemplate(Closing):
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno()), function, prepare, *modules],
-                stdin=subprocess.DEVNULL, env=environment, start_new_session=True, pass_fds=(theirs.fileno(),),
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
 
     def fork(self, stdin: int, stdout: int, stderr: int, lifeline: int) -> None:
-        """Fork a guard with its worker, which has these file descriptors; the guard ends when the lifeline closes.
+        """Fork a guard with its worker, which has these file descriptors; the guard ends when the
+        lifeline closes.
 
         Raises
         ------

@@ -35,25 +35,29 @@ def compile(
     time_limit: float = 3600.0,
     progress: Progress = bar,
 ) -> Artifact:
-    """Export a model, run compilers on it, and load the result once with the runtime it is for, in a subprocess.
+    """Export a model, run compilers on it, and load the result once with the runtime it is for, in
+    a subprocess.
 
-    The result is not loaded, and a warning says so, if the runtime is not installed here, if its device is missing, or
-    if the model was compiled for another kind of processor.
+    The result is not loaded, and a warning says so, if the runtime is not installed here, if its
+    device is missing, or if the model was compiled for another kind of processor.
 
     Parameters
     ----------
     model
-        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
-        a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an
+        ``nn.Module`` of PyTorch, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or
+        ``(wrapper, path)``.
     way
-        A short name of :func:`~nnpipe.workflows.ways.ways`, or a :class:`~nnpipe.workflows.ways.Way`.  Its runtime
-        determines the format; it need not be installed here.
+        A short name of :func:`~nnpipe.workflows.ways.ways`, or a
+        :class:`~nnpipe.workflows.ways.Way`.  Its runtime determines the format; it need not be
+        installed here.
     to
-        The path of the compiled model.  Its description and the results of earlier compilers are written beside it.
+        The path of the compiled model.  Its description and the results of earlier compilers are
+        written beside it.
     calibration
-        Samples for quantisers to observe: ``(inputs, labels)`` as arrays or tensors, an iterable of such
-        pairs in batches,
-        or a :class:`~nnpipe.core.dataset.Dataset`, whose training split is used.  An ``nn.Module`` is traced with them.
+        Samples for quantisers to observe: ``(inputs, labels)`` as arrays or tensors, an iterable of
+        such pairs in batches, or a :class:`~nnpipe.core.dataset.Dataset`, whose training split is
+        used.  An ``nn.Module`` is traced with them.
     calibration_samples
         Number of samples for quantisers to observe.
     preparation
@@ -73,7 +77,8 @@ def compile(
     Raises
     ------
     ConfigError
-        If the model cannot be converted for the runtime, the way compiles nothing, or a quantiser has no samples.
+        If the model cannot be converted for the runtime, the way compiles nothing, or a quantiser
+        has no samples.
     CompileError
         If a compiler fails, or the runtime refuses the result, which is then removed.
     NNPipeError
@@ -96,18 +101,29 @@ def compile(
     check_call(compile, locals())
     with working_folder() as place:
         taken = given(
-            model, None, place, preparation=preparation, calibration=calibration,
-            calibration_samples=calibration_samples, progress=progress,
-        )  # fmt: skip
+            model,
+            None,
+            place,
+            preparation=preparation,
+            calibration=calibration,
+            calibration_samples=calibration_samples,
+            progress=progress,
+        )
         chosen = planned(way, taken.models, batch_size=batch_size, remote=True)
         if chosen.plan is None:
-            raise ConfigError(f"{chosen.title!r} compiles nothing: name a way such as 'onnx' or 'openvino-int8'")
+            raise ConfigError(
+                f"{chosen.title!r} compiles nothing: name a way such as 'onnx' or 'openvino-int8'"
+            )
         observing = [type(each).__name__ for each in chosen.compilers if each.needs_calibration()]
         if taken.dataset is None and observing:
-            raise ConfigError(f"{observing[0]} observes samples while it quantises: give calibration")
+            raise ConfigError(
+                f"{observing[0]} observes samples while it quantises: give calibration"
+            )
         dataset = None if taken.dataset is None else prepared(taken.dataset)
         with ModelProcess(chosen.wrapper, dataset, chosen.path, judged=False) as source:
-            made = source.compile(chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit)
+            made = source.compile(
+                chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit
+            )
             _load_once(source, chosen, made, time_limit)
         return made
 
@@ -117,7 +133,9 @@ def _load_once(source: ModelProcess, chosen: Planned, made: Artifact, seconds: f
     assert chosen.runtime is not None
     runtime = type(chosen.runtime).__name__
     if not made_for_this(made.target):
-        log.warning("%s: not loaded, because it is for %s and not for this machine", made.path, made.target)
+        log.warning(
+            "%s: not loaded, because it is for %s and not for this machine", made.path, made.target
+        )
         return
     candidate = CandidateSpec(
         chosen.title, chosen.wrapper, chosen.path, chosen.compilers, chosen.runtime, artifact=made

@@ -81,7 +81,11 @@ class Measurement:
         candidate, table = Candidate.of(self.run), self.table
         told = [f"doubt: {doubt.kind}: {doubt.reason}" for doubt in candidate.doubts]
         return "\n".join(
-            (lines_of([f"{candidate.name}, {table.caption}"]), to_text(table), *(lines_of([each]) for each in told))
+            (
+                lines_of([f"{candidate.name}, {table.caption}"]),
+                to_text(table),
+                *(lines_of([each]) for each in told),
+            )
         )
 
     def _repr_html_(self) -> str:
@@ -91,13 +95,14 @@ class Measurement:
         return shown_table(self.table, candidate.name, told)
 
     def figure(self, name: str) -> Figure:
-        """Return a metric with its 95 % interval, if it has one: seconds, bytes, shares from 0 to 1, or its own unit.
+        """Return a metric with its 95 % interval, if it has one: seconds, bytes, shares from 0 to
+        1, or its own unit.
 
         Parameters
         ----------
         name
-            ``latency_median``, ``latency_p90``, ``throughput``, ``size``, ``memory``, or a metric of the data's task,
-            such as ``accuracy`` or ``map``.
+            ``latency_median``, ``latency_p90``, ``throughput``, ``size``, ``memory``, or a metric
+            of the data's task, such as ``accuracy`` or ``map``.
 
         Raises
         ------
@@ -107,7 +112,9 @@ class Measurement:
         check_call(Measurement.figure, locals())
         found = figures_of(Candidate.of(self.run))
         if name not in found:
-            raise ConfigError(f"there is no figure {name!r}{nearest(name, found)}; there are: {', '.join(found)}")
+            raise ConfigError(
+                f"there is no figure {name!r}{nearest(name, found)}; there are: {', '.join(found)}"
+            )
         return found[name]
 
     def save(self, path: str | Path) -> None:
@@ -150,20 +157,23 @@ def measure(
     Parameters
     ----------
     model
-        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
-        a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an
+        ``nn.Module`` of PyTorch, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or
+        ``(wrapper, path)``.
     data
-        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset`` or another iterable
-        of such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
+        ``(inputs, labels)`` as arrays or tensors; a PyTorch ``DataLoader``, a ``tf.data.Dataset``
+        or another iterable of such pairs in batches; or a :class:`~nnpipe.core.dataset.Dataset`,
+        whose test split is used.
     way
-        A short name of :func:`~nnpipe.workflows.ways.ways`, or a :class:`~nnpipe.workflows.ways.Way`; by default the
-        uncompiled model runs in its own framework.
+        A short name of :func:`~nnpipe.workflows.ways.ways`, or a
+        :class:`~nnpipe.workflows.ways.Way`; by default the uncompiled model runs in its own
+        framework.
     preparation
         The preprocessing that the model expects, as options of its wrapper: ``{"scale": 255}``.
     calibration
-        Samples for quantisers to observe, in the form of ``data``.  By default ``calibration_samples`` of ``data``, but
-        at most a fifth, are reserved for this and not tested on; of a :class:`~nnpipe.core.dataset.Dataset`, the
-        training split is used.
+        Samples for quantisers to observe, in the form of ``data``.  By default
+        ``calibration_samples`` of ``data``, but at most a fifth, are reserved for this and not
+        tested on; of a :class:`~nnpipe.core.dataset.Dataset`, the training split is used.
     class_names
         Names of the classes in order of their number.
     calibration_samples
@@ -181,8 +191,8 @@ def measure(
     output
         The result file to write; None for none.
     compiled_path
-        The path of the compiled model; by default beside ``output``, or else in a temporary folder that is removed with
-        the result.
+        The path of the compiled model; by default beside ``output``, or else in a temporary folder
+        that is removed with the result.
     title
         The candidate's title in reports.
     command
@@ -193,7 +203,8 @@ def measure(
     Returns
     -------
     Measurement
-        The measurement: ``show()`` prints it; ``figure("latency_p90")`` returns one metric with its interval.
+        The measurement: ``show()`` prints it; ``figure("latency_p90")`` returns one metric with its
+        interval.
 
     Raises
     ------
@@ -226,9 +237,15 @@ def measure(
     with ExitStack() as stack:
         place = stack.enter_context(working_folder())
         taken = given(
-            model, data, place, preparation=preparation, calibration=calibration,
-            calibration_samples=calibration_samples, class_names=class_names, progress=progress,
-        )  # fmt: skip
+            model,
+            data,
+            place,
+            preparation=preparation,
+            calibration=calibration,
+            calibration_samples=calibration_samples,
+            class_names=class_names,
+            progress=progress,
+        )
         chosen = planned(way, taken.models, batch_size=size, remote=deployment is not None)
         if chosen.runtime is None and deployment is not None:
             raise ConfigError("on a target a model runs in a runtime: name a way such as 'onnx'")
@@ -244,14 +261,25 @@ def measure(
             artifact, verification = None, None
             if chosen.plan is not None:
                 to = compiled_path or result.with_suffix(suffix(chosen.plan, chosen.compilers))
-                artifact = source.compile(chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit)
-                verification = stack.enter_context(source_outputs(source, verify or VerifyOptions(), time_limit))
+                artifact = source.compile(
+                    chosen.plan, chosen.compilers, Path(to), calibration_samples, time_limit
+                )
+                verification = stack.enter_context(
+                    source_outputs(source, verify or VerifyOptions(), time_limit)
+                )
             source.close()  # its memory may be needed
             candidate = CandidateSpec(
-                title or _title(chosen), chosen.wrapper, chosen.path, chosen.compilers, chosen.runtime, artifact,
+                title or _title(chosen),
+                chosen.wrapper,
+                chosen.path,
+                chosen.compilers,
+                chosen.runtime,
+                artifact,
                 deployment,
-            )  # fmt: skip
-            run = measure_apart(candidate, dataset, options, command, result, verification, time_limit, load)
+            )
+            run = measure_apart(
+                candidate, dataset, options, command, result, verification, time_limit, load
+            )
         measurement = Measurement(run, artifact)
         # A temporary folder is removed together with the result.
         weakref.finalize(measurement, stack.pop_all().close)
@@ -259,7 +287,13 @@ def measure(
 
 
 def _title(chosen: Planned) -> str:
-    """Return a candidate's default title: its way or its compilers, or the model if nothing is compiled."""
+    """Return a candidate's default title: its way or its compilers, or the model if nothing is
+    compiled.
+    """
     if chosen.plan is None:
         return title_of(chosen.wrapper, chosen.path)
-    return chosen.title or " + ".join(compiler.variant() for compiler in chosen.compilers) or chosen.plan.final
+    return (
+        chosen.title
+        or " + ".join(compiler.variant() for compiler in chosen.compilers)
+        or chosen.plan.final
+    )

@@ -1,9 +1,10 @@
 """Searching for the fewest tensors to keep in floats, with few evaluations.
 
-The tensors are ranked by the noise that rounding adds to them.  Evaluating one tensor at a time fails, because several
-faults hide each other: each alone mends nothing.  So the worst 1, 2, 4, ... are kept in floats until the loss is
-small enough, and the number is bisected.  Then tensors are rounded again one by one, those with the least noise
-first, since a ranking is not perfect and each tensor in floats takes time.
+The tensors are ranked by the noise that rounding adds to them.  Evaluating one tensor at a time
+fails, because several faults hide each other: each alone mends nothing.  So the worst 1, 2, 4, ...
+are kept in floats until the loss is small enough, and the number is bisected.  Then tensors are
+rounded again one by one, those with the least noise first, since a ranking is not perfect and each
+tensor in floats takes time.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class MixStep:
     kept
         The tensors that it keeps in floats, those with the most noise first.
     loss
-        How much worse than the model in floats it is on the samples of the search, in the unit of the metric; a
-        negative loss is a gain.
+        How much worse than the model in floats it is on the samples of the search, in the unit of
+        the metric; a negative loss is a gain.
     low, high
         The ends of the loss's 95 % interval.
     time
@@ -42,7 +43,9 @@ class MixStep:
 Evaluate = Callable[[tuple[str, ...]], MixStep]
 
 
-def search_floats(ranked: Sequence[str], evaluate: Evaluate, allowed: float, budget: int) -> list[MixStep]:
+def search_floats(
+    ranked: Sequence[str], evaluate: Evaluate, allowed: float, budget: int
+) -> list[MixStep]:
     """Return the models that were tried, in order.
 
     Parameters
@@ -73,7 +76,8 @@ def search_floats(ranked: Sequence[str], evaluate: Evaluate, allowed: float, bud
 def fastest(steps: Sequence[MixStep], allowed: float) -> MixStep | None:
     """Return the fastest model whose loss is allowed.
 
-    One with more tensors in floats than another is only chosen if the intervals of their times prove that it is faster.
+    One with more tensors in floats than another is only chosen if the intervals of their times
+    prove that it is faster.
     """
     best: MixStep | None = None
     for step in sorted(steps, key=lambda step: (len(step.kept), step.time)):

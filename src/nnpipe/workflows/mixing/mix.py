@@ -55,13 +55,21 @@ class MixingChain:
         title = named if isinstance(named, str) else named.title
         place = next((n for n, each in enumerate(way.compilers) if _keeps(each)), None)
         if place is None or way.runtime is None or way.plan is None:
-            raise ConfigError(f"{title}: none of its compilers quantises and keeps tensors in floats (keep_float)")
-        compilers = [*way.compilers[:place], *_in_floats(way.compilers[place]), *way.compilers[place + 1 :]]
+            raise ConfigError(
+                f"{title}: none of its compilers quantises and keeps tensors in floats (keep_float)"
+            )
+        compilers = [
+            *way.compilers[:place],
+            *_in_floats(way.compilers[place]),
+            *way.compilers[place + 1 :],
+        ]
         floats = Way(FLOATS, tuple(compilers), way.runtime, way.plan.export)
         return cls(way, place, planned(floats, [(way.wrapper, way.path)]))
 
     def keeping(self, kept: Sequence[str]) -> tuple[ModelCompiler, ...]:
-        """Return the compilers of a model that keeps some tensors in floats, beside those that the way keeps."""
+        """Return the compilers of a model that keeps some tensors in floats, beside those that
+        the way keeps.
+        """
         made = list(self.way.compilers)
         own: Any = made[self.place]
         made[self.place] = replace(own, keep_float=(*own.keep_float, *kept))
@@ -99,7 +107,9 @@ class MixingSteps:
         """Return the ranking of the tensors, and the models that were tried."""
         request = {"indices": samples.tolist(), "metric": self.metric.name}
         plain = self._spec(FLOATS, *self._floats(), self.chain.floats)
-        self._do("running the model in floats", {"do": "open", **request, "candidate": plain.to_json()})
+        self._do(
+            "running the model in floats", {"do": "open", **request, "candidate": plain.to_json()}
+        )
         ranking: list[tuple[str, float]] = []
         number = itertools.count()
         turns = iter(progress(range(evaluations), "trying", evaluations))
@@ -109,8 +119,15 @@ class MixingSteps:
             made = self._spec(MIXED, *self._made(kept, self.place / f"tried{next(number)}"))
             found = self._do("running it", {"do": "try", **request, "candidate": made.to_json()})
             ratio, *interval = found["times"]
-            step = MixStep(kept, found["loss"], found["low"], found["high"], ratio, (interval[0], interval[1]))
-            log.info("%d tensors in floats: loss %.4g, %.2f times the time", len(kept), step.loss, step.time)
+            step = MixStep(
+                kept, found["loss"], found["low"], found["high"], ratio, (interval[0], interval[1])
+            )
+            log.info(
+                "%d tensors in floats: loss %.4g, %.2f times the time",
+                len(kept),
+                step.loss,
+                step.time,
+            )
             return step
 
         first = evaluate(())
@@ -118,23 +135,34 @@ class MixingSteps:
             return ranking, [first]
         ranking = self._ranking(samples)
         names = [name for name, _ in ranking]
-        return ranking, search_floats(names, lambda kept: evaluate(kept) if kept else first, allowed, evaluations)
+        return ranking, search_floats(
+            names, lambda kept: evaluate(kept) if kept else first, allowed, evaluations
+        )
 
     def _ranking(self, samples: np.ndarray[Any, Any]) -> list[tuple[str, float]]:
         quantised, _ = self._made((), self.place / "integers")
         source = self._named_alike(quantised)
         spec = self._spec(INTEGERS, quantised, self.chain.way.compilers)
         request = {
-            "do": "rank", "source": str(source.path), "quantised": str(quantised.path), "candidate": spec.to_json(),
+            "do": "rank",
+            "source": str(source.path),
+            "quantised": str(quantised.path),
+            "candidate": spec.to_json(),
             "indices": samples[:_RANKED_ON].tolist(),
-        }  # fmt: skip
-        found = [(str(name), float(level)) for name, level in self._do("ranking the tensors", request)]
+        }
+        found = [
+            (str(name), float(level)) for name, level in self._do("ranking the tensors", request)
+        ]
         if not found:
-            raise ConfigError("none of the tensors that the quantiser rounds is known by its name in the source")
+            raise ConfigError(
+                "none of the tensors that the quantiser rounds is known by its name in the source"
+            )
         return found
 
     def _named_alike(self, quantised: Artifact) -> Artifact:
-        """Return the model in floats whose tensors have the names to keep: what the quantiser takes, or converts to."""
+        """Return the model in floats whose tensors have the names to keep: what the quantiser
+        takes, or converts to.
+        """
         place, count = self.chain.place, len(self.chain.way.compilers)
         quantiser: Any = self.chain.way.compilers[place]
         if quantiser.names_from_result:
@@ -142,15 +170,23 @@ class MixingSteps:
         return _history(quantised)[count - place]
 
     def finalists(self, best: MixStep | None, to: Path) -> list[CandidateSpec]:
-        """Return the model in floats, that in integers, and the chosen one, which is written to its place."""
+        """Return the model in floats, that in integers, and the chosen one, which is written to
+        its place.
+        """
         floats = self._spec(FLOATS, *self._floats(), self.chain.floats)
         if best is not None and not best.kept:
             return [floats, self._spec(INTEGERS, *self._made((), to))]
         integers = self._spec(INTEGERS, *self._made((), self.place / "integers"))
-        return [floats, integers] if best is None else [floats, integers, self._spec(MIXED, *self._made(best.kept, to))]
+        return (
+            [floats, integers]
+            if best is None
+            else [floats, integers, self._spec(MIXED, *self._made(best.kept, to))]
+        )
 
     def check_destination(self, to: Path) -> None:
-        """Raise :class:`ConfigError` if writing the chosen model would replace the one that it is made from."""
+        """Raise :class:`ConfigError` if writing the chosen model would replace the one that it
+        is made from.
+        """
         way = self.chain.way
         assert way.plan is not None
         path = _with_suffix(to, way.plan, way.compilers)
@@ -167,13 +203,21 @@ class MixingSteps:
     ) -> tuple[Artifact, tuple[ModelCompiler, ...]]:
         assert way.plan is not None
         path = _with_suffix(to, way.plan, compilers)
-        return self.source.compile(way.plan, compilers, path, self.calibration_samples, self.limit), compilers
+        return self.source.compile(
+            way.plan, compilers, path, self.calibration_samples, self.limit
+        ), compilers
 
     def _spec(
-        self, title: str, artifact: Artifact, compilers: tuple[ModelCompiler, ...], way: Planned | None = None
+        self,
+        title: str,
+        artifact: Artifact,
+        compilers: tuple[ModelCompiler, ...],
+        way: Planned | None = None,
     ) -> CandidateSpec:
         way = way or self.chain.way
-        return CandidateSpec(title, way.wrapper, way.path, compilers, way.runtime, artifact, dataset=self.dataset)
+        return CandidateSpec(
+            title, way.wrapper, way.path, compilers, way.runtime, artifact, dataset=self.dataset
+        )
 
     def _do(self, what: str, request: Mapping[str, Any]) -> Any:
         return self.worker.attempt(what, request, self.limit)
@@ -212,13 +256,15 @@ def mix(
     time_limit: float = 3600.0,
     progress: Progress = bar,
 ) -> MixResult:
-    """Quantise a model, and keep those tensors in floats without which it would be worse than allowed.
+    """Quantise a model, and keep those tensors in floats without which it would be worse than
+    allowed.
 
-    The tensors are ranked by the noise that 8 bits add to them (:mod:`nnpipe.analysis.channel_errors`).  The model is
-    then compiled with the worst 0, 1, 2, 4, ... of them in floats, until it is good enough on validation or training
-    samples, and tensors that are not needed are rounded again.  Of the models that are good enough, the
-    fastest is chosen.  Finally it is compared with the model in floats and with the one in integers alone
-    on the test split, which the search never sees.
+    The tensors are ranked by the noise that 8 bits add to them
+    (:mod:`nnpipe.analysis.channel_errors`).  The model is then compiled with the worst 0, 1, 2, 4,
+    ... of them in floats, until it is good enough on validation or training samples, and tensors
+    that are not needed are rounded again.  Of the models that are good enough, the fastest is
+    chosen.  Finally it is compared with the model in floats and with the one in integers alone on
+    the test split, which the search never sees.
 
     Parameters
     ----------
@@ -227,14 +273,15 @@ def mix(
     to
         The path of the chosen model.  Its description is written beside it.
     data
-        As in :func:`nnpipe.compare`: samples with their classes, some of which are put aside to search with, or a
-        :class:`~nnpipe.core.dataset.Dataset`.
+        As in :func:`nnpipe.compare`: samples with their classes, some of which are put aside to
+        search with, or a :class:`~nnpipe.core.dataset.Dataset`.
     max_loss
-        By how much the metric may be worse than that of the model in floats: 0.01 is one percentage point of accuracy.
-        The search may use half of this, because the best of several models is partly the luckiest.
+        By how much the metric may be worse than that of the model in floats: 0.01 is one percentage
+        point of accuracy. The search may use half of this, because the best of several models is
+        partly the luckiest.
     way
-        A short name of :func:`~nnpipe.workflows.ways.ways`, or a :class:`~nnpipe.workflows.ways.Way`, whose quantiser
-        takes ``keep_float``.
+        A short name of :func:`~nnpipe.workflows.ways.ways`, or a
+        :class:`~nnpipe.workflows.ways.Way`, whose quantiser takes ``keep_float``.
     metric
         A metric of the task; by default the one by which candidates are ranked.
     evaluations
@@ -246,7 +293,8 @@ def mix(
     search_samples
         The greatest number of samples to search with.
     max_seconds
-        The greatest time in seconds for which the chosen model, the one in floats and the one in integers take turns.
+        The greatest time in seconds for which the chosen model, the one in floats and the one in
+        integers take turns.
     time_limit
         The greatest time of each step in seconds, after which its process is ended; 0 for no limit.
     progress
@@ -260,7 +308,8 @@ def mix(
     Raises
     ------
     ConfigError
-        If model, data and way do not fit together, or the way has no quantiser that keeps tensors in floats.
+        If model, data and way do not fit together, or the way has no quantiser that keeps tensors
+        in floats.
     NNPipeError
         If a step fails, or its process crashes or does not finish in time.
 
@@ -280,34 +329,55 @@ def mix(
     with ExitStack() as stack:
         place = stack.enter_context(working_folder())
         taken = given(
-            model, data, place, preparation=preparation,
-            calibration_samples=calibration_samples + search_samples, progress=progress,
-        )  # fmt: skip
+            model,
+            data,
+            place,
+            preparation=preparation,
+            calibration_samples=calibration_samples + search_samples,
+            progress=progress,
+        )
         if taken.dataset is None:
-            raise ConfigError("data should be samples with their classes, or a data set; there are none")
+            raise ConfigError(
+                "data should be samples with their classes, or a data set; there are none"
+            )
         dataset = prepared(taken.dataset)
         chain = MixingChain.of(planned(way, taken.models), way)
         mixing = MixingSteps(
-            chain, dataset, _metric(dataset, metric), place, calibration_samples, time_limit,
+            chain,
+            dataset,
+            _metric(dataset, metric),
+            place,
+            calibration_samples,
+            time_limit,
             stack.enter_context(ModelProcess(chain.way.wrapper, dataset, chain.way.path)),
             stack.enter_context(Worker(f"{subprocess_tasks.__name__}:Trials", shown=True)),
-        )  # fmt: skip
+        )
         mixing.check_destination(Path(to))
         samples = samples_apart(dataset, calibration_samples, search_samples)
         ranking, steps = mixing.searched(samples, max_loss * _SHARE, evaluations, progress)
         best = fastest(steps, max_loss * _SHARE)
         candidates = mixing.finalists(best, Path(to))
-        contest = Contest([(each, None) for each in candidates], dataset, MeasureOptions(measure_seconds=0.0))
+        contest = Contest(
+            [(each, None) for each in candidates], dataset, MeasureOptions(measure_seconds=0.0)
+        )
         found, interrupted = carried_out(
-            contest, ComparisonPlan(max_seconds=max_seconds), title=f"Mixed precision of {_name(model)}",
+            contest,
+            ComparisonPlan(max_seconds=max_seconds),
+            title=f"Mixed precision of {_name(model)}",
             progress=progress,
-        )  # fmt: skip
+        )
         files = {each.title: each.artifact.path for each in candidates if each.artifact is not None}
         comparison = ComparisonResult(found, files, FLOATS, interrupted)
         return MixResult(
-            mixing.metric, max_loss, tuple(ranking), tuple(steps), best, len(samples), comparison,
+            mixing.metric,
+            max_loss,
+            tuple(ranking),
+            tuple(steps),
+            best,
+            len(samples),
+            comparison,
             None if best is None else Path(to),
-        )  # fmt: skip
+        )
 
 
 def _metric(dataset: Dataset, name: str) -> QualityMetric:
@@ -318,22 +388,29 @@ def _metric(dataset: Dataset, name: str) -> QualityMetric:
         return task.metric(name)
     except KeyError:
         known = ", ".join(each.name for each in task.metrics)
-        raise ConfigError(f"{name!r} is no metric of the task {task.name}; there are {known}") from None
+        raise ConfigError(
+            f"{name!r} is no metric of the task {task.name}; there are {known}"
+        ) from None
 
 
 def samples_apart(dataset: Dataset, calibration_samples: int, count: int) -> np.ndarray[Any, Any]:
-    """Return samples to search with: of the validation split, or training samples that no quantiser has seen."""
+    """Return samples to search with: of the validation split, or training samples that no
+    quantiser has seen.
+    """
     try:
         validation = dataset.split("validation")
     except NNPipeError:
         validation = np.array([], np.int64)
-    train = np.random.default_rng(0).permutation(dataset.split("train"))  # as Dataset.calibration draws
+    # as Dataset.calibration draws
+    train = np.random.default_rng(0).permutation(dataset.split("train"))
     unseen = train[calibration_samples:]
     if len(validation) + len(unseen) < _FEWEST_APART:
         unseen = train
     found = np.concatenate([np.random.default_rng(0).permutation(validation), unseen])[:count]
     if not len(found):
-        raise ConfigError("there are no validation or training samples to search with; leave some to these splits")
+        raise ConfigError(
+            "there are no validation or training samples to search with; leave some to these splits"
+        )
     return found.astype(np.int64)
 
 

@@ -41,8 +41,8 @@ class MixResult:
     max_loss
         The allowed loss.
     ranking
-        The tensors that the quantiser rounds, with the median signal-to-noise ratio of their channels in decibels, the
-        worst first; empty if none had to stay in floats.
+        The tensors that the quantiser rounds, with the median signal-to-noise ratio of their
+        channels in decibels, the worst first; empty if none had to stay in floats.
     steps
         The models that were tried, in order.
     chosen
@@ -73,13 +73,19 @@ class MixResult:
 
     @property
     def title(self) -> str:
-        """Return the title of the chosen model in the comparison, or that of the one in integers if none was chosen."""
+        """Return the title of the chosen model in the comparison, or that of the one in integers
+        if none was chosen.
+        """
         return MIXED if self.chosen is not None and self.chosen.kept else INTEGERS
 
     @property
     def difference(self) -> QualityDifference:
-        """The metric of the chosen model less that of the one in floats, on the test split, with its 95 % interval."""
-        one, other = (self.comparison.comparison.run_of(title).evaluation for title in (FLOATS, self.title))
+        """The metric of the chosen model less that of the one in floats, on the test split, with
+        its 95 % interval.
+        """
+        one, other = (
+            self.comparison.comparison.run_of(title).evaluation for title in (FLOATS, self.title)
+        )
         assert one is not None
         assert other is not None
         return quality_difference(self.metric, one, other)
@@ -94,14 +100,22 @@ class MixResult:
 
     @property
     def verdict(self) -> str:
-        """Return whether the loss on the test split is allowed: "proven", "not proven" or "refuted".
+        """Return whether the loss on the test split is allowed: "proven", "not proven" or
+        "refuted".
 
-        "not proven" means that its interval contains the allowed loss; "none" that no model was good enough.
+        "not proven" means that its interval contains the allowed loss; "none" that no model was
+        good enough.
         """
         if self.chosen is None:
             return "none"
         _, low, high = self.loss
-        return "proven" if high <= self.max_loss else "refuted" if low > self.max_loss else "not proven"
+        return (
+            "proven"
+            if high <= self.max_loss
+            else "refuted"
+            if low > self.max_loss
+            else "not proven"
+        )
 
     @property
     def table(self) -> Table:
@@ -117,21 +131,30 @@ class MixResult:
             for step in self.steps
         )
         header = ("tensors in floats", "loss", "95 % interval", "time / floats", "which")
-        return Table(header, rows, caption=f"Models that were tried on {self.searched:,} samples; * is the chosen one")
+        return Table(
+            header,
+            rows,
+            caption=f"Models that were tried on {self.searched:,} samples; * is the chosen one",
+        )
 
     @property
     def noisiest(self) -> Table:
         """The tensors with the most noise."""
         rows = tuple((name, f"{level:.1f}") for name, level in self.ranking[:10])
-        return Table(("tensor", "dB"), rows, caption="Median signal-to-noise ratio of channels, the lowest first")
+        return Table(
+            ("tensor", "dB"),
+            rows,
+            caption="Median signal-to-noise ratio of channels, the lowest first",
+        )
 
     def sentences(self) -> list[str]:
         """Return the conclusions in words."""
         if self.chosen is None:
             least = min(step.loss for step in self.steps)
             return [
-                f"None of the {len(self.steps)} models that were tried is good enough: the least loss is "
-                f"{self._told(least)}, and the search may use half of {self._told(self.max_loss)}. Nothing was written."
+                f"None of the {len(self.steps)} models that were tried is good enough: the least "
+                f"loss is {self._told(least)}, and the search may use half of "
+                f"{self._told(self.max_loss)}. Nothing was written."
             ]
         value, low, high = self.loss
         samples = self.difference.samples
@@ -141,11 +164,15 @@ class MixResult:
             "refuted": f"more than the allowed {self._told(self.max_loss)}",
         }[self.verdict]
         kept = len(self.chosen.kept)
-        what = f"{kept} of {len(self.ranking)} tensors stay in floats" if kept else "No tensor has to stay in floats"
+        what = (
+            f"{kept} of {len(self.ranking)} tensors stay in floats"
+            if kept
+            else "No tensor has to stay in floats"
+        )
         found = [
             f"{what}: {_names(self.chosen.kept, 10)}." if kept else f"{what}.",
-            f"Loss of {in_sentence(self.metric.title)} on {samples:,} test samples that the search never saw: "
-            f"{self._told(value)} ({self._told(low)} to {self._told(high)}); {told}.",
+            f"Loss of {in_sentence(self.metric.title)} on {samples:,} test samples that the search "
+            f"never saw: {self._told(value)} ({self._told(low)} to {self._told(high)}); {told}.",
         ]
         if self.chosen.time_interval[1] >= 1:
             found.append("The search does not prove that it is faster than the model in floats.")
@@ -153,7 +180,9 @@ class MixResult:
 
     def __str__(self) -> str:
         tables = [to_text(self.noisiest)] if self.ranking else []
-        return "\n\n".join((*tables, to_text(self.table), str(self.comparison), lines_of(self.sentences())))
+        return "\n\n".join(
+            (*tables, to_text(self.table), str(self.comparison), lines_of(self.sentences()))
+        )
 
     __repr__ = __str__
 
@@ -171,18 +200,26 @@ class MixResult:
         scale = 100.0 if self.metric.kind == "share" else 1.0
         points = tuple(
             ChartPoint(
-                f"{len(step.kept)} in floats", step.time, -scale * step.loss, step.time_interval,
-                (-scale * step.high, -scale * step.low), 1 if step is self.chosen else 0,
+                f"{len(step.kept)} in floats",
+                step.time,
+                -scale * step.loss,
+                step.time_interval,
+                (-scale * step.high, -scale * step.low),
+                1 if step is self.chosen else 0,
                 tip=_names(step.kept, 10),
             )
             for step in self.steps
-        )  # fmt: skip
+        )
         unit = "points" if scale == 100 else self.metric.title
-        chart = Scatter("time of a call, relative to floats", f"gain against floats ({unit})", points)
+        chart = Scatter(
+            "time of a call, relative to floats", f"gain against floats ({unit})", points
+        )
         return Plot(
-            chart, "mix", "Models that were tried: gain against the model in floats, and time",
+            chart,
+            "mix",
+            "Models that were tried: gain against the model in floats, and time",
             f"{len(points)} models that were tried, by their time and their gain",
-        )  # fmt: skip
+        )
 
     def save_picture(self, path: str | Path) -> None:
         """Write the picture as SVG."""
@@ -204,7 +241,9 @@ class MixResult:
         write_html(Document(measured.title, sections), path)
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the search and its result as JSON can hold them, without the measurements of the comparison."""
+        """Return the search and its result as JSON can hold them, without the measurements of
+        the comparison.
+        """
         value, low, high = self.loss
         return {
             "metric": self.metric.name,

@@ -1,4 +1,6 @@
-"""What ``nnpipe mix`` does in a process of its own: ranking tensors, and judging models beside the one in floats."""
+"""What ``nnpipe mix`` does in a process of its own: ranking tensors, and judging models beside
+the one in floats.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,16 @@ from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.user_inputs.inputs import models_of
 
 _AT_ONCE = 16  # samples in a call, where any number is possible
-_PAIRS, _BOUND = 15, 3  # turns of each of two models, and the ratios beyond either end of the interval
+# turns of each of two models, and the ratios beyond either end of the interval
+_PAIRS, _BOUND = 15, 3
 _BLOCK_NS = 4_000_000
 _FEWEST_CALLS = 3
 
 
 class Trials:
-    """Carries out the requests of a search, one after the other, and keeps the model in floats open."""
+    """Carries out the requests of a search, one after the other, and keeps the model in floats
+    open.
+    """
 
     def __init__(self) -> None:
         self._floats: InferenceSession | None = None
@@ -56,7 +61,11 @@ class Trials:
             return self._compared(session, spec, indices, metric)
 
     def _compared(
-        self, session: InferenceSession, spec: CandidateSpec, indices: np.ndarray[Any, Any], metric: QualityMetric
+        self,
+        session: InferenceSession,
+        spec: CandidateSpec,
+        indices: np.ndarray[Any, Any],
+        metric: QualityMetric,
     ) -> dict[str, Any]:
         assert self._floats is not None
         assert self._evaluation is not None
@@ -71,10 +80,14 @@ class Trials:
 
 def _route(spec: CandidateSpec, session: InferenceSession, size: int) -> SampleRoute:
     assert spec.dataset is not None
-    return SampleRoute(spec.dataset, spec.wrapper, spec.wrapper.io, session.io, fixed_size(session.io) or size)
+    return SampleRoute(
+        spec.dataset, spec.wrapper, spec.wrapper.io, session.io, fixed_size(session.io) or size
+    )
 
 
-def _judged(session: InferenceSession, spec: CandidateSpec, indices: np.ndarray[Any, Any]) -> Evaluation:
+def _judged(
+    session: InferenceSession, spec: CandidateSpec, indices: np.ndarray[Any, Any]
+) -> Evaluation:
     assert spec.dataset is not None
     route = _route(spec, session, _AT_ONCE)
     parts: list[Evaluation] = []
@@ -83,11 +96,14 @@ def _judged(session: InferenceSession, spec: CandidateSpec, indices: np.ndarray[
     return spec.dataset.task.completed(Evaluation.joined(parts))
 
 
-def _paired_ratio(one: InferenceSession, its: Item, other: InferenceSession, own: Item) -> list[float]:
-    """Return the time of a call of ``other`` as a multiple of that of ``one``, and the ends of its 95 % interval.
+def _paired_ratio(
+    one: InferenceSession, its: Item, other: InferenceSession, own: Item
+) -> list[float]:
+    """Return the time of a call of ``other`` as a multiple of that of ``one``, and the ends of its
+    95 % interval.
 
-    Both take turns in short blocks.  The interval of the median of 15 ratios lies between the 4th and the 12th: its
-    confidence is 96.5 %, whatever their distribution.
+    Both take turns in short blocks.  The interval of the median of 15 ratios lies between the 4th
+    and the 12th: its confidence is 96.5 %, whatever their distribution.
     """
     pairs = ((one, its), (other, own))
     calls = []
@@ -109,7 +125,9 @@ def _paired_ratio(one: InferenceSession, its: Item, other: InferenceSession, own
 def _seconds(session: InferenceSession, call: Item) -> float:
     """Return the median time of a call, in seconds."""
     session.put(call.inputs)
-    calls = max(_FEWEST_CALLS, int(_BLOCK_NS // max(_block_ns(session, _FEWEST_CALLS), 1) * _FEWEST_CALLS))
+    calls = max(
+        _FEWEST_CALLS, int(_BLOCK_NS // max(_block_ns(session, _FEWEST_CALLS), 1) * _FEWEST_CALLS)
+    )
     return statistics.median(_block_ns(session, calls) / calls for _ in range(_PAIRS)) / 1e9
 
 
@@ -124,14 +142,20 @@ def _block_ns(session: InferenceSession, calls: int) -> int:
 
 
 def ranked(request: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the tensors that a quantised model rounds, with the noise that this adds, the worst first."""
-    source, spec = Artifact.read(request["source"]), CandidateSpec.from_json(request["candidate"]).fitted()
+    """Return the tensors that a quantised model rounds, with the noise that this adds, the worst
+    first.
+    """
+    source, spec = (
+        Artifact.read(request["source"]),
+        CandidateSpec.from_json(request["candidate"]).fitted(),
+    )
     indices = np.asarray(request["indices"], np.int64)
     wrapper, path = models_of(source.path, source.path.parent, None, {}, as_given=True)[0]
     with wrapper.open(path) as live, live.session() as session:
         noise = RoundingNoise(wrapper.channel_axis)
         route = _route(spec, session, 1)
-        for take in (noise.observe, noise.add):  # sample by sample, as all values of large models do not fit
+        # sample by sample, as all values of large models do not fit
+        for take in (noise.observe, noise.add):
             for item in route.items(indices):
                 take(live.get_intermediates(Selector(tensor="*"), item.inputs))
         found = noise.ranking()
@@ -140,12 +164,20 @@ def ranked(request: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def rounded_tensors(artifact: Artifact) -> set[str] | None:
-    """Return the tensors that a quantised model rounds, by their names in the source; None if it cannot tell."""
+    """Return the tensors that a quantised model rounds, by their names in the source; None if it
+    cannot tell.
+    """
     if artifact.format == "onnx":
-        return {node.takes(0) for node in read_nodes(Path(artifact.path)) if node.kind == "QuantizeLinear"}
+        return {
+            node.takes(0)
+            for node in read_nodes(Path(artifact.path))
+            if node.kind == "QuantizeLinear"
+        }
     if artifact.format == "openvino":
         operations = read_model(artifact.path, artifact.format).native.get_ordered_ops()
-        ports = [each.input_value(0) for each in operations if each.get_type_name() == "FakeQuantize"]
+        ports = [
+            each.input_value(0) for each in operations if each.get_type_name() == "FakeQuantize"
+        ]
         return {name for port in ports for name in port.get_names()}
     if artifact.format == "tflite":
         graph = read_graph(artifact.path)

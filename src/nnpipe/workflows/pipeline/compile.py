@@ -19,11 +19,19 @@ from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import suffix, train_once
 from nnpipe.workflows.pipeline.entries import made_from
-from nnpipe.workflows.pipeline.file import CandidateSettings, ImpossibleCandidate, ModelSettings, Pipeline, file_name
+from nnpipe.workflows.pipeline.file import (
+    CandidateSettings,
+    ImpossibleCandidate,
+    ModelSettings,
+    Pipeline,
+    file_name,
+)
 from nnpipe.workflows.progress import bar
 
 
-def read_pipeline(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> Pipeline:
+def read_pipeline(
+    settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()
+) -> Pipeline:
     """Return the pipeline of a file, or of its content, with some settings changed.
 
     Raises
@@ -35,7 +43,9 @@ def read_pipeline(settings: str | Path | Mapping[str, Any], changes: Sequence[st
 
 
 def check_targets(pipeline: Pipeline) -> None:
-    """Raise :class:`NNPipeError` naming the candidate if a target does not answer or refuses the token."""
+    """Raise :class:`NNPipeError` naming the candidate if a target does not answer or refuses the
+    token.
+    """
     for candidate in (candidate for model in pipeline.models for candidate in model.candidates):
         if candidate.deployment is not None:
             try:
@@ -44,13 +54,21 @@ def check_targets(pipeline: Pipeline) -> None:
                 raise type(error)(f"candidate {candidate.title!r}: {error}") from None
 
 
-def train_model(pipeline: Pipeline, model: ModelSettings, retrain: bool = False, progress: Progress = bar) -> None:
+def train_model(
+    pipeline: Pipeline, model: ModelSettings, retrain: bool = False, progress: Progress = bar
+) -> None:
     """Train a model of a pipeline, unless exactly this training has been done."""
     record = f"{file_name(model.title)}.training.json" if model.title else "training.json"
     train_once(
-        model.wrapper, pipeline.dataset, model.training, model.path, record=pipeline.output / record,
-        makes=model.makes_weights, retrain=retrain, progress=progress,
-    )  # fmt: skip
+        model.wrapper,
+        pipeline.dataset,
+        model.training,
+        model.path,
+        record=pipeline.output / record,
+        makes=model.makes_weights,
+        retrain=retrain,
+        progress=progress,
+    )
 
 
 def verification_of(
@@ -65,17 +83,31 @@ def verification_of(
 
 
 def compiled_candidate(
-    pipeline: Pipeline, model: ModelSettings, settings: CandidateSettings, source: ModelProcess, stem: Path
+    pipeline: Pipeline,
+    model: ModelSettings,
+    settings: CandidateSettings,
+    source: ModelProcess,
+    stem: Path,
 ) -> CandidateSpec:
     """Return a candidate, compiled if it has to be; names of its files start with ``stem``."""
     artifact = None
     if settings.way is not None:
         destination = artifact_path(settings.way, settings, stem)
         artifact = source.compile(
-            settings.way, settings.compilers, destination, pipeline.calibration_samples, limit_of(pipeline, settings)
+            settings.way,
+            settings.compilers,
+            destination,
+            pipeline.calibration_samples,
+            limit_of(pipeline, settings),
         )
     return CandidateSpec(
-        settings.title, model.wrapper, model.path, settings.compilers, settings.runtime, artifact, settings.deployment
+        settings.title,
+        model.wrapper,
+        model.path,
+        settings.compilers,
+        settings.runtime,
+        artifact,
+        settings.deployment,
     )
 
 
@@ -99,7 +131,9 @@ _LONGEST = 500  # characters of a cause
 
 @dataclass(frozen=True)
 class Accepted:
-    """A candidate against which nothing is known, and the formats of its model from the export to the runtime."""
+    """A candidate against which nothing is known, and the formats of its model from the export
+    to the runtime.
+    """
 
     title: str
     formats: tuple[str, ...]
@@ -119,7 +153,9 @@ class DryRun:
     def __str__(self) -> str:
         """Return one line for each candidate, and their numbers."""
         lines = [str(each) for each in self.accepted]
-        lines += [f"cannot be: {each.title}: {one_line(each.cause, _LONGEST)}" for each in self.refused]
+        lines += [
+            f"cannot be: {each.title}: {one_line(each.cause, _LONGEST)}" for each in self.refused
+        ]
         number = len(self.accepted) + len(self.refused)
         return "\n".join([*lines, f"{number} candidates, {len(self.refused)} of them impossible"])
 
@@ -140,8 +176,8 @@ def dry_run(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = (
     Raises
     ------
     NNPipeError
-        If a setting outside the candidates is wrong, or the dataset's packages are not installed; the message names
-        the place.
+        If a setting outside the candidates is wrong, or the dataset's packages are not installed;
+        the message names the place.
     """
     refused: list[ImpossibleCandidate] = []
     pipeline = made_from(settings, changes, lambda found: Pipeline.from_settings(found, refused))
@@ -171,9 +207,15 @@ def _causes(model: ModelSettings, candidate: CandidateSettings) -> Iterator[str]
         if not model.wrapper.offers("train"):
             yield f"{type(model.wrapper).__name__} cannot be trained; leave out its training"
     elif not model.makes_weights and not model.path.is_file():
-        or_train = ", or say under training how it is trained" if model.wrapper.offers("train") else ""
+        or_train = (
+            ", or say under training how it is trained" if model.wrapper.offers("train") else ""
+        )
         yield f"{model.path}: no such file; name the file of its weights as path{or_train}"
-    elif candidate.compilers and isinstance(model.wrapper, FileModel) and _is_taken_as_it_is(model, candidate):
+    elif (
+        candidate.compilers
+        and isinstance(model.wrapper, FileModel)
+        and _is_taken_as_it_is(model, candidate)
+    ):
         try:
             yield from candidate.compilers[0].refusals(model.path)
         except NNPipeError as error:

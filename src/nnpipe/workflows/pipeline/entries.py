@@ -1,4 +1,6 @@
-"""Entries of pipeline and sweep files: each becomes a component, or an error that names its place."""
+"""Entries of pipeline and sweep files: each becomes a component, or an error that names its
+place.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,12 @@ MOST = 10_000_000
 
 
 def made_from(
-    settings: str | Path | Mapping[str, Any], changes: Sequence[str], make: Callable[[Mapping[str, Any]], T]
+    settings: str | Path | Mapping[str, Any],
+    changes: Sequence[str],
+    make: Callable[[Mapping[str, Any]], T],
 ) -> T:
-    """Return the result of ``make`` for settings, or for a file of settings, with some of them changed.
+    """Return the result of ``make`` for settings, or for a file of settings, with some of them
+    changed.
 
     Raises
     ------
@@ -38,11 +43,15 @@ def made_from(
         return make(override(read_settings(Path(settings)), changes))
     except NNPipeError as error:
         place = str(settings)
-        raise type(error)(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
+        raise type(error)(
+            str(error) if str(error).startswith(place) else f"{place}: {error}"
+        ) from None
 
 
 def _as_in_a_file(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings from Python in the form of a file, with components and paths as strings and objects."""
+    """Return settings from Python in the form of a file, with components and paths as strings
+    and objects.
+    """
 
     def written(value: Any) -> Any:
         if isinstance(value, Component):
@@ -59,13 +68,19 @@ def _as_in_a_file(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part_of(data: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key; an empty object if it is missing or, as after a bare YAML key, null."""
+    """Return the value of a key; an empty object if it is missing or, as after a bare YAML key,
+    null.
+    """
     found = data.get(key)
     return {} if found is None else found
 
 
-def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> tuple[ModelWrapper, Path]:
-    """Return the model's wrapper and the path of its weights; wrappers of files take ``path`` as an argument."""
+def model_of(
+    model: Mapping[str, Any], default: Path, where: str = "model"
+) -> tuple[ModelWrapper, Path]:
+    """Return the model's wrapper and the path of its weights; wrappers of files take ``path`` as
+    an argument.
+    """
     data = {key: model[key] for key in ("class", "arguments") if key in model}
     path = Path(text_of(model["path"], f"{where}.path")) if model.get("path") is not None else None
     arguments = part_of(data, "arguments")
@@ -76,17 +91,23 @@ def model_of(model: Mapping[str, Any], default: Path, where: str = "model") -> t
     wrapper = made_of(cls, arguments, where)
     own = getattr(wrapper, PATH) if takes_path else None
     if own is not None and path is not None and own != path:
-        raise ConfigError(f"{where}: path is {path}, but arguments.{PATH} is {own}; leave one of them out")
+        raise ConfigError(
+            f"{where}: path is {path}, but arguments.{PATH} is {own}; leave one of them out"
+        )
     return wrapper, own or path or default
 
 
 def makes_weights(wrapper: ModelWrapper, model: Mapping[str, Any]) -> bool:
-    """Return whether the arguments of an entry's model say where its weights come from, and nothing else does."""
+    """Return whether the arguments of an entry's model say where its weights come from, and
+    nothing else does.
+    """
     return wrapper.makes_weights and model.get("path") is None and model.get("training") is None
 
 
 def component_of(data: Any, base: type[C], where: str) -> C:
-    """Return the component of an entry: a class's name, or an object with ``class`` and ``arguments``."""
+    """Return the component of an entry: a class's name, or an object with ``class`` and
+    ``arguments``.
+    """
     if isinstance(data, str):
         data = {"class": data}
     data = check_keys(data, ("class", "arguments"), where, ("class",))
@@ -98,13 +119,17 @@ def class_of(data: Mapping[str, Any], base: type[C], where: str) -> type[C]:
     try:
         return find(text_of(data["class"], where), base)
     except NNPipeError as error:
-        raise type(error)(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+        raise type(error)(
+            str(error) if str(error).startswith(where) else f"{where}: {error}"
+        ) from None
 
 
 def made_of(cls: type[C], arguments: Any, where: str) -> C:
     """Return a component of a class, made from the arguments of an entry."""
     if not isinstance(arguments, dict):
-        raise ConfigError(f"{where}: expected an object of arguments, found {type(arguments).__name__}")
+        raise ConfigError(
+            f"{where}: expected an object of arguments, found {type(arguments).__name__}"
+        )
     try:
         return cls.from_json(arguments)
     except ConfigError as error:
@@ -119,18 +144,25 @@ def text_of(value: Any, where: str) -> str:
 
 
 def count_of(value: Any, where: str) -> int:
-    """Return a value that must count something, from 1 to :data:`MOST`; raise :class:`ConfigError` if it does not."""
+    """Return a value that must count something, from 1 to :data:`MOST`; raise
+    :class:`ConfigError` if it does not.
+    """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{where}: expected a whole number above zero, found {value!r}")
     if value > MOST:
-        raise ConfigError(f"{where}: {shown(value)} is more than {MOST:,}, the most that can be carried out")
+        raise ConfigError(
+            f"{where}: {shown(value)} is more than {MOST:,}, the most that can be carried out"
+        )
     return value
 
 
 def seed_of(value: Any, where: str = "seed") -> int:
-    """Return a seed, a whole number from 0 of at most 63 bits; raise :class:`ConfigError` for anything else."""
+    """Return a seed, a whole number from 0 of at most 63 bits; raise :class:`ConfigError` for
+    anything else.
+    """
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise ConfigError(
-            f"{where}: expected a whole number from 0 to below 2 to the power of 63, found {shown(value)}"
+            f"{where}: expected a whole number from 0 to below 2 to the power of 63, found "
+            f"{shown(value)}"
         )
     return value

@@ -23,7 +23,15 @@ from nnpipe.report.render import known_report_types
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import check_plan
-from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, makes_weights, model_of, part_of, text_of
+from nnpipe.workflows.pipeline.entries import (
+    component_of,
+    count_of,
+    made_of,
+    makes_weights,
+    model_of,
+    part_of,
+    text_of,
+)
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 
@@ -49,9 +57,11 @@ class ImpossibleCandidate:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """A model, the path of its weights, and the ways to run it; the title of an only model may be empty.
+    """A model, the path of its weights, and the ways to run it; the title of an only model may be
+    empty.
 
-    With ``makes_weights``, its arguments say where its weights come from, and they are written to the path.
+    With ``makes_weights``, its arguments say where its weights come from, and they are written to
+    the path.
     """
 
     title: str
@@ -83,10 +93,13 @@ class Pipeline:
         return sum(len(model.candidates) for model in self.models)
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], refused: list[ImpossibleCandidate] | None = None) -> Pipeline:
+    def from_settings(
+        cls, settings: Mapping[str, Any], refused: list[ImpossibleCandidate] | None = None
+    ) -> Pipeline:
         """Return the pipeline of these settings.
 
-        With ``refused``, candidates that cannot be made are added to it and left out of the pipeline.
+        With ``refused``, candidates that cannot be made are added to it and left out of the
+        pipeline.
 
         Raises
         ------
@@ -103,22 +116,46 @@ class Pipeline:
             title=text_of(data.get("title", "Benchmark"), "title"),
             output=output,
             dataset=component_of(data["dataset"], Dataset, "dataset"),
-            models=tuple(_for_calls(model, measure, load) for model in _models(data, output, refused)),
+            models=tuple(
+                _for_calls(model, measure, load) for model in _models(data, output, refused)
+            ),
             measure=measure,
             load=load,
             verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
             time_limit=made_of(LimitOptions, _only(data, "time_limit"), "pipeline").time_limit,
-            calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
+            calibration_samples=count_of(
+                data.get("calibration_samples", 128), "calibration_samples"
+            ),
             report_types=_types(report.get("types")),
         )
 
 
 _KEYS = (
-    "title", "output", "dataset", "model", "models", "calibration_samples", "measure", "load", "verify", "time_limit",
-    "candidates", "report",
-)  # fmt: skip
+    "title",
+    "output",
+    "dataset",
+    "model",
+    "models",
+    "calibration_samples",
+    "measure",
+    "load",
+    "verify",
+    "time_limit",
+    "candidates",
+    "report",
+)
 _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
-_CANDIDATE_KEYS = ("title", "models", "export", "compilers", "runtime", "protocol", "remote", "serve", "time_limit")
+_CANDIDATE_KEYS = (
+    "title",
+    "models",
+    "export",
+    "compilers",
+    "runtime",
+    "protocol",
+    "remote",
+    "serve",
+    "time_limit",
+)
 
 
 def _models(
@@ -126,20 +163,32 @@ def _models(
 ) -> tuple[ModelSettings, ...]:
     """Return the models, each with its candidates."""
     if ("model" in data) == ("models" in data):
-        raise ConfigError("pipeline: give either model, or models: a list of them, each with a title")
+        raise ConfigError(
+            "pipeline: give either model, or models: a list of them, each with a title"
+        )
     entries = data["candidates"]
     if not isinstance(entries, list) or not entries:
         raise ConfigError("candidates: expected a list with at least one entry")
-    entries = [check_keys(entry, _CANDIDATE_KEYS, f"candidates.{i}", ("title",)) for i, entry in enumerate(entries)]
+    entries = [
+        check_keys(entry, _CANDIDATE_KEYS, f"candidates.{i}", ("title",))
+        for i, entry in enumerate(entries)
+    ]
     if "model" in data:
         for number, entry in enumerate(entries):
             if "models" in entry:
-                raise ConfigError(f"candidates.{number}.models: there is only one model; leave it out")
-        return (_model(data["model"], "model", output / "model", list(enumerate(entries)), refused),)
+                raise ConfigError(
+                    f"candidates.{number}.models: there is only one model; leave it out"
+                )
+        return (
+            _model(data["model"], "model", output / "model", list(enumerate(entries)), refused),
+        )
     given = data["models"]
     if not isinstance(given, list) or not given:
         raise ConfigError("models: expected a list with at least one entry")
-    given = [check_keys(model, _MODEL_KEYS, f"models.{i}", ("title", "class")) for i, model in enumerate(given)]
+    given = [
+        check_keys(model, _MODEL_KEYS, f"models.{i}", ("title", "class"))
+        for i, model in enumerate(given)
+    ]
     titles = [text_of(model["title"], f"models.{i}.title") for i, model in enumerate(given)]
     _check_titles(titles, "models")
     _check_titles([file_name(title) for title in titles], "models")
@@ -174,10 +223,14 @@ def _titles_of(entry: Mapping[str, Any], where: str, known: Sequence[str]) -> Se
     if named is None:
         return known
     if not isinstance(named, list) or not named:
-        raise ConfigError(f"{where}.models: expected a list of titles of models; left out, it is for all")
+        raise ConfigError(
+            f"{where}.models: expected a list of titles of models; left out, it is for all"
+        )
     for title in named:
         if title not in known:
-            raise ConfigError(f"{where}.models: no model is called {title!r}; there are {', '.join(known)}")
+            raise ConfigError(
+                f"{where}.models: no model is called {title!r}; there are {', '.join(known)}"
+            )
     return named
 
 
@@ -218,15 +271,25 @@ def _candidates(
         except NNPipeError as error:
             if refused is None:
                 raise
-            refused.append(ImpossibleCandidate(title, str(error).removeprefix(f"{where} ({title}): ")))
+            refused.append(
+                ImpossibleCandidate(title, str(error).removeprefix(f"{where} ({title}): "))
+            )
 
 
-def _candidate(data: Mapping[str, Any], where: str, wrapper: ModelWrapper, title: str) -> CandidateSettings:
+def _candidate(
+    data: Mapping[str, Any], where: str, wrapper: ModelWrapper, title: str
+) -> CandidateSettings:
     given = [] if data.get("compilers") is None else data["compilers"]
     if not isinstance(given, list):
         raise ConfigError(f"{where}.compilers: expected a list")
-    compilers = tuple(component_of(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given))
-    limit = made_of(LimitOptions, _only(data, "time_limit"), where).time_limit if "time_limit" in data else None
+    compilers = tuple(
+        component_of(item, ModelCompiler, f"{where}.compilers.{i}") for i, item in enumerate(given)
+    )
+    limit = (
+        made_of(LimitOptions, _only(data, "time_limit"), where).time_limit
+        if "time_limit" in data
+        else None
+    )
     if data.get("runtime") is None:
         if compilers or data.get("export"):
             raise ConfigError(f"{where}: a compiled model needs a runtime")
@@ -253,7 +316,9 @@ def _deployment(data: Mapping[str, Any], where: str) -> Deployment | None:
         return None
     protocol = component_of(data["protocol"], RuntimeProtocol, f"{where}.protocol")
     protocol.check_installed()
-    return Deployment(protocol, made_of(RemoteOptions, part_of(data, "remote"), f"{where}.remote"), serve)
+    return Deployment(
+        protocol, made_of(RemoteOptions, part_of(data, "remote"), f"{where}.remote"), serve
+    )
 
 
 def _only(data: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -271,4 +336,7 @@ def _types(given: Any) -> tuple[str, ...] | None:
 
 def file_name(title: str) -> str:
     """Return a title as the name of a file."""
-    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split()) or "candidate"
+    return (
+        "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in title.lower()).split())
+        or "candidate"
+    )

@@ -56,7 +56,8 @@ log = logging.getLogger("nnpipe")
 
 @contextmanager
 def unfinished(pipeline: Pipeline, *, again: bool) -> Iterator[Unfinished]:
-    """Lock a pipeline's folder, and yield the measurements of an interrupted run there; ``again`` discards them first.
+    """Lock a pipeline's folder, and yield the measurements of an interrupted run there; ``again``
+    discards them first.
 
     If the block ends without an error, the run is finished.
 
@@ -82,7 +83,8 @@ class Unfinished:
     journal: Journal
 
     def keys(self, model: ModelSettings) -> Mapping[str, str]:
-        """Return a key for each candidate, by title, that is equal only for the same work on the same machine.
+        """Return a key for each candidate, by title, that is equal only for the same work on the
+        same machine.
 
         The file of the weights must exist, and must not change until they are measured.
         """
@@ -97,12 +99,16 @@ class Unfinished:
             "verify": pipeline.verify.to_json(),
         }
         return {
-            settings.title: digest_of({**common, **_own(settings), "time_limit": limit_of(pipeline, settings)})
+            settings.title: digest_of(
+                {**common, **_own(settings), "time_limit": limit_of(pipeline, settings)}
+            )
             for settings in model.candidates
         }
 
     def finished(self, key: str, settings: CandidateSettings, stem: Path) -> Run | None:
-        """Return the measurement of a candidate; ``None`` if it or the compiled model is missing or has changed."""
+        """Return the measurement of a candidate; ``None`` if it or the compiled model is missing
+        or has changed.
+        """
         output = result_path(stem)
         try:
             if not filecmp.cmp(self.journal.result_path(key), output, shallow=False):
@@ -114,11 +120,15 @@ class Unfinished:
                     return None
         except (OSError, ArtifactError):  # missing or damaged: measure again
             return None
-        log.info("%s: measured already, %s; --measure-again measures it anew", settings.title, output)
+        log.info(
+            "%s: measured already, %s; --measure-again measures it anew", settings.title, output
+        )
         return run
 
     def publish(self, key: str, stem: Path) -> None:
-        """Put the result of a candidate, which is complete, from where it was worked on into its place."""
+        """Put the result of a candidate, which is complete, from where it was worked on into its
+        place.
+        """
         self.journal.working_path(key).replace(result_path(stem))
         self.journal.keep(key, result_path(stem))
 
@@ -152,13 +162,20 @@ def _own(settings: CandidateSettings) -> dict[str, Any]:
 
 
 def _made_of(component: Component) -> dict[str, Any]:
-    """Return a component's description with a digest of its module, whose code the user may have changed."""
+    """Return a component's description with a digest of its module, whose code the user may have
+    changed.
+    """
     file = getattr(sys.modules.get(type(component).__module__), "__file__", None)
-    return {**component.describe(), "code": sha256_of(file) if file and Path(file).is_file() else None}
+    return {
+        **component.describe(),
+        "code": sha256_of(file) if file and Path(file).is_file() else None,
+    }
 
 
 def weight_paths(path: Path) -> list[Path]:
-    """Return those of the model file, its description, and the files with weights beside it that exist."""
+    """Return those of the model file, its description, and the files with weights beside it that
+    exist.
+    """
     found = [path, sidecar_of(path)]
     if path.suffix.lower() == ".onnx":
         with contextlib.suppress(ArtifactError):
@@ -224,7 +241,10 @@ class PipelineResult:
         for run in self.runs:
             if run.title == title:
                 return run
-        raise ConfigError(f"no candidate {title!r} was measured; there are: {', '.join(r.title for r in self.runs)}")
+        raise ConfigError(
+            f"no candidate {title!r} was measured; there are: "
+            f"{', '.join(r.title for r in self.runs)}"
+        )
 
     def show(self) -> None:
         """Print the summary and the path of the report."""
@@ -267,7 +287,8 @@ def run_pipeline(
     Returns
     -------
     PipelineResult
-        The measurements and the report, which are in the folder ``output`` of the settings; ``show()`` prints them.
+        The measurements and the report, which are in the folder ``output`` of the settings;
+        ``show()`` prints them.
 
     Raises
     ------
@@ -310,7 +331,9 @@ def run_pipeline(
             _measure_model(so_far, model, retrain, command, results, failures, progress)
         if not results:
             raise ConfigError("no candidate could be measured")
-        told = write_report(results, pipeline.title, report, pipeline.report_types, failures=failures)
+        told = write_report(
+            results, pipeline.title, report, pipeline.report_types, failures=failures
+        )
     return PipelineResult(pipeline, tuple(results), tuple(failures), report, told)
 
 
@@ -332,10 +355,18 @@ def _measure_model(
     done += 1
     tell(progress, done, parts, {})
     keys = so_far.keys(model)
-    stems = {each.title: stem_of(pipeline, each, n) for n, each in enumerate(model.candidates, before + 1)}
-    found = {each.title: so_far.finished(keys[each.title], each, stems[each.title]) for each in model.candidates}
+    stems = {
+        each.title: stem_of(pipeline, each, n)
+        for n, each in enumerate(model.candidates, before + 1)
+    }
+    found = {
+        each.title: so_far.finished(keys[each.title], each, stems[each.title])
+        for each in model.candidates
+    }
     known = {title: run for title, run in found.items() if run is not None}
-    waiting = replace(model, candidates=tuple(each for each in model.candidates if each.title not in known))
+    waiting = replace(
+        model, candidates=tuple(each for each in model.candidates if each.title not in known)
+    )
     with (
         ModelProcess(model.wrapper, pipeline.dataset, model.path) as source,
         verification_of(pipeline, waiting, source) as verification,
@@ -348,7 +379,9 @@ def _measure_model(
                 try:
                     key, stem = keys[settings.title], stems[settings.title]
                     working = so_far.journal.working_path(key)
-                    run = _measured(pipeline, model, settings, source, stem, working, command, verification)
+                    run = _measured(
+                        pipeline, model, settings, source, stem, working, command, verification
+                    )
                     so_far.publish(key, stem)
                     results.append(run)
                 except NNPipeError as error:
@@ -371,5 +404,12 @@ def _measured(
     candidate = compiled_candidate(pipeline, model, settings, source, stem)
     limit = limit_of(pipeline, settings)
     return measure_apart(
-        candidate, pipeline.dataset, pipeline.measure, command, output, verification, limit, pipeline.load
+        candidate,
+        pipeline.dataset,
+        pipeline.measure,
+        command,
+        output,
+        verification,
+        limit,
+        pipeline.load,
     )

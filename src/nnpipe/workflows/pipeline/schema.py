@@ -43,7 +43,9 @@ def arguments_schema(cls: type[Component]) -> Schema:
     return object_schema(names, [a.name for a in declared if a.required])
 
 
-def choice(base: type[Component], extra: Mapping[str, Any], of_plugins: bool, vary: bool = False) -> Schema:
+def choice(
+    base: type[Component], extra: Mapping[str, Any], of_plugins: bool, vary: bool = False
+) -> Schema:
     """Return the schema of an entry that names a component.
 
     Parameters
@@ -76,15 +78,24 @@ def choice(base: type[Component], extra: Mapping[str, Any], of_plugins: bool, va
                 }
             )
             arguments["required"] = []  # "path" may be given instead
-        choices.append(object_schema(properties, ("class",)) | {"title": cls.__name__, "description": cls.summary()})
+        choices.append(
+            object_schema(properties, ("class",))
+            | {"title": cls.__name__, "description": cls.summary()}
+        )
     # A bare name is enough if no argument is required; a model's entry may need further keys.
     return {"anyOf": choices if extra else [{"enum": names}, *choices]}
 
 
 def schema(of_plugins: bool = True) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of pipeline files, for all components, optionally those of plugins."""
+    """Return the JSON Schema (draft 2020-12) of pipeline files, for all components, optionally
+    those of plugins.
+    """
     text = {"type": "string", "minLength": 1}
-    compilers = {"type": "array", "items": {"$ref": "#/$defs/compilers"}, "description": "the chain, in order"}
+    compilers = {
+        "type": "array",
+        "items": {"$ref": "#/$defs/compilers"},
+        "description": "the chain, in order",
+    }
     types = [PERFORMANCE, *(task.name for task in installed_tasks(of_plugins))]
     limit = arguments_schema(LimitOptions)["properties"]["time_limit"]
     candidate = object_schema(
@@ -96,10 +107,19 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
                 "minItems": 1,
                 "description": "titles of the models that it is for; left out: all",
             },
-            "export": {"type": "string", "description": "format to export the model as; chosen by itself if left out"},
+            "export": {
+                "type": "string",
+                "description": "format to export the model as; chosen by itself if left out",
+            },
             "compilers": compilers,
-            "runtime": {"$ref": "#/$defs/runtimes", "description": "left out: the model's own framework"},
-            "protocol": {"$ref": "#/$defs/protocols", "description": "the way to a target; left out: this machine"},
+            "runtime": {
+                "$ref": "#/$defs/runtimes",
+                "description": "left out: the model's own framework",
+            },
+            "protocol": {
+                "$ref": "#/$defs/protocols",
+                "description": "the way to a target; left out: this machine",
+            },
             "remote": arguments_schema(RemoteOptions),
             "time_limit": limit | {"description": "for this candidate, where it needs another"},
             "serve": {
@@ -112,7 +132,11 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
     )
     training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}
     titled = text | {"description": "what it is called, where there are several"}
-    model_extra = {"title": titled, "path": text | {"description": "file of the trained weights"}, "training": training}
+    model_extra = {
+        "title": titled,
+        "path": text | {"description": "file of the trained weights"},
+        "training": training,
+    }
     families: dict[str, tuple[type[Component], dict[str, Any]]] = {
         "datasets": (Dataset, {}),
         "modelwrappers": (ModelWrapper, model_extra),
@@ -123,7 +147,8 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
     root = object_schema(
         {
             "title": text,
-            "output": text | {"description": "folder for models, results and the report", "default": "build"},
+            "output": text
+            | {"description": "folder for models, results and the report", "default": "build"},
             "dataset": {"$ref": "#/$defs/datasets"},
             "model": {"$ref": "#/$defs/modelwrappers"},
             "models": {
@@ -132,7 +157,12 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
                 "minItems": 1,
                 "description": "several models instead of one, each with a title",
             },
-            "calibration_samples": {"type": "integer", "minimum": 1, "maximum": MOST, "default": 128},
+            "calibration_samples": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST,
+                "default": 128,
+            },
             "measure": arguments_schema(MeasureOptions),
             "load": arguments_schema(LoadOptions),
             "verify": arguments_schema(VerifyOptions),
@@ -142,5 +172,7 @@ def schema(of_plugins: bool = True) -> dict[str, Any]:
         },
         ("dataset", "candidates"),
     ) | {"oneOf": [{"required": ["model"]}, {"required": ["models"]}]}
-    definitions = {family: choice(base, extra, of_plugins) for family, (base, extra) in families.items()}
+    definitions = {
+        family: choice(base, extra, of_plugins) for family, (base, extra) in families.items()
+    }
     return {"$schema": DIALECT, "title": "nnpipe pipeline", **root} | {"$defs": definitions}

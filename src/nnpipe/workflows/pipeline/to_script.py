@@ -1,4 +1,6 @@
-"""Writing a pipeline as a script with nnpipe, in which each step of training, measuring and so on is a line."""
+"""Writing a pipeline as a script with nnpipe, in which each step of training, measuring and so
+on is a line.
+"""
 
 from __future__ import annotations
 
@@ -55,15 +57,17 @@ class _Script:
     def made(self, component: Component, *, writes: bool = False) -> ast.expr:
         """Return the call that makes a component, without arguments that have their default.
 
-        A path that the component ``writes`` is taken from the script's argument if it is in the pipeline's
-        output folder.
+        A path that the component ``writes`` is taken from the script's argument if it is in the
+        pipeline's output folder.
         """
         cls = type(component)
         self.imports.add((cls.__module__, cls.__name__))
         given = {a.name: getattr(component, a.name) for a in arguments_of(cls)}
         defaults = {a.name: a.default for a in arguments_of(cls)}
         named = {key: value for key, value in given.items() if value != defaults[key]}
-        return call(cls.__name__, **{key: self.value(value, writes=writes) for key, value in named.items()})
+        return call(
+            cls.__name__, **{key: self.value(value, writes=writes) for key, value in named.items()}
+        )
 
     def value(self, value: Any, *, writes: bool = False) -> ast.expr:
         """Return the expression of an argument's value."""
@@ -81,31 +85,45 @@ class _Script:
 def script_of(pipeline: Pipeline) -> tuple[Generated, tuple[str, ...]]:
     """Return the script, and descriptions of the parts of the pipeline that it leaves out."""
     script, left_out = _Script(pipeline.output), []
-    compiles = any(candidate.way is not None for model in pipeline.models for candidate in model.candidates)
+    compiles = any(
+        candidate.way is not None for model in pipeline.models for candidate in model.candidates
+    )
     if compiles and pipeline.verify.verify_samples:
         left_out.append("verify: outputs are compared with the trained model's by nnpipe run alone")
     body: list[ast.stmt] = [
         *quoted("args = arguments()\nargs.output.mkdir(parents=True, exist_ok=True)"),
-        assign("dataset", script.made(pipeline.dataset)), *quoted("dataset.prepare()\nruns = []"),
-    ]  # fmt: skip
+        assign("dataset", script.made(pipeline.dataset)),
+        *quoted("dataset.prepare()\nruns = []"),
+    ]
     number = 0
     for place, model in enumerate(pipeline.models):
         body += _model(script, model, place)
         for settings in model.candidates:
             number += 1
             if settings.deployment is not None and settings.deployment.serve:
-                left_out.append(f"{settings.title}: a server on this machine is started by nnpipe run alone")
+                left_out.append(
+                    f"{settings.title}: a server on this machine is started by nnpipe run alone"
+                )
             else:
-                body += [remark(f"candidate {number}"), *_candidate(script, pipeline, settings, number)]
+                body += [
+                    remark(f"candidate {number}"),
+                    *_candidate(script, pipeline, settings, number),
+                ]
     types: ast.expr = literal(pipeline.report_types)
     body += [remark("report"), *quoted(_REPORT, TITLE=literal(pipeline.title), TYPES=types)]
     load: ast.expr = literal(None) if pipeline.load == LoadOptions() else script.made(pipeline.load)
     functions = quoted(_FUNCTIONS, OPTIONS=script.made(pipeline.measure), LOAD=load)
-    definitions = [*functions, _arguments(pipeline), define("main", [], body, "Carry out the pipeline.")]
+    definitions = [
+        *functions,
+        _arguments(pipeline),
+        define("main", [], body, "Carry out the pipeline."),
+    ]
     script.imports |= {
-        ("nnpipe.measuring.benchmark", "benchmark"), ("nnpipe.report.inputs.candidate", "candidates_of"),
-        ("nnpipe.report.writers.html", "write_html"), ("nnpipe.report.render", "report_on"),
-    }  # fmt: skip
+        ("nnpipe.measuring.benchmark", "benchmark"),
+        ("nnpipe.report.inputs.candidate", "candidates_of"),
+        ("nnpipe.report.writers.html", "write_html"),
+        ("nnpipe.report.render", "report_on"),
+    }
     start = quoted('if __name__ == "__main__":\n    main()')
     imports = ordered([*imports_of(definitions), *_imports(script)])
     module = ast.Module([ast.Expr(ast.Constant(_DOC)), *imports, *definitions, *start], [])
@@ -113,22 +131,32 @@ def script_of(pipeline: Pipeline) -> tuple[Generated, tuple[str, ...]]:
 
 
 def _model(script: _Script, model: ModelSettings, place: int) -> list[ast.stmt]:
-    fitted = call(attribute(script.made(model.wrapper), "for_dataset"), attribute(name("dataset"), "spec"))
+    fitted = call(
+        attribute(script.made(model.wrapper), "for_dataset"), attribute(name("dataset"), "spec")
+    )
     found: list[ast.stmt] = [
         remark(f"model {place + 1}"),
         assign("model", call(attribute(fitted, "open"))),
-    ]  # fmt: skip
+    ]
     if model.training is None:
         return [*found, ast.Expr(call("model.load", script.value(model.path)))]
     options, path = script.made(model.training, writes=True), script.value(model.path, writes=True)
-    return [*found, ast.Expr(call("model.train", name("dataset"), options)), ast.Expr(call("model.save", path))]
+    return [
+        *found,
+        ast.Expr(call("model.train", name("dataset"), options)),
+        ast.Expr(call("model.save", path)),
+    ]
 
 
-def _candidate(script: _Script, pipeline: Pipeline, settings: CandidateSettings, number: int) -> Iterator[ast.stmt]:
+def _candidate(
+    script: _Script, pipeline: Pipeline, settings: CandidateSettings, number: int
+) -> Iterator[ast.stmt]:
     title = literal(settings.title)
     stem = f"{number:02d}-{file_name(settings.title)}"
     if settings.way is None or settings.runtime is None:
-        run = call("measured", title, name("model"), name("dataset"), attribute(name("model"), "session"))
+        run = call(
+            "measured", title, name("model"), name("dataset"), attribute(name("model"), "session")
+        )
     else:
         yield from _compiled(script, pipeline, settings, stem)
         yield assign("runtime", script.made(settings.runtime))
@@ -141,14 +169,22 @@ def _candidate(script: _Script, pipeline: Pipeline, settings: CandidateSettings,
         opener = quoted("f = lambda artifact=artifact, runtime=runtime: OPENED", OPENED=opened)[0]
         assert isinstance(opener, ast.Assign)
         run = call(
-            "measured", title, name("model"), name("dataset"), opener.value, name("artifact"),
-            compilers=name("compilers"), runtime=name("runtime"),
-        )  # fmt: skip
+            "measured",
+            title,
+            name("model"),
+            name("dataset"),
+            opener.value,
+            name("artifact"),
+            compilers=name("compilers"),
+            runtime=name("runtime"),
+        )
     yield from quoted("runs.append(RUN)", RUN=run)
     yield from quoted("runs[-1].write(args.output / FILE)", FILE=literal(f"{stem}.json"))
 
 
-def _compiled(script: _Script, pipeline: Pipeline, settings: CandidateSettings, stem: str) -> Iterator[ast.stmt]:
+def _compiled(
+    script: _Script, pipeline: Pipeline, settings: CandidateSettings, stem: str
+) -> Iterator[ast.stmt]:
     way, compilers = settings.way, settings.compilers
     assert way is not None
     between = [f"{stem}.step{n}{suffix(way, compilers[:n])}" for n in range(len(compilers))]
@@ -159,9 +195,15 @@ def _compiled(script: _Script, pipeline: Pipeline, settings: CandidateSettings, 
     made = [script.made(compiler) for compiler in compilers]
     yield assign("compilers", ast.Tuple(made, ast.Load()))
     for place, file in enumerate(files[1:]):
-        parts = {"PLACE": literal(place), "FILE": literal(file), "COUNT": literal(pipeline.calibration_samples)}
+        parts = {
+            "PLACE": literal(place),
+            "FILE": literal(file),
+            "COUNT": literal(pipeline.calibration_samples),
+        }
         yield from quoted("samples = samples_for(model, dataset, COUNT)", **parts)
-        yield from quoted("artifact = compilers[PLACE].compile(artifact, args.output / FILE, samples)", **parts)
+        yield from quoted(
+            "artifact = compilers[PLACE].compile(artifact, args.output / FILE, samples)", **parts
+        )
 
 
 def _imports(script: _Script) -> list[ast.stmt]:
@@ -175,4 +217,9 @@ def _arguments(pipeline: Pipeline) -> ast.stmt:
     return parser.parse_args()
     """
     lines = "\n".join(line.strip() for line in text.strip().splitlines())
-    return define("arguments", [], quoted(lines, OUTPUT=literal(str(pipeline.output))), "Read the command line.")
+    return define(
+        "arguments",
+        [],
+        quoted(lines, OUTPUT=literal(str(pipeline.output))),
+        "Read the command line.",
+    )

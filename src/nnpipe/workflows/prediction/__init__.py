@@ -1,1 +1,3 @@
-"""Predicting how long a network takes: kernels that are measured once, an estimator, and its intervals."""
+"""Predicting how long a network takes: kernels that are measured once, an estimator, and its
+intervals.
+"""

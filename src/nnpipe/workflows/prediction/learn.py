@@ -1,4 +1,6 @@
-"""Measuring kernels in a runtime, so that the times of networks can be predicted that are not run."""
+"""Measuring kernels in a runtime, so that the times of networks can be predicted that are not
+run.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,17 @@ _CLOCK = 50.0
 
 
 def learn_kernels(
-    runtime: str | Runtime = "ONNXRuntime", *, kernels: int = 300, seconds: float = 60.0, seed: int = 0
+    runtime: str | Runtime = "ONNXRuntime",
+    *,
+    kernels: int = 300,
+    seconds: float = 60.0,
+    seed: int = 0,
 ) -> KernelTable:
-    """Measure kernels in a runtime on this machine, from which :func:`nnpipe.predict` estimates whole networks.
+    """Measure kernels in a runtime on this machine, from which :func:`nnpipe.predict` estimates
+    whole networks.
 
-    Small random networks of common kinds are run, and each step of the runtime is timed.  They take turns, in up to
-    four rounds, of which the fastest counts, so that other programs matter little.
+    Small random networks of common kinds are run, and each step of the runtime is timed.  They take
+    turns, in up to four rounds, of which the fastest counts, so that other programs matter little.
 
     Parameters
     ----------
@@ -81,7 +88,8 @@ def learn_kernels(
     made: Runtime = find(runtime, Runtime)() if isinstance(runtime, str) else runtime
     if "onnx" not in made.accepts:
         raise ConfigError(
-            f"learn_kernels: the networks are ONNX files, and {type(made).__name__} runs {' or '.join(made.accepts)}"
+            f"learn_kernels: the networks are ONNX files, and {type(made).__name__} runs "
+            f"{' or '.join(made.accepts)}"
         )
     made.check_installed()
     with temporary_folder() as folder:
@@ -121,7 +129,8 @@ class _Seen:
     def step_ns(self) -> np.ndarray:
         """Return the time of each step in the quietest round.
 
-        A profiler may count whole microseconds only, so a mean over the usual runs tells more than a median.
+        A profiler may count whole microseconds only, so a mean over the usual runs tells more than
+        a median.
         """
         quiet = min(self.rounds, key=lambda each: float(np.median(each.wall_ns)))
         found: dict[str, float] = {}
@@ -169,7 +178,8 @@ def _profiled(runtime: Runtime, each: _Seen, runs: int) -> OperationTimes:
 
 
 def _measure_again(runtime: Runtime, seen: Sequence[_Seen], seconds: float) -> None:
-    share = 1e9 * seconds / len(seen) / 2  # half of the runs are not recorded, and loading takes its part
+    # half of the runs are not recorded, and loading takes its part
+    share = 1e9 * seconds / len(seen) / 2
     for each in seen:
         runs = int(np.clip(share / (2.5 * each.ns), _LEAST_RUNS, _MOST_RUNS))
         each.rounds.append(_profiled(runtime, each, runs))
@@ -193,20 +203,34 @@ def _table(runtime: Runtime, seen: Sequence[_Seen], busy: float) -> KernelTable:
                 kernels.append(replace(kernel, operations=()))
                 times.append([])
             times[place].append(max(float(ns) - recording_ns, _CLOCK))
-        networks.append(MeasuredNetwork(tuple(places[_key(kernel)] for kernel in each.kernels), each.ns))
+        networks.append(
+            MeasuredNetwork(tuple(places[_key(kernel)] for kernel in each.kernels), each.ns)
+        )
     threads = int(getattr(runtime, "num_threads", 1) or 0)
     table = KernelTable(
-        str(host_facts()["cpu"]["model"]), type(runtime).__name__, _version(runtime), "float32", threads,
+        str(host_facts()["cpu"]["model"]),
+        type(runtime).__name__,
+        _version(runtime),
+        "float32",
+        threads,
         datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        tuple(kernels), tuple(float(np.median(each)) for each in times),
-        fusion_patterns([(each.graph, each.steps, constants_of(each.graph).folded) for each in seen]), call_ns,
-        tuple(networks), {}, tuple(_doubts(seen, busy, threads)),
-    )  # fmt: skip
+        tuple(kernels),
+        tuple(float(np.median(each)) for each in times),
+        fusion_patterns(
+            [(each.graph, each.steps, constants_of(each.graph).folded) for each in seen]
+        ),
+        call_ns,
+        tuple(networks),
+        {},
+        tuple(_doubts(seen, busy, threads)),
+    )
     return with_errors(table)
 
 
 def _overheads(seen: Sequence[_Seen]) -> tuple[float, float]:
-    """Return what a call adds to the sum of its steps, and what recording adds to each step, in nanoseconds."""
+    """Return what a call adds to the sum of its steps, and what recording adds to each step, in
+    nanoseconds.
+    """
     steps = np.array([len(each.steps) for each in seen], np.float64)
     added = np.array([each.ns - each.step_ns().sum() for each in seen])
     weights = 1 / np.array([each.ns for each in seen])  # errors are shares of the time
@@ -219,19 +243,28 @@ def _doubts(seen: Sequence[_Seen], busy: float, threads: int) -> list[str]:
     found = []
     spread = float(np.median([each.spread for each in seen]))
     if spread > _NOISY:
-        found.append(f"the rounds of a usual network differ by {spread:.0%}: other programs ran meanwhile")
+        found.append(
+            f"the rounds of a usual network differ by {spread:.0%}: other programs ran meanwhile"
+        )
     elif busy < _BUSY and threads == 1:
-        found.append(f"the processor was free for it in {busy:.0%} of the time only: other programs ran meanwhile")
+        found.append(
+            f"the processor was free for it in {busy:.0%} of the time only: other programs ran "
+            f"meanwhile"
+        )
     return found
 
 
 def _version(runtime: Runtime) -> str:
-    known: Mapping[str, str] = framework_versions([name.replace("_", "-") for name in runtime.requires])
+    known: Mapping[str, str] = framework_versions(
+        [name.replace("_", "-") for name in runtime.requires]
+    )
     return next(iter(known.values()), "")
 
 
 def with_errors(table: KernelTable) -> KernelTable:
-    """Return a table with the errors of its networks and kernels, predicted by those of other networks alone."""
+    """Return a table with the errors of its networks and kernels, predicted by those of other
+    networks alone.
+    """
     errors = np.zeros(len(table.networks))
     of_kernels: dict[str, list[float]] = {"": []}
     for fold in range(min(_FOLDS, len(table.networks))):
@@ -241,13 +274,20 @@ def with_errors(table: KernelTable) -> KernelTable:
         if len(known) < 2:
             continue
         part = replace(
-            table, kernels=tuple(table.kernels[n] for n in known), ns=tuple(table.ns[n] for n in known), networks=()
+            table,
+            kernels=tuple(table.kernels[n] for n in known),
+            ns=tuple(table.ns[n] for n in known),
+            networks=(),
         )
         asked = sorted(unknown)
-        predicted = dict(zip(asked, part.times([table.kernels[n] for n in asked]).tolist(), strict=True))
+        predicted = dict(
+            zip(asked, part.times([table.kernels[n] for n in asked]).tolist(), strict=True)
+        )
         for number in tested:
             network = table.networks[number]
-            errors[number] = np.log(network.ns / (table.call_ns + sum(predicted[n] for n in network.kernels)))
+            errors[number] = np.log(
+                network.ns / (table.call_ns + sum(predicted[n] for n in network.kernels))
+            )
         for n in asked:
             error = float(np.log(table.ns[n] / predicted[n]))
             of_kernels[""].append(error)
@@ -257,5 +297,7 @@ def with_errors(table: KernelTable) -> KernelTable:
         for kind, found in of_kernels.items()
         if len(found) >= (20 if kind else 1)
     }
-    networks = tuple(replace(each, error=float(e)) for each, e in zip(table.networks, errors, strict=True))
+    networks = tuple(
+        replace(each, error=float(e)) for each, e in zip(table.networks, errors, strict=True)
+    )
     return replace(table, networks=networks, kernel_errors=quantiles)

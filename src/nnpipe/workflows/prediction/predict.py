@@ -26,19 +26,25 @@ _LARGEST, _MOST_VALUES = 16 << 20, 2_000_000
 
 
 def predict(
-    models: Any, kernels: KernelTable | str | Path, *, shapes: Mapping[str, Sequence[int]] | None = None
+    models: Any,
+    kernels: KernelTable | str | Path,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> PredictResult:
-    """Return how long networks take in a runtime on a machine, by the kernels that were measured there.
+    """Return how long networks take in a runtime on a machine, by the kernels that were measured
+    there.
 
-    The network is not run, and need not be trained or built.  Its operations are put together as the runtime fuses
-    them; each such kernel is estimated, and the sum corrected by networks that were measured as a whole.
+    The network is not run, and need not be trained or built.  Its operations are put together as
+    the runtime fuses them; each such kernel is estimated, and the sum corrected by networks that
+    were measured as a whole.
 
     Parameters
     ----------
     models
-        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), or of a network that is
-        declared layer by layer (``.yaml``, ``.json``); such a network from :func:`nnpipe.layers.network`; a graph of
-        operations (:meth:`~nnpipe.LiveModel.get_sized_graph`); or a list of them.
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), or of a
+        network that is declared layer by layer (``.yaml``, ``.json``); such a network from
+        :func:`nnpipe.layers.network`; a graph of operations
+        (:meth:`~nnpipe.LiveModel.get_sized_graph`); or a list of them.
     kernels
         What :func:`nnpipe.learn_kernels` returned, or a file of it from any machine.
     shapes
@@ -47,7 +53,8 @@ def predict(
     Returns
     -------
     PredictResult
-        The time of each network with its interval, and of each of its kernels; ``show()`` prints them.
+        The time of each network with its interval, and of each of its kernels; ``show()`` prints
+        them.
 
     Raises
     ------
@@ -83,7 +90,9 @@ def predict(
 def predictions(
     titles: Sequence[str], steps: Sequence[Sequence[FusedKernel]], table: KernelTable
 ) -> tuple[Prediction, ...]:
-    """Return the predictions for networks whose kernels are known; equal kernels are estimated once."""
+    """Return the predictions for networks whose kernels are known; equal kernels are estimated
+    once.
+    """
     places: dict[Any, int] = {}
     different: list[FusedKernel] = []
     for each in (kernel for kernels in steps for kernel in kernels):
@@ -101,10 +110,14 @@ def predictions(
             rows.append(PredictedKernel(kernel, ns, intervals[kernel.kind], reasons[place]))
         known = np.array([row.ns for row in rows if row.ns is not None])
         total = table.call_ns + float(known.sum())
-        equal = np.array([places[kernel.kind, kernel.sizes] for kernel in kernels if kernel.kind], np.int64)
+        equal = np.array(
+            [places[kernel.kind, kernel.sizes] for kernel in kernels if kernel.kind], np.int64
+        )
         low, high = table.network_interval(np.bincount(equal, times[equal]))
         alone = table.macs_alone(sum(kernel.macs for kernel in kernels))
-        found.append(Prediction(title, tuple(rows), table.call_ns, total, (low * total, high * total), alone))
+        found.append(
+            Prediction(title, tuple(rows), table.call_ns, total, (low * total, high * total), alone)
+        )
     return tuple(found)
 
 
@@ -132,8 +145,12 @@ def read_kernels(path: str | Path) -> KernelTable:
         raise ArtifactError(told if told.startswith(str(path)) else f"{path}: {told}") from None
 
 
-def kernels_file(runtime: str, threads: int, precision: str = "float32", folder: Path | None = None) -> Path:
-    """Return the file for the kernels of a runtime in the folder of a machine, by default of this one."""
+def kernels_file(
+    runtime: str, threads: int, precision: str = "float32", folder: Path | None = None
+) -> Path:
+    """Return the file for the kernels of a runtime in the folder of a machine, by default of
+    this one.
+    """
     many = f"{threads}-thread{'' if threads == 1 else 's'}" if threads else "all-threads"
     return (folder or machine_folder(Path.home())) / f"kernels-{runtime}-{precision}-{many}.json"
 
@@ -152,5 +169,7 @@ def _opened(model: Any, number: int, shapes: Mapping[str, tuple[int, ...]]) -> t
     if isinstance(model, LiveModel):
         return type(model.wrapper).__name__, model.get_sized_graph(shapes)
     if not isinstance(model, (str, Path)):
-        raise ConfigError(f"predict: takes paths of model files, networks and graphs, not {type(model).__name__}")
+        raise ConfigError(
+            f"predict: takes paths of model files, networks and graphs, not {type(model).__name__}"
+        )
     return Path(model).name, graph_of_file(Path(model), shapes)

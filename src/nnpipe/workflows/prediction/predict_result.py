@@ -89,7 +89,9 @@ class Prediction:
 
     @property
     def without_time(self) -> int:
-        """Return the number of kernels of which nothing is known; the time is then a lower bound."""
+        """Return the number of kernels of which nothing is known; the time is then a lower
+        bound.
+        """
         return sum(each.ns is None for each in self.kernels)
 
     @property
@@ -99,11 +101,15 @@ class Prediction:
 
     @property
     def outside(self) -> dict[str, float]:
-        """Return the kinds of kernels outside of what was measured, why, and their shares of the time."""
+        """Return the kinds of kernels outside of what was measured, why, and their shares of the
+        time.
+        """
         found: Counter[str] = Counter()
         for each in self.kernels:
             if each.outside:
-                found[f"{each.kernel.kind or 'unknown'} ({each.outside})"] += (each.ns or 0.0) / self.ns  # type: ignore[assignment]
+                found[f"{each.kernel.kind or 'unknown'} ({each.outside})"] += (
+                    each.ns or 0.0
+                ) / self.ns  # type: ignore[assignment]
         return dict(found.most_common())
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +154,10 @@ class PredictResult:
     @property
     def title(self) -> str:
         """Return by what it was predicted."""
-        return f"predicted for {self.table.title}, from {len(self.table.kernels)} kernels of {self.table.created[:10]}"
+        return (
+            f"predicted for {self.table.title}, from {len(self.table.kernels)} kernels of "
+            f"{self.table.created[:10]}"
+        )
 
     def show(self, kernels: bool = True) -> None:
         """Print the tables; with several networks, or without ``kernels``, a row for each."""
@@ -156,10 +165,18 @@ class PredictResult:
         show_text(self.text(kernels))
 
     def text(self, kernels: bool = True) -> str:
-        """Return the tables as text; with several networks, or without ``kernels``, a row for each."""
+        """Return the tables as text; with several networks, or without ``kernels``, a row for
+        each.
+        """
         check_call(PredictResult.text, locals())
-        tables = [to_text(kernel_table(self.predictions[0]))] if kernels and len(self.predictions) == 1 else []
-        return "\n\n".join((self.title, *tables, to_text(self.overview()), lines_of(self.sentences())))
+        tables = (
+            [to_text(kernel_table(self.predictions[0]))]
+            if kernels and len(self.predictions) == 1
+            else []
+        )
+        return "\n\n".join(
+            (self.title, *tables, to_text(self.overview()), lines_of(self.sentences()))
+        )
 
     def __str__(self) -> str:
         return self.text()
@@ -171,7 +188,15 @@ class PredictResult:
     def overview(self) -> Table:
         """Return a table with a row for each network."""
         scale = Scale.of_times([each.ns for each in self.predictions])
-        header = ("network", f"time ({scale.unit})", "90 % interval", "MACs", "by MACs alone", "outside", "kernels")
+        header = (
+            "network",
+            f"time ({scale.unit})",
+            "90 % interval",
+            "MACs",
+            "by MACs alone",
+            "outside",
+            "kernels",
+        )
         rows = tuple(
             (
                 shortened(clean(each.title), _NAME),
@@ -194,14 +219,20 @@ class PredictResult:
             where = f"{shortened(clean(each.title), _NAME)}: " if several else ""
             named = [f"{clean(name)}: {share(part, 1)}" for name, part in each.outside.items()]
             if each.without_time:
-                told.append(f"{where}{each.without_time} operations are not known here, and have no time")
+                told.append(
+                    f"{where}{each.without_time} operations are not known here, and have no time"
+                )
             if named:
                 more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-                told.append(f"{where}outside of what was measured: {'; '.join(named[:_MOST_NAMED])}{more}")
+                told.append(
+                    f"{where}outside of what was measured: {'; '.join(named[:_MOST_NAMED])}{more}"
+                )
             if each.outside_share > _DOUBTFUL or each.without_time:
                 told.append(f"{where}doubt: the interval does not cover what is outside")
         if not several:
-            told.insert(0, f"a call takes {duration(self.predictions[0].call_ns)} besides its kernels")
+            told.insert(
+                0, f"a call takes {duration(self.predictions[0].call_ns)} besides its kernels"
+            )
         return told
 
     def to_json(self) -> dict[str, Any]:
@@ -211,7 +242,11 @@ class PredictResult:
             for name in ("machine", "runtime", "version", "precision", "threads", "created")
         }
         return {
-            "table": {**about, "kernels": len(self.table.kernels), "doubts": list(self.table.doubts)},
+            "table": {
+                **about,
+                "kernels": len(self.table.kernels),
+                "doubts": list(self.table.doubts),
+            },
             "predictions": [each.to_json() for each in self.predictions],
         }
 
@@ -235,7 +270,11 @@ class PredictResult:
             If the file cannot be written.
         """
         check_call(PredictResult.save_csv, locals())
-        rows = [{"network": each.title, **_row(kernel)} for each in self.predictions for kernel in each.kernels]
+        rows = [
+            {"network": each.title, **_row(kernel)}
+            for each in self.predictions
+            for kernel in each.kernels
+        ]
         joined = ({**row, "operations": " ".join(row["operations"])} for row in rows)
         write_text(path, csv_text(tuple(rows[0]) if rows else ("network",), joined))
 
@@ -257,7 +296,17 @@ def kernel_table(prediction: Prediction) -> Table:
         for each in prediction.kernels
     )
     return Table(
-        ("operation", "kind", "with", f"time ({scale.unit})", "90 % interval", "share", "MACs", "outside"), rows
+        (
+            "operation",
+            "kind",
+            "with",
+            f"time ({scale.unit})",
+            "90 % interval",
+            "share",
+            "MACs",
+            "outside",
+        ),
+        rows,
     )
 
 

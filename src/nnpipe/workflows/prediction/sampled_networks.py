@@ -1,8 +1,9 @@
-"""Random small networks whose kernels are measured, so that those of other networks can be estimated.
+"""Random small networks whose kernels are measured, so that those of other networks can be
+estimated.
 
-A kernel that runs alone, again and again, finds its weights and values in the caches, and in the layout that it likes
-best.  Between other kernels it does not.  So kernels are drawn as parts of small networks, of the kinds that are common
-today, with random sizes.
+A kernel that runs alone, again and again, finds its weights and values in the caches, and in the
+layout that it likes best.  Between other kernels it does not.  So kernels are drawn as parts of
+small networks, of the kinds that are common today, with random sizes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class NetworkSampler(ONNXBuilder):
         return bool(self.random.random() < share)
 
     def width(self, low: int, high: int) -> int:
-        """Draw a number of channels, as often small as large: mostly a multiple of 8 or 16, as networks have."""
+        """Draw a number of channels, as often small as large: mostly a multiple of 8 or 16, as
+        networks have.
+        """
         drawn = math.exp(self.random.uniform(math.log(low), math.log(high)))
         of = self.pick(1, 2, 4, 8, 8, 16, 16, 16)
         return max(low, round(drawn / of) * of)
@@ -39,13 +42,17 @@ class NetworkSampler(ONNXBuilder):
         """Add one of these activations, in one of the forms in which exporters write it."""
         word = str(self.random.choice(words))
         if word == "clip":
-            low, high = self.constant(np.array(0, np.float32)), self.constant(np.array(6, np.float32))
+            low, high = (
+                self.constant(np.array(0, np.float32)),
+                self.constant(np.array(6, np.float32)),
+            )
             return self.add("Clip", x, low, high)
         if word == "silu":
             return self.add("Mul", x, self.add("Sigmoid", x))
         if word == "gelu":
             root, one, half, other = (
-                self.constant(np.array(value, np.float32)) for value in (math.sqrt(2), 1, 0.5, math.sqrt(0.5))
+                self.constant(np.array(value, np.float32))
+                for value in (math.sqrt(2), 1, 0.5, math.sqrt(0.5))
             )
             if self.chance(0.4):
                 return self.add("Gelu", x)
@@ -57,28 +64,52 @@ class NetworkSampler(ONNXBuilder):
         return x if word == "none" else self.add(word, x)
 
     def convolution(
-        self, x: str, shape: tuple[int, ...], out: int, kernel: int, stride: int = 1, groups: int = 1, dilation: int = 1
+        self,
+        x: str,
+        shape: tuple[int, ...],
+        out: int,
+        kernel: int,
+        stride: int = 1,
+        groups: int = 1,
+        dilation: int = 1,
     ) -> tuple[str, tuple[int, ...]]:
-        """Add a convolution with a bias over all axes behind the channels, padded so that strides alone shrink it."""
+        """Add a convolution with a bias over all axes behind the channels, padded so that
+        strides alone shrink it.
+        """
         axes = len(shape) - 2
         pad = (kernel - 1) * dilation // 2
         weights = self.weights(out, shape[1] // groups, *[kernel] * axes)
         y = self.add(
-            "Conv", x, weights, self.weights(out), kernel_shape=[kernel] * axes, strides=[stride] * axes,
-            pads=[pad] * axes * 2, group=groups, dilations=[dilation] * axes,
-        )  # fmt: skip
+            "Conv",
+            x,
+            weights,
+            self.weights(out),
+            kernel_shape=[kernel] * axes,
+            strides=[stride] * axes,
+            pads=[pad] * axes * 2,
+            group=groups,
+            dilations=[dilation] * axes,
+        )
         if self.chance(0.15):  # most exporters fold it
             y = self.normalisation(y, out)
         reach = (kernel - 1) * dilation + 1
-        return y, (shape[0], out, *((length + 2 * pad - reach) // stride + 1 for length in shape[2:]))
+        return y, (
+            shape[0],
+            out,
+            *((length + 2 * pad - reach) // stride + 1 for length in shape[2:]),
+        )
 
     def normalisation(self, x: str, channels: int) -> str:
         """Add a batch normalisation."""
         means = [self.weights(channels, mean=value) for value in (1, 0, 0)]
-        return self.add("BatchNormalization", x, *means, self.constant(np.ones(channels, np.float32)))
+        return self.add(
+            "BatchNormalization", x, *means, self.constant(np.ones(channels, np.float32))
+        )
 
     def affordable(self, shape: tuple[int, ...], out: int, kernel: int, stride: int = 1) -> int:
-        """Return a number of channels out, at most ``out``, with which a convolution is no larger than allowed."""
+        """Return a number of channels out, at most ``out``, with which a convolution is no
+        larger than allowed.
+        """
         axes = len(shape) - 2
         positions = math.prod(-(-length // stride) for length in shape[2:])
         one = shape[1] * kernel**axes
@@ -86,10 +117,14 @@ class NetworkSampler(ONNXBuilder):
         return out if out <= most else max(4, most // 16 * 16)
 
     def dense(self, x: str, rows: int, given: int, units: int) -> str:
-        """Add a product with a matrix and a bias, as frameworks write it for one axis of samples or for several."""
+        """Add a product with a matrix and a bias, as frameworks write it for one axis of samples
+        or for several.
+        """
         if self.chance(0.5):
             return self.add("Gemm", x, self.weights(units, given), self.weights(units), transB=1)
-        return self.add("Add", self.add("MatMul", x, self.weights(given, units)), self.weights(units))
+        return self.add(
+            "Add", self.add("MatMul", x, self.weights(given, units)), self.weights(units)
+        )
 
 
 def _picture(b: NetworkSampler) -> tuple[str, tuple[int, ...]]:
@@ -148,7 +183,9 @@ def residual(b: NetworkSampler) -> str:
             y, inside = b.convolution(b.add("Relu", y), inside, out, 1)
         else:
             y, inside = b.convolution(x, shape, out, kernel, stride)
-            y, inside = b.convolution(b.add("Relu", y), inside, b.affordable(inside, out, kernel), kernel)
+            y, inside = b.convolution(
+                b.add("Relu", y), inside, b.affordable(inside, out, kernel), kernel
+            )
         if inside[1] != shape[1] or stride > 1:
             x, shape = b.convolution(x, shape, inside[1], 1, stride)
         x, shape = b.add("Relu", b.add("Add", y, x)), inside
@@ -156,7 +193,9 @@ def residual(b: NetworkSampler) -> str:
 
 
 def mobile(b: NetworkSampler) -> str:
-    """Return a network of depthwise convolutions between pointwise ones, with or without gates of channels."""
+    """Return a network of depthwise convolutions between pointwise ones, with or without gates
+    of channels.
+    """
     x, shape = _image(b)
     word = str(b.random.choice(("Relu", "clip", "HardSwish", "silu")))
     gated = b.chance(0.5)
@@ -164,14 +203,20 @@ def mobile(b: NetworkSampler) -> str:
         start, before = x, shape
         x, shape = b.convolution(x, shape, b.affordable(shape, shape[1] * b.pick(1, 3, 4, 6), 1), 1)
         x = b.activation(x, word)
-        x, shape = b.convolution(x, shape, shape[1], b.pick(3, 3, 5, 7), b.pick(1, 1, 2), groups=shape[1])
+        x, shape = b.convolution(
+            x, shape, shape[1], b.pick(3, 3, 5, 7), b.pick(1, 1, 2), groups=shape[1]
+        )
         x = b.activation(x, word)
         if gated:
             inner = max(4, shape[1] // b.pick(4, 8, 16))
             y, small = b.convolution(b.add("GlobalAveragePool", x), (*shape[:2], 1, 1), inner, 1)
             y, _ = b.convolution(b.add("Relu", y), small, shape[1], 1)
             x = b.add("Mul", x, b.activation(y, "Sigmoid", "HardSigmoid"))
-        out = before[1] if shape[2:] == before[2:] and b.chance(0.7) else b.affordable(shape, b.width(16, 256), 1)
+        out = (
+            before[1]
+            if shape[2:] == before[2:] and b.chance(0.7)
+            else b.affordable(shape, b.width(16, 256), 1)
+        )
         x, shape = b.convolution(x, shape, out, 1)
         if shape == before:
             x = b.add("Add", x, start)
@@ -179,7 +224,9 @@ def mobile(b: NetworkSampler) -> str:
 
 
 def joined(b: NetworkSampler) -> str:
-    """Return a network of branches that are joined, with poolings and normalisations that cannot be folded."""
+    """Return a network of branches that are joined, with poolings and normalisations that cannot
+    be folded.
+    """
     x, shape = _image(b)
     for _ in range(2):
         y = x
@@ -191,7 +238,12 @@ def joined(b: NetworkSampler) -> str:
         shape = (1, shape[1] + inside[1], *inside[2:])
         if min(shape[2:]) > 8 and b.chance(0.5):
             size = b.pick(2, 3)
-            x = b.add(b.random.choice(("MaxPool", "AveragePool")), x, kernel_shape=[size] * 2, strides=[2, 2])
+            x = b.add(
+                b.random.choice(("MaxPool", "AveragePool")),
+                x,
+                kernel_shape=[size] * 2,
+                strides=[2, 2],
+            )
             shape = (*shape[:2], *((length - size) // 2 + 1 for length in shape[2:]))
     return _classifier(b, x, shape)
 
@@ -209,7 +261,11 @@ def dense(b: NetworkSampler) -> str:
 
 def attention(b: NetworkSampler) -> str:
     """Return a block of a transformer."""
-    heads, depth, length = b.pick(2, 3, 4, 8, 12), b.pick(16, 32, 64), b.pick(16, 49, 64, 128, 197, 256)
+    heads, depth, length = (
+        b.pick(2, 3, 4, 8, 12),
+        b.pick(16, 32, 64),
+        b.pick(16, 49, 64, 128, 197, 256),
+    )
     width = heads * depth
     x = b.input((1, length, width))
     y = _normalised(b, x, width)
@@ -226,14 +282,18 @@ def attention(b: NetworkSampler) -> str:
     z = b.add("Add", b.add("MatMul", z, b.weights(width, width)), b.weights(width))
     x = b.add("Add", z, x)
     inner = width * b.pick(2, 4)
-    y = b.add("Add", b.add("MatMul", _normalised(b, x, width), b.weights(width, inner)), b.weights(inner))
+    y = b.add(
+        "Add", b.add("MatMul", _normalised(b, x, width), b.weights(width, inner)), b.weights(inner)
+    )
     y = b.activation(y, "gelu", "Relu")
     y = b.add("Add", b.add("MatMul", y, b.weights(inner, width)), b.weights(width))
     return _normalised(b, b.add("Add", y, x), width)
 
 
 def _normalised(b: NetworkSampler, x: str, width: int) -> str:
-    return b.add("LayerNormalization", x, b.weights(width, mean=1), b.weights(width), axis=-1, epsilon=1e-5)
+    return b.add(
+        "LayerNormalization", x, b.weights(width, mean=1), b.weights(width), axis=-1, epsilon=1e-5
+    )
 
 
 def series(b: NetworkSampler) -> str:
@@ -262,10 +322,14 @@ def recurrent(b: NetworkSampler) -> str:
         units = b.width(8, 256)
         directions = b.pick(1, 1, 2)
         y = b.add(
-            kind, x, b.weights(directions, gates * units, width), b.weights(directions, gates * units, units),
-            b.weights(directions, 2 * gates * units), hidden_size=units,
+            kind,
+            x,
+            b.weights(directions, gates * units, width),
+            b.weights(directions, gates * units, units),
+            b.weights(directions, 2 * gates * units),
+            hidden_size=units,
             direction="forward" if directions == 1 else "bidirectional",
-        )  # fmt: skip
+        )
         width = directions * units
         y = b.add("Transpose", y, perm=[0, 2, 1, 3])
         x = b.add("Reshape", y, b.constant(np.array([steps, 1, width], np.int64)))
@@ -279,26 +343,47 @@ def enlarging(b: NetworkSampler) -> str:
     shape: tuple[int, ...] = (1, b.width(8, 128), side, side)
     x = b.input(shape)
     for _ in range(2):
-        x, shape = b.convolution(x, shape, b.affordable(shape, b.width(16, 128), 3), 3, dilation=b.pick(1, 1, 2))
+        x, shape = b.convolution(
+            x, shape, b.affordable(shape, b.width(16, 128), 3), 3, dilation=b.pick(1, 1, 2)
+        )
         x = b.add("Relu", x)
         if b.chance(0.5):
             scales = b.constant(np.array([1, 1, 2, 2], np.float32))
             mode = str(b.random.choice(("nearest", "linear")))
-            x = b.add("Resize", x, "", scales, mode=mode, coordinate_transformation_mode="asymmetric" if
-                      mode == "nearest" else "half_pixel", nearest_mode="floor")  # fmt: skip
+            x = b.add(
+                "Resize",
+                x,
+                "",
+                scales,
+                mode=mode,
+                coordinate_transformation_mode="asymmetric" if mode == "nearest" else "half_pixel",
+                nearest_mode="floor",
+            )
             shape = (*shape[:2], shape[2] * 2, shape[3] * 2)
         else:
             out = max(8, shape[1] // 2)
-            x = b.add("ConvTranspose", x, b.weights(shape[1], out, 2, 2), kernel_shape=[2, 2], strides=[2, 2])
+            x = b.add(
+                "ConvTranspose",
+                x,
+                b.weights(shape[1], out, 2, 2),
+                kernel_shape=[2, 2],
+                strides=[2, 2],
+            )
             shape = (1, out, shape[2] * 2, shape[3] * 2)
     x, shape = b.convolution(x, shape, b.pick(1, 2, 4, 21), 1)
     return b.add("Sigmoid", x)
 
 
 FAMILIES: dict[str, tuple[Callable[[NetworkSampler], str], float]] = {
-    "residual": (residual, 6), "mobile": (mobile, 6), "joined": (joined, 3), "dense": (dense, 3),
-    "attention": (attention, 2.5), "series": (series, 2.5), "recurrent": (recurrent, 2), "enlarging": (enlarging, 1.5),
-}  # fmt: skip
+    "residual": (residual, 6),
+    "mobile": (mobile, 6),
+    "joined": (joined, 3),
+    "dense": (dense, 3),
+    "attention": (attention, 2.5),
+    "series": (series, 2.5),
+    "recurrent": (recurrent, 2),
+    "enlarging": (enlarging, 1.5),
+}
 """What draws a network, by family, and how often compared with the others."""
 
 

@@ -1,1 +1,3 @@
-"""Cutting a model whose compiled form fails or differs down to the few nodes that still show the fault."""
+"""Cutting a model whose compiled form fails or differs down to the few nodes that still show the
+fault.
+"""

@@ -1,4 +1,6 @@
-"""Parts of an ONNX graph as models of their own, fed with the values that the whole graph computes."""
+"""Parts of an ONNX graph as models of their own, fed with the values that the whole graph
+computes.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,15 @@ class Values:
     def read(self, name: str, sample: int) -> Array:
         """Return a value, which stays on the disk until it is needed."""
         path = self.path(name, sample)
-        found: Array = np.load(path, mmap_mode="r" if path.stat().st_size > 1 << 20 else None, allow_pickle=False)
+        found: Array = np.load(
+            path, mmap_mode="r" if path.stat().st_size > 1 << 20 else None, allow_pickle=False
+        )
         return found
 
     def __contains__(self, name: str) -> bool:
-        return name in self._places and all(self.path(name, sample).is_file() for sample in range(self.samples))
+        return name in self._places and all(
+            self.path(name, sample).is_file() for sample in range(self.samples)
+        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,11 @@ class ONNXPart:
             onnx.save_model(self.model, str(path))
             return
         onnx.save_model(
-            self.model, str(path), save_as_external_data=True, location=f"{path.name}.data", convert_attribute=False
+            self.model,
+            str(path),
+            save_as_external_data=True,
+            location=f"{path.name}.data",
+            convert_attribute=False,
         )
 
 
@@ -108,7 +118,8 @@ class Whole:
             model = onnx.load_model(str(path))
             if model.functions:
                 model = onnx.inliner.inline_local_functions(model)
-        except Exception as error:  # errors of protocol buffers have no common base class but Exception
+        # errors of protocol buffers have no common base class but Exception
+        except Exception as error:
             raise ArtifactError(f"{path}: not a usable ONNX model: {one_line(error)}") from None
         self._proto = model
         graph = model.graph
@@ -118,7 +129,9 @@ class Whole:
         self.outputs = [value.name for value in graph.output]
         self._stated = {value.name: value for value in (*graph.input, *graph.output)}
         self._needs = [_needs(node) for node in self.nodes]
-        self._maker = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
+        self._maker = {
+            name: place for place, node in enumerate(self.nodes) for name in node.output if name
+        }
         self._used = {name for names in self._needs for name in names} | set(self.outputs)
         self._fixed = self._fixed_tensors()
 
@@ -130,7 +143,12 @@ class Whole:
     @property
     def names(self) -> set[str]:
         """Names of all nodes and tensors."""
-        return {node.name for node in self.nodes} | set(self._maker) | set(self.inputs) | set(self.constants)
+        return (
+            {node.name for node in self.nodes}
+            | set(self._maker)
+            | set(self.inputs)
+            | set(self.constants)
+        )
 
     @property
     def operators(self) -> set[str]:
@@ -144,7 +162,9 @@ class Whole:
         model = onnx.ModelProto()
         model.CopyFrom(self._proto)
         present = set(self.outputs)
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.tensors if name not in present)
+        model.graph.output.extend(
+            onnx.ValueInfoProto(name=name) for name in self.tensors if name not in present
+        )
         return model
 
     def part(self, places: Iterable[int], values: Values, free: bool = False) -> ONNXPart | None:
@@ -159,8 +179,8 @@ class Whole:
         values
             The values of tensors.
         free
-            Whether the graph's own inputs and outputs keep axes of free length; all others have the shapes of the
-            values.
+            Whether the graph's own inputs and outputs keep axes of free length; all others have the
+            shapes of the values.
 
         Returns
         -------
@@ -180,25 +200,34 @@ class Whole:
                 constants.append(self.constants[name])
             elif name not in made:
                 if self._as_constant(name, values):
-                    constants.append(onnx.numpy_helper.from_array(np.array(values.read(name, 0)), name))
+                    constants.append(
+                        onnx.numpy_helper.from_array(np.array(values.read(name, 0)), name)
+                    )
                 else:
                     inputs.append(name)
         outputs = [
             name
             for place in chosen
             for name in self.nodes[place].output
-            if name in self._used and name in values and (name not in needed or name in self.outputs)
+            if name in self._used
+            and name in values
+            and (name not in needed or name in self.outputs)
         ]
         if not outputs:
             return None
 
         def told(name: str) -> Any:
-            return self._stated[name] if free and name in self._stated else _value_info(name, values)
+            return (
+                self._stated[name] if free and name in self._stated else _value_info(name, values)
+            )
 
         graph = onnx.helper.make_graph(
-            [self.nodes[place] for place in chosen], "reduced", list(map(told, inputs)), list(map(told, outputs)),
+            [self.nodes[place] for place in chosen],
+            "reduced",
+            list(map(told, inputs)),
+            list(map(told, outputs)),
             constants,
-        )  # fmt: skip
+        )
         model = onnx.helper.make_model(
             graph, opset_imports=self._proto.opset_import, ir_version=max(self._proto.ir_version, 4)
         )
@@ -215,13 +244,22 @@ class Whole:
         return sorted(chosen) or None
 
     def _as_constant(self, name: str, values: Values) -> bool:
-        """Return whether a tensor is the same for every sample: computed from constants, or a shape."""
+        """Return whether a tensor is the same for every sample: computed from constants, or a
+        shape.
+        """
         if name in self._fixed:
             return True
         first = values.read(name, 0)
-        if name in self.inputs or first.dtype.kind not in "iu" or first.ndim > 1 or first.size > _SHAPE_LIKE:
+        if (
+            name in self.inputs
+            or first.dtype.kind not in "iu"
+            or first.ndim > 1
+            or first.size > _SHAPE_LIKE
+        ):
             return False
-        return all(np.array_equal(first, values.read(name, sample)) for sample in range(1, values.samples))
+        return all(
+            np.array_equal(first, values.read(name, sample)) for sample in range(1, values.samples)
+        )
 
     def _fixed_tensors(self) -> set[str]:
         fixed = set(self.constants)
@@ -234,7 +272,11 @@ class Whole:
         """Keep the value of a ``Constant`` node, and return whether there is one."""
         import onnx
 
-        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.attribute) != 1:
+        if (
+            node.op_type != "Constant"
+            or node.domain not in ("", "ai.onnx")
+            or len(node.attribute) != 1
+        ):
             return False
         value = onnx.helper.get_attribute_value(node.attribute[0])
         kind = node.attribute[0].name
@@ -258,7 +300,10 @@ def _value_info(name: str, values: Values) -> Any:
     shapes = {array.shape for array in arrays}
     shape: list[int | str] = list(arrays[0].shape)
     if len(shapes) > 1:  # of one rank, since a graph's tensors have one
-        shape = [n if len({s[axis] for s in shapes}) == 1 else f"{name}_{axis}" for axis, n in enumerate(shape)]
+        shape = [
+            n if len({s[axis] for s in shapes}) == 1 else f"{name}_{axis}"
+            for axis, n in enumerate(shape)
+        ]
     dtype = onnx.helper.np_dtype_to_tensor_dtype(arrays[0].dtype)
     return onnx.helper.make_tensor_value_info(name, dtype, shape)
 
@@ -277,7 +322,9 @@ def _needs(node: Any) -> tuple[str, ...]:
 
 
 def stacked(names: Sequence[str], values: Values) -> Mapping[str, Array]:
-    """Return the values of tensors with a new first axis for samples, as far as these have the first one's shapes."""
+    """Return the values of tensors with a new first axis for samples, as far as these have the
+    first one's shapes.
+    """
     alike = [
         sample
         for sample in range(values.samples)

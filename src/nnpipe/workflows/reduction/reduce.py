@@ -1,4 +1,6 @@
-"""Cutting a model that a chain fails on down to the few nodes that it still fails on, in one call."""
+"""Cutting a model that a chain fails on down to the few nodes that it still fails on, in one
+call.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ class ReduceResult:
     ended: str = ""
 
     def __str__(self) -> str:
-        kinds = ", ".join(name if n == 1 else f"{n} {name}" for name, n in Counter(self.nodes).most_common(8))
+        kinds = ", ".join(
+            name if n == 1 else f"{n} {name}" for name, n in Counter(self.nodes).most_common(8)
+        )
         more = ", ..." if len(set(self.nodes)) > 8 else ""
         early = f"\nended early by {self.ended}: fewer nodes may do" if self.ended else ""
         return (
@@ -85,7 +89,8 @@ class ReduceResult:
 
 
 _LEAST_SECONDS, _TIMES_LONGER = 5.0, 20.0
-_ENOUGH_TRIES, _TIMES_LONGEST = 3, 8.0  # after so many tries that ended, parts hang that take so often the longest
+# after so many tries that ended, parts hang that take so often the longest
+_ENOUGH_TRIES, _TIMES_LONGEST = 3, 8.0
 _LEAST_IN_A_NEW_PROCESS = 30.0  # seconds
 _PREPARING = 3600.0  # seconds for exporting and for computing the reference
 
@@ -103,7 +108,8 @@ def reduce(
     time_limit: float = 600.0,
     progress: Progress = bar,
 ) -> ReduceResult:
-    """Cut a model whose compiled form fails, crashes, hangs or differs down to the few nodes that still do.
+    """Cut a model whose compiled form fails, crashes, hangs or differs down to the few nodes that
+    still do.
 
     The model is exported to ONNX and run once by ONNX Runtime without optimisations,
     which records what every tensor holds.  Then parts of the graph are fed with these
@@ -113,15 +119,17 @@ def reduce(
     Parameters
     ----------
     model
-        The path of a model file, an ``nn.Module`` of PyTorch, a model of Keras, or ``(wrapper, path)``; anything that
-        can be exported to ONNX.
+        The path of a model file, an ``nn.Module`` of PyTorch, a model of Keras, or ``(wrapper,
+        path)``; anything that can be exported to ONNX.
     way
-        A short name of :func:`~nnpipe.workflows.ways.ways`, or a :class:`~nnpipe.workflows.ways.Way`.
+        A short name of :func:`~nnpipe.workflows.ways.ways`, or a
+        :class:`~nnpipe.workflows.ways.Way`.
     to
         The folder to write, which must not exist: ``model.onnx``, ``inputs.npz``, ``expected.npz``,
         ``reproduce.py`` and ``issue.md``.
     data
-        Samples, as for :func:`~nnpipe.workflows.verification.verify.verify`; random ones by default.
+        Samples, as for :func:`~nnpipe.workflows.verification.verify.verify`; random ones by
+        default.
     samples
         Number of samples to run; quantisers observe them, too.
     preparation
@@ -129,8 +137,8 @@ def reduce(
     tolerances
         How far outputs may differ, as ``verify`` judges it.
     hang_after
-        Seconds after which the whole model hangs.  For its parts, 8 times as long as the longest of three or more that
-        do not hang is enough, or 20 times as long as that of fewer.
+        Seconds after which the whole model hangs.  For its parts, 8 times as long as the longest of
+        three or more that do not hang is enough, or 20 times as long as that of fewer.
     time_limit
         Seconds to search at most; then the smallest part so far is written.
     progress
@@ -173,13 +181,16 @@ def reduce(
         raise ConfigError(f"{to}: is there already; name another folder")
     check_writable(to, folder=True)
     with working_folder() as folder:
-        taken = given(model, data, folder, preparation=preparation, calibration_samples=0, progress=progress)
+        taken = given(
+            model, data, folder, preparation=preparation, calibration_samples=0, progress=progress
+        )
         wrapper, source = taken.models[0]
         onnx_file = source
         if wrapper.weights_format != "onnx":
             if "onnx" not in wrapper.exports:
                 raise ConfigError(
-                    f"{source}: {type(wrapper).__name__} cannot be exported to ONNX, which reduce works on"
+                    f"{source}: {type(wrapper).__name__} cannot be exported to ONNX, which reduce "
+                    f"works on"
                 )
             with ModelProcess(wrapper, None, source) as process:
                 process.compile(Plan("onnx", ()), (), folder / "exported.onnx", 0, _PREPARING)
@@ -190,13 +201,19 @@ def reduce(
         candidate = None
         if taken.dataset is not None:
             dataset = prepared(taken.dataset)
-            candidate = CandidateSpec(source.name, wrapper, source, dataset=dataset, judged=False).to_json()
+            candidate = CandidateSpec(
+                source.name, wrapper, source, dataset=dataset, judged=False
+            ).to_json()
         with Trying(chain, folder) as trying:
             (folder / "values").mkdir()
             found = trying.task(
-                "record", _PREPARING, model=str(onnx_file), values=str(folder / "values"), samples=samples,
+                "record",
+                _PREPARING,
+                model=str(onnx_file),
+                values=str(folder / "values"),
+                samples=samples,
                 candidate=candidate,
-            )  # fmt: skip
+            )
             values = Values(folder / "values", found["names"], found["samples"])
             search = _Search(trying, whole, values, str(source), hang_after)
             search.begin()
@@ -212,15 +229,22 @@ def reduce(
             part, symptom = search.part(), search.symptom
             write_reproducer(to, part, values, chosen, chain, symptom, found["by"], search.limit)
             return ReduceResult(
-                path=to, symptom=symptom, nodes=tuple(node.op_type for node in part.model.graph.node),
-                nodes_before=len(whole.nodes), tries=trying.count, seconds=time.monotonic() - start, ended=search.ended,
-            )  # fmt: skip
+                path=to,
+                symptom=symptom,
+                nodes=tuple(node.op_type for node in part.model.graph.node),
+                nodes_before=len(whole.nodes),
+                tries=trying.count,
+                seconds=time.monotonic() - start,
+                ended=search.ended,
+            )
 
 
 def _planned(way: str | Way, path: Path, folder: Path) -> Planned:
     chosen = fitting(way, path, folder)
     if chosen.plan is None or chosen.runtime is None:
-        raise ConfigError(f"{chosen.title!r} compiles nothing: name a way such as 'onnx' or 'openvino-int8'")
+        raise ConfigError(
+            f"{chosen.title!r} compiles nothing: name a way such as 'onnx' or 'openvino-int8'"
+        )
     return chosen
 
 
@@ -228,9 +252,11 @@ def _chain(chosen: Planned, tolerances: Tolerances) -> dict[str, Any]:
     assert chosen.plan is not None
     assert chosen.runtime is not None
     return {
-        "compilers": [compiler.describe() for compiler in chosen.compilers], "runtime": chosen.runtime.describe(),
-        "export": chosen.plan.export, "tolerances": tolerances.to_json(),
-    }  # fmt: skip
+        "compilers": [compiler.describe() for compiler in chosen.compilers],
+        "runtime": chosen.runtime.describe(),
+        "export": chosen.plan.export,
+        "tolerances": tolerances.to_json(),
+    }
 
 
 @dataclass
@@ -265,12 +291,14 @@ class _Search:
             first = self._attempt(self.left)
         if first is None or first.symptom is None:
             raise ConfigError(
-                f"{self.title}: nothing is wrong with it on {self.values.samples} samples; give those that show the "
+                f"{self.title}: nothing is wrong with it on {self.values.samples} samples; give "
+                f"those that show the "
                 "fault with --dataset, or lower --same-tolerance and --close-tolerance"
             )
         self.symptom = first.symptom
         self.names, self.operators = self.whole.names, self.whole.operators
-        # Forks of a process that has imported the frameworks are fast, if the fault is the same there.
+        # Forks of a process that has imported the frameworks are fast, if the fault is the same
+        # there.
         self.warm = True
         if self.symptom.kind == "hang":
             self.limit = self._first_limit()
@@ -279,7 +307,9 @@ class _Search:
         if not self._alike(self._attempt(self.left)):
             self.warm, self.limit = False, self.hang_after
             if not self._alike(self._attempt(self.left)):
-                raise ConfigError(f"{self.title}: what is wrong shows only now and then: {self.symptom}")
+                raise ConfigError(
+                    f"{self.title}: what is wrong shows only now and then: {self.symptom}"
+                )
 
     def tries(self) -> Iterator[list[int]]:
         """Yield what is left after each try."""
@@ -292,7 +322,10 @@ class _Search:
     def confirm(self) -> None:
         """Return to the smallest part that shows the fault in a new process, too."""
         # A new process also imports the frameworks.
-        self.warm, self.limit = False, min(self.hang_after, max(_LEAST_IN_A_NEW_PROCESS, 4 * self.limit))
+        self.warm, self.limit = (
+            False,
+            min(self.hang_after, max(_LEAST_IN_A_NEW_PROCESS, 4 * self.limit)),
+        )
         for left in self.accepted[::-1]:
             found = self._attempt(left)
             if found is not None and self._alike(found):
@@ -307,13 +340,21 @@ class _Search:
         return made
 
     def _attempt(self, places: Sequence[int]) -> TryOutcome | None:
-        tried = self.trying.attempt(self.whole, self.values, places, self.free, self.limit, self.warm)
-        if self.warm and tried is not None and (tried.symptom is None or tried.symptom.kind != "hang"):
+        tried = self.trying.attempt(
+            self.whole, self.values, places, self.free, self.limit, self.warm
+        )
+        if (
+            self.warm
+            and tried is not None
+            and (tried.symptom is None or tried.symptom.kind != "hang")
+        ):
             self.seconds.append(tried.seconds)
         return tried
 
     def _alike(self, tried: TryOutcome | None) -> bool:
-        return tried is not None and self.symptom.is_shown_by(tried.symptom, self.names, self.operators)
+        return tried is not None and self.symptom.is_shown_by(
+            tried.symptom, self.names, self.operators
+        )
 
     def _shows(self, places: Sequence[int]) -> bool:
         if self.symptom.kind == "hang":  # a new process confirms the last part, with more time
@@ -323,7 +364,9 @@ class _Search:
         # A fault that comes and goes, or a part that is no model by itself, would lead astray.
         if self.symptom.kind != "hang" and not self._alike(self._attempt(places)):
             return False
-        return self.trying.is_valid(self.whole, self.values, places, self.free, self.hang_after, self.warm)
+        return self.trying.is_valid(
+            self.whole, self.values, places, self.free, self.hang_after, self.warm
+        )
 
     def _first_limit(self) -> float:
         """Return after how many seconds a part hangs, from a few single nodes that do not."""
@@ -334,7 +377,9 @@ class _Search:
         return self._learned_limit()
 
     def _learned_limit(self) -> float:
-        """Return the limit that follows from the tries that ended; a single slow one must not make each hang long."""
+        """Return the limit that follows from the tries that ended; a single slow one must not
+        make each hang long.
+        """
         if not self.seconds:
             return self.hang_after
         times = _TIMES_LONGEST if len(self.seconds) >= _ENOUGH_TRIES else _TIMES_LONGER

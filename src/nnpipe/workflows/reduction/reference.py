@@ -1,4 +1,6 @@
-"""What a graph is reduced against: the values of every tensor of the whole, and whether a part computes them."""
+"""What a graph is reduced against: the values of every tensor of the whole, and whether a part
+computes them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _MOST_BYTES = 4 << 30  # of recorded values
 
 
 def record(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the whole graph and write what every tensor holds; return how many samples there are and by what they ran."""
+    """Run the whole graph and write what every tensor holds; return how many samples there are
+    and by what they ran.
+    """
     whole = Whole(Path(request["model"]))
     folder = Path(request["folder"])
     path = folder / "all.onnx"
@@ -64,7 +68,9 @@ def _samples(request: Mapping[str, Any], io: IOSpec) -> Iterator[Batch]:
 
 
 def _runner(path: Path) -> tuple[Any, str]:
-    """Return a function that computes tensors of a model as its file says, and the name of what does it."""
+    """Return a function that computes tensors of a model as its file says, and the name of what
+    does it.
+    """
     try:
         session = open_model(read_onnx(path), 1, optimisation="none")
     except NNPipeError as refused:
@@ -82,7 +88,9 @@ def _runner(path: Path) -> tuple[Any, str]:
             try:
                 return dict(zip(names, evaluator.run(names, dict(batch)), strict=True))
             except Exception as error:  # of any class
-                raise NotSupported(f"nothing computes the reference: ONNX's own cannot: {one_line(error)}") from None
+                raise NotSupported(
+                    f"nothing computes the reference: ONNX's own cannot: {one_line(error)}"
+                ) from None
 
         return evaluated, "ONNX's reference evaluator"
 
@@ -91,7 +99,8 @@ def _runner(path: Path) -> tuple[Any, str]:
             return dict(zip(names, session.run(names, dict(batch)), strict=True))
         except Exception as error:  # its errors share no base but Exception
             raise NotSupported(
-                f"ONNX Runtime cannot compute the reference: {one_line(error)}; give samples that fit with --dataset"
+                f"ONNX Runtime cannot compute the reference: {one_line(error)}; give samples that "
+                f"fit with --dataset"
             ) from None
 
     return run, "ONNX Runtime without optimisations"
@@ -103,7 +112,10 @@ def computes_the_reference(request: Mapping[str, Any]) -> dict[str, Any]:
     run, _ = _runner(Path(request["model"]))
     comparison = AgreementAccumulator()
     for sample in range(values.samples):
-        outputs = run(request["outputs"], {name: np.array(values.read(name, sample)) for name in request["inputs"]})
+        outputs = run(
+            request["outputs"],
+            {name: np.array(values.read(name, sample)) for name in request["inputs"]},
+        )
         comparison.add({name: values.read(name, sample) for name in outputs}, outputs, samples=1)
     verdict, _ = comparison.result().verdict(Tolerances())
     return {"valid": verdict != "different"}

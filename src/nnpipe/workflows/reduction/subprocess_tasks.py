@@ -1,4 +1,6 @@
-"""What ``nnpipe reduce`` does in processes of their own: recording values, and trying a model with a chain."""
+"""What ``nnpipe reduce`` does in processes of their own: recording values, and trying a model
+with a chain.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,15 @@ _PAUSE = 0.01  # seconds between looks at a child
 
 
 class Tries:
-    """Carries out each request in a fork of this process, which has imported the frameworks already."""
+    """Carries out each request in a fork of this process, which has imported the frameworks
+    already.
+    """
 
     def __call__(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the reply of a task.
 
-        It is ``{"crash": SIGNAL}`` if its process ended before it was done, and ``{"hang": True}`` if that did not end
-        within the seconds of ``"within"``, where they are given.
+        It is ``{"crash": SIGNAL}`` if its process ended before it was done, and ``{"hang": True}``
+        if that did not end within the seconds of ``"within"``, where they are given.
         """
         if request["do"] == "import":
             for compiler in map(_compiler, request["compilers"]):
@@ -63,7 +67,8 @@ class Tries:
             return {}
         parent = os.getpid()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which are checked to work
+            # of forks beside threads, which are checked to work
+            warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if not child:
             _child(parent, request)
@@ -77,7 +82,9 @@ class Tries:
 
 
 def _exit_code(child: int, seconds: float | None) -> int | None:
-    """Wait for a child; return ``None`` if it does not end in time, and kill it and all that it started."""
+    """Wait for a child; return ``None`` if it does not end in time, and kill it and all that it
+    started.
+    """
     end = math.inf if seconds is None else time.monotonic() + seconds
     while time.monotonic() < end:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -137,19 +144,29 @@ def _tried(request: Mapping[str, Any]) -> dict[str, Any]:
         raise
     except Exception as error:  # frameworks raise any class
         stage = (folder / STAGE).read_text("utf-8")
-        cause = error.__cause__ if isinstance(error, NNPipeError) and error.__cause__ is not None else error
-        found = Symptom("error", stage, type(cause).__name__, one_line(_without(request["model"], error), 1000))
+        cause = (
+            error.__cause__
+            if isinstance(error, NNPipeError) and error.__cause__ is not None
+            else error
+        )
+        found = Symptom(
+            "error", stage, type(cause).__name__, one_line(_without(request["model"], error), 1000)
+        )
     return {"symptom": None if found is None else found.to_json()}
 
 
 def _without(path: str, error: BaseException) -> str:
-    return str(error).replace(path, "the model").replace(str(Path(path).parent), "") or type(error).__name__
+    return (
+        str(error).replace(path, "the model").replace(str(Path(path).parent), "")
+        or type(error).__name__
+    )
 
 
 def _compared(request: Mapping[str, Any], folder: Path, now: Any) -> Symptom | None:
     values = Values(Path(request["values"]), request["names"], request["samples"])
     batches = [
-        {name: np.array(values.read(name, sample)) for name in request["inputs"]} for sample in range(values.samples)
+        {name: np.array(values.read(name, sample)) for name in request["inputs"]}
+        for sample in range(values.samples)
     ]
     now("exporting")
     chosen = fitting(way_of(request), Path(request["model"]), folder)
@@ -168,7 +185,10 @@ def _compared(request: Mapping[str, Any], folder: Path, now: Any) -> Symptom | N
     now("loading")
     with chosen.runtime.load(artifact) as session:
         now("running")
-        inputs, outputs = (_named(getattr(source, side), getattr(session.io, side)) for side in ("inputs", "outputs"))
+        inputs, outputs = (
+            _named(getattr(source, side), getattr(session.io, side))
+            for side in ("inputs", "outputs")
+        )
         comparison, worst = AgreementAccumulator(), ""
         for sample, batch in enumerate(batches):
             renamed = {inputs[name]: array for name, array in batch.items()}
@@ -179,7 +199,11 @@ def _compared(request: Mapping[str, Any], folder: Path, now: Any) -> Symptom | N
             ours = {name: values.read(name, sample) for name in request["outputs"]}
             now("comparing")
             comparison.add(ours, {name: theirs[name] for name in ours}, samples=1)
-            bad = (name for name in ours if np.isfinite(ours[name]).all() and not np.isfinite(theirs[name]).all())
+            bad = (
+                name
+                for name in ours
+                if np.isfinite(ours[name]).all() and not np.isfinite(theirs[name]).all()
+            )
             worst = worst or next(bad, "")
             now("running")
     if worst:
@@ -192,17 +216,22 @@ def _compared(request: Mapping[str, Any], folder: Path, now: Any) -> Symptom | N
 
 
 def _named(ours: Sequence[TensorSpec], theirs: Sequence[TensorSpec]) -> dict[str, str]:
-    """Return the session's names of a model's tensors; declared layers have names of their own, in the same order."""
+    """Return the session's names of a model's tensors; declared layers have names of their own,
+    in the same order.
+    """
     names, others = [spec.name for spec in ours], [spec.name for spec in theirs]
     if set(names) == set(others):
         return {name: name for name in names}
     if len(names) != len(others):
-        raise SpecMismatch(f"the compiled model has the tensors {', '.join(others)}, not {', '.join(names)}")
+        raise SpecMismatch(
+            f"the compiled model has the tensors {', '.join(others)}, not {', '.join(names)}"
+        )
     return dict(zip(names, others, strict=True))
 
 
 def fitting(way: str | Way, path: Path, folder: Path) -> Planned:
-    """Return how a chain takes an ONNX file: as it is, or as declared layers that become another format.
+    """Return how a chain takes an ONNX file: as it is, or as declared layers that become another
+    format.
 
     Raises
     ------

@@ -22,10 +22,11 @@ class Symptom:
     Parameters
     ----------
     kind
-        An error, a crash, a hang, outputs that are not finite where those of the reference are, or outputs that differ
-        from those of the reference by more than the conversion claims.
+        An error, a crash, a hang, outputs that are not finite where those of the reference are, or
+        outputs that differ from those of the reference by more than the conversion claims.
     stage
-        What was being done: ``"exporting"``, ``"compiling with CLASS"``, ``"loading"``, ``"running"``, ``"comparing"``.
+        What was being done: ``"exporting"``, ``"compiling with CLASS"``, ``"loading"``,
+        ``"running"``, ``"comparing"``.
     what
         The class of an error, or the signal of a crash.
     message
@@ -59,7 +60,9 @@ class Symptom:
         """Return the symptom that :meth:`to_json` described."""
         return cls(**data)
 
-    def is_shown_by(self, other: Symptom | None, names: Collection[str], operators: Collection[str]) -> bool:
+    def is_shown_by(
+        self, other: Symptom | None, names: Collection[str], operators: Collection[str]
+    ) -> bool:
         """Return whether another symptom has the same cause, as far as it tells.
 
         Parameters
@@ -69,9 +72,14 @@ class Symptom:
         names
             Names of the model's nodes and tensors, which say nothing of the cause.
         operators
-            Types of the model's operators; a message that names some is alike only if it names no others.
+            Types of the model's operators; a message that names some is alike only if it names no
+            others.
         """
-        if other is None or (self.kind, self.stage, self.what) != (other.kind, other.stage, other.what):
+        if other is None or (self.kind, self.stage, self.what) != (
+            other.kind,
+            other.stage,
+            other.what,
+        ):
             return False
         if self.kind == "difference":
             return other.error >= _SMALLER * self.error

@@ -53,7 +53,9 @@ class Trying(Closing):
         NNPipeError
             If it fails, crashes, or takes too long.
         """
-        reply: dict[str, Any] = self._worker.call({"do": do, "folder": str(self._new()), **request}, seconds)
+        reply: dict[str, Any] = self._worker.call(
+            {"do": do, "folder": str(self._new()), **request}, seconds
+        )
         if "crash" in reply:
             raise NNPipeError(f"its process crashed ({reply['crash']})")
         if "failed" in reply:
@@ -61,7 +63,13 @@ class Trying(Closing):
         return reply
 
     def attempt(
-        self, whole: Whole, values: Values, places: Sequence[int], free: bool, seconds: float, warm: bool = True
+        self,
+        whole: Whole,
+        values: Values,
+        places: Sequence[int],
+        free: bool,
+        seconds: float,
+        warm: bool = True,
     ) -> TryOutcome | None:
         """Try some nodes with the chain; return ``None`` if they make no model.
 
@@ -79,8 +87,11 @@ class Trying(Closing):
         request = self._request(folder, values, part.inputs, part.outputs)
         self.count += 1
         try:
-            # The worker outlives a try that hangs: the next one need not import the frameworks again.
-            reply = self._worker.call({"do": "try", "within": seconds, **request, **self._chain}, seconds + _ENDING)
+            # The worker outlives a try that hangs: the next one need not import the frameworks
+            # again.
+            reply = self._worker.call(
+                {"do": "try", "within": seconds, **request, **self._chain}, seconds + _ENDING
+            )
         except TooLong:
             self._warm = False  # the worker has ended with the try
             reply = {"hang": True}
@@ -94,7 +105,13 @@ class Trying(Closing):
         return TryOutcome(None if found is None else Symptom.from_json(found), reply["seconds"])
 
     def is_valid(
-        self, whole: Whole, values: Values, places: Sequence[int], free: bool, seconds: float, warm: bool
+        self,
+        whole: Whole,
+        values: Values,
+        places: Sequence[int],
+        free: bool,
+        seconds: float,
+        warm: bool,
     ) -> bool:
         """Return whether the reference computes the recorded values from these nodes alone."""
         part = whole.part(places, values, free)
@@ -104,7 +121,8 @@ class Trying(Closing):
         part.write(folder / "model.onnx")
         try:
             found = self._worker.call(
-                {"do": "reference", **self._request(folder, values, part.inputs, part.outputs)}, seconds
+                {"do": "reference", **self._request(folder, values, part.inputs, part.outputs)},
+                seconds,
             )
         except TooLong:
             self._warm = False
@@ -130,11 +148,18 @@ class Trying(Closing):
         folder.mkdir(parents=True)
         return folder
 
-    def _request(self, folder: Path, values: Values, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, Any]:
+    def _request(
+        self, folder: Path, values: Values, inputs: Sequence[str], outputs: Sequence[str]
+    ) -> dict[str, Any]:
         return {
-            "folder": str(folder), "model": str(folder / "model.onnx"), "values": str(values.folder),
-            "names": values.names, "samples": values.samples, "inputs": list(inputs), "outputs": list(outputs),
-        }  # fmt: skip
+            "folder": str(folder),
+            "model": str(folder / "model.onnx"),
+            "values": str(values.folder),
+            "names": values.names,
+            "samples": values.samples,
+            "inputs": list(inputs),
+            "outputs": list(outputs),
+        }
 
 
 def _stage(folder: Path) -> str:

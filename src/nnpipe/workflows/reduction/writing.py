@@ -138,7 +138,9 @@ _AS_LAYERS = """    from nnpipe.modelwrappers import DeclaredModel
 def scripts_alone(chosen: Planned) -> bool:
     """Return whether a script with the chain's framework alone is known."""
     stages = (*chosen.compilers, chosen.runtime)
-    return _names(chosen) in _ALONE and all(stage == type(stage)() for stage in stages if stage is not None)
+    return _names(chosen) in _ALONE and all(
+        stage == type(stage)() for stage in stages if stage is not None
+    )
 
 
 def script_of(chosen: Planned, chain: Mapping[str, Any], alone: bool) -> str:
@@ -166,9 +168,22 @@ def _names(chosen: Planned) -> tuple[str, ...]:
     return tuple(type(stage).__name__ for stage in (*chosen.compilers, chosen.runtime))
 
 
-_PACKAGES = ("openvino", "nncf", "onnxruntime", "iree-base-compiler", "iree-base-runtime", "apache-tvm", "tensorflow",
-             "tensorflow-cpu", "ai-edge-litert", "torch", "executorch", "keras")  # fmt: skip
-_LEAST, _SECONDS = 30.0, 300.0  # after which a script is taken to hang, importing frameworks included
+_PACKAGES = (
+    "openvino",
+    "nncf",
+    "onnxruntime",
+    "iree-base-compiler",
+    "iree-base-runtime",
+    "apache-tvm",
+    "tensorflow",
+    "tensorflow-cpu",
+    "ai-edge-litert",
+    "torch",
+    "executorch",
+    "keras",
+)
+# after which a script is taken to hang, importing frameworks included
+_LEAST, _SECONDS = 30.0, 300.0
 
 
 def write_reproducer(
@@ -224,9 +239,14 @@ def _ends_badly(folder: Path, symptom: Symptom, hang_after: float) -> bool:
     seconds = min(max(hang_after, _LEAST), _SECONDS) if symptom.kind == "hang" else _SECONDS
     try:
         done = subprocess.run(
-            [sys.executable, "reproduce.py"], cwd=folder, env=environment, capture_output=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=seconds,
-        )  # fmt: skip
+            [sys.executable, "reproduce.py"],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+        )
     except subprocess.TimeoutExpired:
         return symptom.kind == "hang"
     if symptom.kind == "crash":
@@ -234,9 +254,14 @@ def _ends_badly(folder: Path, symptom: Symptom, hang_after: float) -> bool:
     return symptom.kind != "hang" and done.returncode == 1
 
 
-def _issue(part: ONNXPart, chosen: Planned, symptom: Symptom, reference: str, alone: bool, shown: bool) -> str:
+def _issue(
+    part: ONNXPart, chosen: Planned, symptom: Symptom, reference: str, alone: bool, shown: bool
+) -> str:
     facts = host_facts()
-    stages = [type(each).__name__ for each in (*chosen.compilers, *([chosen.runtime] if chosen.runtime else []))]
+    stages = [
+        type(each).__name__
+        for each in (*chosen.compilers, *([chosen.runtime] if chosen.runtime else []))
+    ]
     kinds = ", ".join(dict.fromkeys(node.op_type for node in part.model.graph.node))
     title = {
         "error": f"{symptom.what} for {kinds}",
@@ -246,9 +271,16 @@ def _issue(part: ONNXPart, chosen: Planned, symptom: Symptom, reference: str, al
         "difference": f"wrong result of {kinds}",
     }[symptom.kind]
     versions = framework_versions((*_PACKAGES, "onnx", "numpy"))
-    needs = "It needs numpy and the framework alone." if alone else "It needs nnpipe: pip install nnpipe."
+    needs = (
+        "It needs numpy and the framework alone."
+        if alone
+        else "It needs nnpipe: pip install nnpipe."
+    )
     if not shown:
-        needs += " Here it did not show the fault outside of nnpipe's own process; please look at it before reporting."
+        needs += (
+            " Here it did not show the fault outside of nnpipe's own process; please look at it "
+            "before reporting."
+        )
     count = len(part.model.graph.node)
     size = f"{count} node{'s' if count > 1 else ''}, cut out of a larger model"
     return f"""# {title}
@@ -288,7 +320,9 @@ def _listing(part: ONNXPart) -> str:
     import onnx
 
     graph = part.model.graph
-    lines = [f"{side} {_told(value)}" for side in ("input", "output") for value in getattr(graph, side)]
+    lines = [
+        f"{side} {_told(value)}" for side in ("input", "output") for value in getattr(graph, side)
+    ]
     lines += [f"constant {tensor.name}: {list(tensor.dims)}" for tensor in graph.initializer]
     lines += [onnx.printer.to_text(node) for node in graph.node]
     return "\n".join(line if len(line) < 400 else f"{line[:400]} ..." for line in lines)

@@ -55,10 +55,11 @@ class Product:
 
 
 def products(threads: int, needs: set[str]) -> Iterator[Product]:
-    """Yield the products that can be computed here; ``needs`` are the types of numbers that are asked for.
+    """Yield the products that can be computed here; ``needs`` are the types of numbers that are
+    asked for.
 
-    ONNX Runtime multiplies bytes as fast as the processor can only if the first matrix has no signs (u8s8), as its
-    quantised models have.
+    ONNX Runtime multiplies bytes as fast as the processor can only if the first matrix has no signs
+    (u8s8), as its quantised models have.
     """
     random = np.random.default_rng(0)
     for side in _SIDES:
@@ -68,18 +69,36 @@ def products(threads: int, needs: set[str]) -> Iterator[Product]:
             if threads == 1 or not is_installed("threadpoolctl"):
                 yield Product("float32", f"numpy {side} x {side}", work, _numpy(first, threads))
             if is_installed("onnxruntime") and is_installed("onnx"):
-                yield Product("float32", f"onnxruntime MatMul {side} x {side}", work, _onnx("MatMul", first, threads))
+                yield Product(
+                    "float32",
+                    f"onnxruntime MatMul {side} x {side}",
+                    work,
+                    _onnx("MatMul", first, threads),
+                )
         if "int8" in needs and is_installed("onnxruntime") and is_installed("onnx"):
             bytes_ = random.integers(0, 128, (side, side)).astype(np.uint8)
-            yield Product("int8", f"onnxruntime MatMulInteger u8s8 {side} x {side}", work,
-                          _onnx("MatMulInteger", bytes_, threads))  # fmt: skip
+            yield Product(
+                "int8",
+                f"onnxruntime MatMulInteger u8s8 {side} x {side}",
+                work,
+                _onnx("MatMulInteger", bytes_, threads),
+            )
         for precision in sorted(needs & {"float32", "bfloat16"}):
             if is_installed("torch"):
-                yield Product(precision, f"torch {precision} {side} x {side}", work, _torch(first, precision, threads))
+                yield Product(
+                    precision,
+                    f"torch {precision} {side} x {side}",
+                    work,
+                    _torch(first, precision, threads),
+                )
 
 
-def greatest_rate(product: Product, seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the operations a second of the fastest call within some time; at least three calls are made."""
+def greatest_rate(
+    product: Product, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the operations a second of the fastest call within some time; at least three calls
+    are made.
+    """
     product.call()
     best, end, calls = 0.0, clock() + seconds, 0
     while calls < 3 or clock() < end:
@@ -119,21 +138,26 @@ def _onnx(kind: str, first: np.ndarray, threads: int) -> Callable[[], object]:
     side = len(first)
     whole = kind == "MatMulInteger"
     given, weights, result = (
-        (TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32) if whole else (TensorProto.FLOAT,) * 3
+        (TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32)
+        if whole
+        else (TensorProto.FLOAT,) * 3
     )
     second = first.astype(np.int8) if whole else first
     graph = helper.make_graph(
-        [helper.make_node(kind, ["a", "b"], ["y"])], "product",
+        [helper.make_node(kind, ["a", "b"], ["y"])],
+        "product",
         [helper.make_tensor_value_info("a", given, (side, side))],
         [helper.make_tensor_value_info("y", result, (side, side))],
         [helper.make_tensor("b", weights, second.shape, second.tobytes(), raw=True)],
-    )  # fmt: skip
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
     model.ir_version = min(model.ir_version, 9)
     onnx.checker.check_model(model)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return lambda: session.run(None, {"a": first})
 
 
@@ -162,15 +186,21 @@ SIZES = tuple(round(2 ** (exponent / 2)) << 12 for exponent in range(2, 33))
 _CALL_BYTES = 32 << 20
 
 
-def bandwidth(size: int, threads: int, seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the bytes a second that are read from ``size`` bytes, in the fastest call within some time.
+def bandwidth(
+    size: int, threads: int, seconds: float, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the bytes a second that are read from ``size`` bytes, in the fastest call within some
+    time.
 
-    Each thread has its own data, of an equal part of ``size``, and reads them at the same time as the others.
+    Each thread has its own data, of an equal part of ``size``, and reads them at the same time as
+    the others.
     """
     part = max(size // threads // 4, 64)
     rows = max(1, _CALL_BYTES // (4 * part))
     views = [
-        np.lib.stride_tricks.as_strided(np.ones(part, np.int32), (rows, part), (0, 4), writeable=False)
+        np.lib.stride_tricks.as_strided(
+            np.ones(part, np.int32), (rows, part), (0, 4), writeable=False
+        )
         for _ in range(threads)
     ]
     best, end, calls = 0.0, clock() + seconds, 0
@@ -183,7 +213,10 @@ def bandwidth(size: int, threads: int, seconds: float, clock: Callable[[], float
 
 
 def _read(views: list[np.ndarray]) -> None:
-    others = [threading.Thread(target=np.maximum.reduce, args=(view,), kwargs={"axis": 1}) for view in views[1:]]
+    others = [
+        threading.Thread(target=np.maximum.reduce, args=(view,), kwargs={"axis": 1})
+        for view in views[1:]
+    ]
     for each in others:
         each.start()
     np.maximum.reduce(views[0], axis=1)
@@ -197,22 +230,27 @@ _FILE_BYTES = 1 << 20
 _BFLOAT16 = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
 
 
-def roofline(*, threads: int = 1, seconds: float = 0.1, folder: str | Path | None = None) -> RooflineResult:
-    """Measure the ceilings of this machine: its greatest rates of arithmetic, and the bandwidth of its memory.
+def roofline(
+    *, threads: int = 1, seconds: float = 0.1, folder: str | Path | None = None
+) -> RooflineResult:
+    """Measure the ceilings of this machine: its greatest rates of arithmetic, and the bandwidth of
+    its memory.
 
-    Arithmetic is measured by products of matrices in the libraries that are installed here (numpy, ONNX Runtime,
-    PyTorch); the fastest of them is the ceiling.  Memory is read in amounts from 8 KiB to 256 MiB, and its levels begin
-    where the bandwidth falls.  All is measured three times, in a process of its own.  A ceiling whose repeats differ by
-    more than 10 % is not known.
+    Arithmetic is measured by products of matrices in the libraries that are installed here (numpy,
+    ONNX Runtime, PyTorch); the fastest of them is the ceiling.  Memory is read in amounts from 8
+    KiB to 256 MiB, and its levels begin where the bandwidth falls.  All is measured three times, in
+    a process of its own.  A ceiling whose repeats differ by more than 10 % is not known.
 
     Parameters
     ----------
     threads
         The threads that work.
     seconds
-        The time of each product of matrices in each repeat; an amount of memory takes a fifth of it.
+        The time of each product of matrices in each repeat; an amount of memory takes a fifth of
+        it.
     folder
-        The folder to keep the ceilings in (:func:`~nnpipe.measuring.host.machine_folder`); None to keep nothing.
+        The folder to keep the ceilings in (:func:`~nnpipe.measuring.host.machine_folder`); None to
+        keep nothing.
 
     Returns
     -------
@@ -232,16 +270,24 @@ def roofline(*, threads: int = 1, seconds: float = 0.1, folder: str | Path | Non
     """
     check_call(roofline, locals())
     check_range("roofline: threads", threads, 1)
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    there = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     if threads > there:
-        raise ConfigError(f"roofline: {threads} threads need as many processors, and {there} can be used here")
+        raise ConfigError(
+            f"roofline: {threads} threads need as many processors, and {there} can be used here"
+        )
     if not 0.001 <= seconds <= 60:
         raise ConfigError(f"roofline: {seconds} s are not between 0.001 s and a minute")
     with Worker(f"{__name__}:measure_here", shown=True) as worker:
-        found = worker.attempt("measuring the roofline", {"threads": threads, "seconds": seconds}, 0.0)
+        found = worker.attempt(
+            "measuring the roofline", {"threads": threads, "seconds": seconds}, 0.0
+        )
     ceilings = Ceilings.from_json(found)
     if folder is not None:
-        write_text(ceilings_file(Path(folder), threads), json.dumps(ceilings.to_json(), indent=1) + "\n")
+        write_text(
+            ceilings_file(Path(folder), threads), json.dumps(ceilings.to_json(), indent=1) + "\n"
+        )
     return RooflineResult(ceilings)
 
 
@@ -251,7 +297,8 @@ def ceilings_file(folder: Path, threads: int) -> Path:
 
 
 def kept_ceilings(runtime: Runtime) -> Ceilings | None:
-    """Return the ceilings that are kept of this machine for the threads of a runtime; ``None`` if there are none.
+    """Return the ceilings that are kept of this machine for the threads of a runtime; ``None`` if
+    there are none.
 
     Raises
     ------
@@ -301,7 +348,9 @@ def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
         reasons["bfloat16"] = "the processor has no instructions for it"
     tried = list(products(threads, needs))
     without = needs - {each.precision for each in tried}
-    reasons |= dict.fromkeys(without, "no installed library multiplies in it: pip install 'nnpipe[onnx]'")
+    reasons |= dict.fromkeys(
+        without, "no installed library multiplies in it: pip install 'nnpipe[onnx]'"
+    )
     compute: dict[Product, list[float]] = {each: [] for each in tried}
     memory: list[list[float]] = []
     for _ in range(REPEATS):
@@ -321,7 +370,8 @@ def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
 def levels(sizes: Sequence[int], repeats: Sequence[Sequence[float]]) -> tuple[MemoryLevel, ...]:
     """Return the levels of memory from the bandwidth at each size, in each repeat.
 
-    Every level but the first begins with a fall, so its bandwidth is that of the greater half of its sizes.
+    Every level but the first begins with a fall, so its bandwidth is that of the greater half of
+    its sizes.
     """
     usual = [sorted(column)[len(column) // 2] for column in zip(*repeats, strict=True)]
     starts = [0, *borders(sizes, usual), len(sizes)]
@@ -330,7 +380,11 @@ def levels(sizes: Sequence[int], repeats: Sequence[Sequence[float]]) -> tuple[Me
         settled = begin if number == 0 else begin + (end - begin) // 2
         rates = tuple(max(each[settled:end]) for each in repeats)
         last = end == len(sizes)
-        found.append(MemoryLevel(None if last else sizes[end - 1], Ceiling(rates, f"maximum of {sizes[end - 1]:,} B")))
+        found.append(
+            MemoryLevel(
+                None if last else sizes[end - 1], Ceiling(rates, f"maximum of {sizes[end - 1]:,} B")
+            )
+        )
     return tuple(found)
 
 

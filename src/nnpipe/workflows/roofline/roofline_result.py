@@ -48,7 +48,9 @@ class RooflineResult:
 
     def text(self) -> str:
         """Return the ceilings as text."""
-        return "\n\n".join((self.title, to_text(self.compute_table()), to_text(self.memory_table())))
+        return "\n\n".join(
+            (self.title, to_text(self.compute_table()), to_text(self.memory_table()))
+        )
 
     def __str__(self) -> str:
         return self.text()
@@ -78,7 +80,8 @@ class RooflineResult:
         return Table(("data", "read, GB/s", "repeats", "spread"), rows)
 
     def chart(self) -> Lines | None:
-        """Return the picture: operations a second by operations a byte; ``None`` if no ceiling is known.
+        """Return the picture: operations a second by operations a byte; ``None`` if no ceiling is
+        known.
 
         A rising line is a level of memory, a level one a type of number.
         """
@@ -90,7 +93,9 @@ class RooflineResult:
         if chart is None:
             return None
         drawing = draw(chart)
-        return pictures.standalone(drawing, pictures.body(drawing), f"Roofline of {self.title}", self.text())
+        return pictures.standalone(
+            drawing, pictures.body(drawing), f"Roofline of {self.title}", self.text()
+        )
 
     def save_svg(self, path: str | Path) -> bool:
         """Write the picture as SVG, and return whether there is one.
@@ -123,7 +128,9 @@ class RooflineResult:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook."""
-        return shown_table(self.compute_table(), self.title) + shown_table(self.memory_table(), "Memory")
+        return shown_table(self.compute_table(), self.title) + shown_table(
+            self.memory_table(), "Memory"
+        )
 
 
 def _cells(ceiling: Ceiling) -> tuple[str, str, str]:

@@ -42,12 +42,18 @@ def check_query(query: str) -> str:
 
 
 def warm_start(
-    database: RunDatabase, search: str, store: DatabaseTrials, query: str, space: SearchSpace, objectives: Objectives
+    database: RunDatabase,
+    search: str,
+    store: DatabaseTrials,
+    query: str,
+    space: SearchSpace,
+    objectives: Objectives,
 ) -> int:
     """Take over what the runs that fulfil a condition found, as finished trials that do not count.
 
-    Of a search these are its finished trials, of another run its configuration with its statistics.  Those that are not
-    of the space, or lack an objective, are left out, as are those that were taken over before.
+    Of a search these are its finished trials, of another run its configuration with its statistics.
+    Those that are not of the space, or lack an objective, are left out, as are those that were
+    taken over before.
 
     Parameters
     ----------
@@ -71,9 +77,15 @@ def warm_start(
     earlier: list[EarlierTrial] = []
     for run in found:
         each = _of_search(database, run) if run.id in searches else _of_run(run, space)
-        earlier += [trial for trial in each if trial.origin not in known and _fits(trial, space, objectives)]
+        earlier += [
+            trial for trial in each if trial.origin not in known and _fits(trial, space, objectives)
+        ]
     return store.take_over(
-        EarlierTrial(trial.configuration, {name: trial.values[name] for name in objectives.names}, trial.origin)
+        EarlierTrial(
+            trial.configuration,
+            {name: trial.values[name] for name in objectives.names},
+            trial.origin,
+        )
         for trial in earlier
     )
 
@@ -82,7 +94,9 @@ def _of_search(database: RunDatabase, run: RunRecord) -> Iterator[EarlierTrial]:
     for trial in DatabaseTrials(database, run.id).trials():
         # What that search took over itself is found where it came from.
         if trial.state == "finished" and trial.configuration is not None and not trial.origin:
-            yield EarlierTrial(trial.configuration, trial.values, f"trial {trial.number} of search {run.id[:12]}")
+            yield EarlierTrial(
+                trial.configuration, trial.values, f"trial {trial.number} of search {run.id[:12]}"
+            )
 
 
 def _of_run(run: RunRecord, space: SearchSpace) -> Iterator[EarlierTrial]:
@@ -111,10 +125,26 @@ def _at(tree: Mapping[str, Any], path: str) -> Any:
 
 TRIALS = 100
 _KEYS = (
-    "title", "function", "arguments", "pipeline", "candidate", "architecture", "space", "constraints", "objectives",
-    "sampler", "pruner", "prune_by", "trials", "seed", "repeats", "warm_start", "output", *compression.KEYS,
+    "title",
+    "function",
+    "arguments",
+    "pipeline",
+    "candidate",
+    "architecture",
+    "space",
+    "constraints",
+    "objectives",
+    "sampler",
+    "pruner",
+    "prune_by",
+    "trials",
+    "seed",
+    "repeats",
+    "warm_start",
+    "output",
+    *compression.KEYS,
     *measured_subject.KEYS,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -146,35 +176,61 @@ class SearchSettings:
         data = check_keys(dict(settings), tuple(dict.fromkeys(_KEYS)), "search")
         _check_subject(data)
         title = text_of(data.get("title", "search"), "title")
-        subject, space, objectives = _compressed(data) if data.get("compress") is not None else _given(data)
+        subject, space, objectives = (
+            _compressed(data) if data.get("compress") is not None else _given(data)
+        )
         subject.check(space, objectives)
         repeats = data.get("repeats", False)
         if not isinstance(repeats, bool):
             raise ConfigError(f"repeats: expected true or false, found {repeats!r}")
         seed = seed_of(data.get("seed", 0))
         prune_by = None if data.get("prune_by") is None else text_of(data["prune_by"], "prune_by")
-        query = "" if data.get("warm_start") is None else check_query(text_of(data["warm_start"], "warm_start"))
+        query = (
+            ""
+            if data.get("warm_start") is None
+            else check_query(text_of(data["warm_start"], "warm_start"))
+        )
         found = cls(
-            title, subject, space, objectives, sampler_from_json(data.get("sampler", "tpe")),
-            None if data.get("pruner") is None else pruner_from_json(data["pruner"]), prune_by,
-            count_of(data.get("trials", TRIALS), "trials"), seed, repeats, query, data,
-        )  # fmt: skip
+            title,
+            subject,
+            space,
+            objectives,
+            sampler_from_json(data.get("sampler", "tpe")),
+            None if data.get("pruner") is None else pruner_from_json(data["pruner"]),
+            prune_by,
+            count_of(data.get("trials", TRIALS), "trials"),
+            seed,
+            repeats,
+            query,
+            data,
+        )
         # An engine checks whether these fit together.
-        SearchEngine(space, objectives, MemoryTrials(), found.sampler, found.pruner, found.prune_by, seed)
+        SearchEngine(
+            space, objectives, MemoryTrials(), found.sampler, found.pruner, found.prune_by, seed
+        )
         return found
 
     @property
     def facts(self) -> dict[str, str]:
         """What is searched and how, by name, for reports."""
-        return {**self.subject.facts, **facts_of(self.sampler, self.pruner, self.trials, self.seed, self.repeats)}
+        return {
+            **self.subject.facts,
+            **facts_of(self.sampler, self.pruner, self.trials, self.seed, self.repeats),
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return what the run database keeps of the search."""
         return {
-            **self.subject.to_json(), "space": self.space.to_json(), "objectives": dict(self.objectives.by_name),
-            "sampler": self.sampler.to_json(), "pruner": self.pruner.to_json() if self.pruner else None,
-            "prune_by": self.prune_by, "trials": self.trials, "seed": self.seed, "repeats": self.repeats,
-        }  # fmt: skip
+            **self.subject.to_json(),
+            "space": self.space.to_json(),
+            "objectives": dict(self.objectives.by_name),
+            "sampler": self.sampler.to_json(),
+            "pruner": self.pruner.to_json() if self.pruner else None,
+            "prune_by": self.prune_by,
+            "trials": self.trials,
+            "seed": self.seed,
+            "repeats": self.repeats,
+        }
 
 
 def facts_of(
@@ -200,10 +256,13 @@ def _check_subject(data: Mapping[str, Any]) -> None:
     given = [key for key in ("function", "pipeline", "compress") if data.get(key) is not None]
     if len(given) != 1:
         raise ConfigError(
-            "search: give one of function: an import path, pipeline: a file or its content, and compress: a model"
+            "search: give one of function: an import path, pipeline: a file or its content, and "
+            "compress: a model"
         )
     if given[0] == "function" and data.get("architecture") is not None:
-        raise ConfigError("search: a function has no architecture; give a pipeline that trains the networks")
+        raise ConfigError(
+            "search: a function has no architecture; give a pipeline that trains the networks"
+        )
     foreign = {
         "function": ("candidate", *compression.KEYS[1:-1], *measured_subject.KEYS),
         "pipeline": ("arguments", *compression.KEYS[1:-1]),
@@ -249,14 +308,19 @@ def _given(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objecti
     )
     if data.get("architecture") is not None and isinstance(parameters, dict):
         searched = SearchedArchitecture.from_settings(data, of_metrics)
-        return searched, searched.space(parameters, of_space), searched.choice.searched(searched.choice.limits())
+        return (
+            searched,
+            searched.space(parameters, of_space),
+            searched.choice.searched(searched.choice.limits()),
+        )
     space = SearchSpace.from_json(parameters, of_space)
     subject = SearchedPipeline.from_settings(data, of_metrics)
     return subject, space, subject.choice.searched(subject.choice.limits())
 
 
 NO_OBJECTIVES = (
-    "objectives: nothing says whether less of what the function returns is better; say it, such as {value: minimize}"
+    "objectives: nothing says whether less of what the function returns is better; say it, such as "
+    "{value: minimize}"
 )
 
 
@@ -270,41 +334,72 @@ def _objectives(given: Any) -> Objectives:
 
 def schema() -> Schema:
     """Return the JSON Schema (draft 2020-12) of search files."""
-    text, count = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1, "maximum": MOST}
+    text, count = (
+        {"type": "string", "minLength": 1},
+        {"type": "integer", "minimum": 1, "maximum": MOST},
+    )
 
     def of_kinds(kinds: Mapping[str, Any], what: str) -> Schema:
-        entry = {"type": "object", "properties": {"kind": {"enum": list(kinds)}}, "required": ["kind"]}
+        entry = {
+            "type": "object",
+            "properties": {"kind": {"enum": list(kinds)}},
+            "required": ["kind"],
+        }
         return {"anyOf": [{"enum": list(kinds)}, entry], "description": what}
 
     root = object_schema(
         {
-            "title": text | {"description": "the search's name in the run database", "default": "search"},
-            "function": text | {"description": "the import path of a Python function, such as package.module.train"},
-            "arguments": {"type": "object", "description": "arguments of the function that are the same in all trials"},
-            "pipeline": {"type": ["string", "object"], "description": "a pipeline file, or its content"},
-            "candidate": text | {"description": "the candidate whose metrics count; left out: the last one"},
+            "title": text
+            | {"description": "the search's name in the run database", "default": "search"},
+            "function": text
+            | {"description": "the import path of a Python function, such as package.module.train"},
+            "arguments": {
+                "type": "object",
+                "description": "arguments of the function that are the same in all trials",
+            },
+            "pipeline": {
+                "type": ["string", "object"],
+                "description": "a pipeline file, or its content",
+            },
+            "candidate": text
+            | {"description": "the candidate whose metrics count; left out: the last one"},
             "architecture": architecture_schema(),
             "space": space_schema(),
             "constraints": {
                 "type": "array",
-                "items": text | {"description": "such as: units * layers <= 4096, or of models: latency_p90 <= 2 ms"},
+                "items": text
+                | {
+                    "description": "such as: units * layers <= 4096, or of models: latency_p90 <= 2 ms"
+                },
             },
             "objectives": {
                 "anyOf": [
-                    {"type": "object", "additionalProperties": {"enum": ["minimize", "maximize"]}, "minProperties": 1},
+                    {
+                        "type": "object",
+                        "additionalProperties": {"enum": ["minimize", "maximize"]},
+                        "minProperties": 1,
+                    },
                     {"type": "array", "items": text, "minItems": 1},
                 ],
                 "description": "each with its direction; of a pipeline, a list of metrics will do",
             },
             "sampler": of_kinds(SAMPLERS, "chooses configurations; left out: tpe"),
             "pruner": of_kinds(PRUNERS, "ends trials early; left out: none"),
-            "prune_by": text | {"description": "the objective that a function reports, where there are several"},
+            "prune_by": text
+            | {"description": "the objective that a function reports, where there are several"},
             "trials": count | {"default": TRIALS},
             "seed": {"type": "integer", "minimum": 0, "default": 0},
-            "repeats": {"type": "boolean", "default": False, "description": "whether to try a configuration again"},
+            "repeats": {
+                "type": "boolean",
+                "default": False,
+                "description": "whether to try a configuration again",
+            },
             "warm_start": text
-            | {"description": "a condition on earlier runs, whose values the search knows at its start"},
-            "output": text | {"description": "folder for the results of models", "default": "build/search"},
+            | {
+                "description": "a condition on earlier runs, whose values the search knows at its start"
+            },
+            "output": text
+            | {"description": "folder for the results of models", "default": "build/search"},
             **_of_models(),
         },
     )
@@ -314,26 +409,54 @@ def schema() -> Schema:
 
 def _of_models() -> Schema:
     """Return the keys of searches whose trials are models that are measured."""
-    text, count = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 1, "maximum": MOST}
+    text, count = (
+        {"type": "string", "minLength": 1},
+        {"type": "integer", "minimum": 1, "maximum": MOST},
+    )
     return {
-        "compress": {"type": "object", "description": "a trained model: class, arguments, path, training, title"},
-        "dataset": {"type": ["string", "object"], "description": "the data of the model to compress"},
+        "compress": {
+            "type": "object",
+            "description": "a trained model: class, arguments, path, training, title",
+        },
+        "dataset": {
+            "type": ["string", "object"],
+            "description": "the data of the model to compress",
+        },
         "activations": {
-            "type": "array", "items": {"enum": list(compression.ACTIVATIONS)}, "minItems": 1,
+            "type": "array",
+            "items": {"enum": list(compression.ACTIVATIONS)},
+            "minItems": 1,
             "description": "what the compressed model computes with; left out: both are tried",
         },
         "forms": {
-            "type": "array", "items": text, "minItems": 2,
-            "description": f"forms of layers: {FORMS}", "default": list(compression.FORMS),
+            "type": "array",
+            "items": text,
+            "minItems": 2,
+            "description": f"forms of layers: {FORMS}",
+            "default": list(compression.FORMS),
         },
-        "measure": {"type": "object", "description": "how the best models are measured, as in sweep files"},
+        "measure": {
+            "type": "object",
+            "description": "how the best models are measured, as in sweep files",
+        },
         "verify": {"type": "object", "description": "as in sweep files"},
         "calibration_samples": count | {"default": 128},
-        "search_samples": count | {"default": 1000, "description": "the samples that trials are judged on"},
-        "time_limit": {"type": "number", "minimum": 0, "description": "seconds that each step may take"},
-        "choose": text | {"description": "the metric by which the best model is chosen; left out: the first objective"},
+        "search_samples": count
+        | {"default": 1000, "description": "the samples that trials are judged on"},
+        "time_limit": {
+            "type": "number",
+            "minimum": 0,
+            "description": "seconds that each step may take",
+        },
+        "choose": text
+        | {
+            "description": "the metric by which the best model is chosen; left out: the first objective"
+        },
         "confirmations": count | {"default": CONFIRMATIONS},
         "accept_doubts": {"type": "array", "items": {"enum": sorted(BARRING)}},
         "confidence": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1, "default": 0.95},
-        "budget": {"type": ["string", "number"], "description": "how long to measure pipelines, as in sweep files"},
-    }  # fmt: skip
+        "budget": {
+            "type": ["string", "number"],
+            "description": "how long to measure pipelines, as in sweep files",
+        },
+    }

@@ -1,4 +1,6 @@
-"""A table at the foot of a terminal that is drawn again while a search runs, below the lines of ended trials."""
+"""A table at the foot of a terminal that is drawn again while a search runs, below the lines of
+ended trials.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class SearchProgress:
         Returns the time in seconds.
     """
 
-    def __init__(self, objectives: Objectives, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, objectives: Objectives, limit: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._objectives, self._limit, self._clock = objectives, limit, clock
         self._trials: dict[int, SearchTrial] = {}
         self._seen: dict[tuple[int, int], float] = {}  # when a lease of a trial was seen first
@@ -62,19 +66,29 @@ class SearchProgress:
                 for name in self._objectives.names:
                     best = self._best.get(name)
                     value = trial.values.get(name)
-                    if value is not None and (best is None or self._objectives.better(name, value, best.values[name])):
+                    if value is not None and (
+                        best is None or self._objectives.better(name, value, best.values[name])
+                    ):
                         self._best[name] = trial
 
     def lines(self) -> list[str]:
         """Return the lines: how many trials have ended, the best ones, the speed, and what runs."""
         states = ", ".join(
-            f"{self._counts[state]:,} {state}" for state in ("finished", "pruned", "failed", "running")
+            f"{self._counts[state]:,} {state}"
+            for state in ("finished", "pruned", "failed", "running")
             if self._counts[state]
-        )  # fmt: skip
-        found = [f"{self._ended:,} of {self._limit:,} trials" + (f": {states}" if states else ""), self._speed()]
+        )
+        found = [
+            f"{self._ended:,} of {self._limit:,} trials" + (f": {states}" if states else ""),
+            self._speed(),
+        ]
         for name, trial in self._best.items():
-            found.append(f"best {name} {trial.values[name]:.6g} in trial {trial.number}: {_told(trial)}")
-        running = sorted(number for number, trial in self._trials.items() if trial.state == "running")
+            found.append(
+                f"best {name} {trial.values[name]:.6g} in trial {trial.number}: {_told(trial)}"
+            )
+        running = sorted(
+            number for number, trial in self._trials.items() if trial.state == "running"
+        )
         found += [self._running(self._trials[number]) for number in running[:_RUNNING]]
         if len(running) > _RUNNING:
             found.append(f"  and {len(running) - _RUNNING:,} more are running")
@@ -95,13 +109,20 @@ class SearchProgress:
 
     def _running(self, trial: SearchTrial) -> str:
         since = self._clock() - self._seen[trial.number, trial.fence]
-        last = f", {trial.reports[-1][1]:.5g} at step {trial.reports[-1][0]:,}" if trial.reports else ""
+        last = (
+            f", {trial.reports[-1][1]:.5g} at step {trial.reports[-1][0]:,}"
+            if trial.reports
+            else ""
+        )
         return f"  trial {trial.number} for {_duration(since)}{last}: {_told(trial)}"
 
 
 def _told(trial: SearchTrial) -> str:
     values = (trial.configuration or {}).items()
-    text = ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values)
+    text = ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values
+    )
     return text[:_CONFIGURATION] or "being chosen"
 
 
@@ -154,7 +175,10 @@ class LiveTable:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._over.set()
         self._thread.join()
@@ -180,7 +204,10 @@ class LiveTable:
     def _write(self, above: Sequence[str], table: Sequence[str]) -> None:
         columns = max(self._width() - 1, 20)
         back = _UP.format(self._drawn) if self._drawn else ""
-        lines = [*map(harmless, above), *(f"{_DIM}{clean(line, columns)}{_PLAIN}" for line in table)]
+        lines = [
+            *map(harmless, above),
+            *(f"{_DIM}{clean(line, columns)}{_PLAIN}" for line in table),
+        ]
         self._stream.write(f"{back}{_CLEAR}" + "".join(f"{line}\n" for line in lines))
         self._stream.flush()
         self._drawn = len(table)

@@ -18,7 +18,14 @@ from nnpipe.searching.trial_store import SearchTrial, TrialResult
 from nnpipe.workflows.pipeline.entries import count_of, text_of
 from nnpipe.workflows.search.subjects import SearchSubject, TrialReport
 from nnpipe.workflows.sweep.budget import SweepBudget
-from nnpipe.workflows.sweep.file import CONFIRMATIONS, Sweep, accepted_doubts, confidence_of, constraints_of, metric_at
+from nnpipe.workflows.sweep.file import (
+    CONFIRMATIONS,
+    Sweep,
+    accepted_doubts,
+    confidence_of,
+    constraints_of,
+    metric_at,
+)
 from nnpipe.workflows.sweep.grid import list_of
 from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.sweep.sweep_result import SweepResult
@@ -57,7 +64,9 @@ class SearchChoice:
     budget: SweepBudget | None = None
 
     @classmethod
-    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str], default: Sequence[str]) -> SearchChoice:
+    def from_settings(
+        cls, data: Mapping[str, Any], constraints: Sequence[str], default: Sequence[str]
+    ) -> SearchChoice:
         """Return the choice of a search file.
 
         Parameters
@@ -75,7 +84,9 @@ class SearchChoice:
             If a setting is wrong; the message names its place in the file.
         """
         given = data.get("objectives")
-        names = list(given) if isinstance(given, dict) else list_of(data, "objectives", list(default))
+        names = (
+            list(given) if isinstance(given, dict) else list_of(data, "objectives", list(default))
+        )
         objectives = tuple(metric_at(name, f"objectives.{i}") for i, name in enumerate(names))
         if isinstance(given, dict):
             _check_directions(given, objectives)
@@ -92,18 +103,28 @@ class SearchChoice:
     @property
     def metrics(self) -> tuple[Quantity, ...]:
         """All metrics by which trials are judged, each once."""
-        wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
+        wanted = (
+            *self.objectives,
+            self.choose,
+            *(constraint.metric for constraint in self.constraints),
+        )
         return tuple({each.name: each for each in wanted}.values())
 
     @property
     def facts(self) -> dict[str, str]:
         """What is required and what is chosen by, for reports."""
-        required = {"Constraints": "; ".join(each.text for each in self.constraints)} if self.constraints else {}
+        required = (
+            {"Constraints": "; ".join(each.text for each in self.constraints)}
+            if self.constraints
+            else {}
+        )
         return {**required, "Chosen by": self.choose.title}
 
     def searched(self, limits: Sequence[Limit]) -> Objectives:
         """Return the objectives of the search, with limits for its trials."""
-        ways = {each.name: "minimize" if each.less_is_better else "maximize" for each in self.objectives}
+        ways = {
+            each.name: "minimize" if each.less_is_better else "maximize" for each in self.objectives
+        }
         return Objectives(ways, tuple(limits))
 
     def limits(self) -> tuple[Limit, ...]:
@@ -111,15 +132,40 @@ class SearchChoice:
         return tuple(Limit(each.metric.name, each.bound, each.at_most) for each in self.constraints)
 
     def sweep(
-        self, title: str, output: Path, dataset: Dataset, models: Sequence[Model], points: Sequence[Point], *,
-        calibration_samples: int, verify: VerifyOptions, time_limit: float, seed: int, budget: SweepBudget | None,
-    ) -> Sweep:  # fmt: skip
+        self,
+        title: str,
+        output: Path,
+        dataset: Dataset,
+        models: Sequence[Model],
+        points: Sequence[Point],
+        *,
+        calibration_samples: int,
+        verify: VerifyOptions,
+        time_limit: float,
+        seed: int,
+        budget: SweepBudget | None,
+    ) -> Sweep:
         """Return a sweep over points, which is judged as the search is."""
         return Sweep(
-            title, output, dataset, calibration_samples, verify, tuple(models), tuple(points), {}, self.constraints,
-            self.objectives, self.choose, self.confirmations, self.accept_doubts, self.confidence, seed, time_limit,
-            budget, trained_competes=False,
-        )  # fmt: skip
+            title,
+            output,
+            dataset,
+            calibration_samples,
+            verify,
+            tuple(models),
+            tuple(points),
+            {},
+            self.constraints,
+            self.objectives,
+            self.choose,
+            self.confirmations,
+            self.accept_doubts,
+            self.confidence,
+            seed,
+            time_limit,
+            budget,
+            trained_competes=False,
+        )
 
 
 def divided(constraints: Any, parameters: Container[str]) -> tuple[list[Any], list[str]]:
@@ -142,7 +188,9 @@ def divided(constraints: Any, parameters: Container[str]) -> tuple[list[Any], li
         if not name or not _is_metric(name):
             of_space.append(text)
         elif name in parameters:
-            raise ConfigError(f"constraints.{place}: {name} is a parameter of the space and a metric")
+            raise ConfigError(
+                f"constraints.{place}: {name} is a parameter of the space and a metric"
+            )
         else:
             of_metrics.append(text_of(text, f"constraints.{place}"))
     return of_space, of_metrics
@@ -160,14 +208,18 @@ def _check_directions(given: Mapping[str, Any], metrics: Sequence[Quantity]) -> 
     for name, metric in zip(given, metrics, strict=True):
         better = "minimize" if metric.less_is_better else "maximize"
         if given[name] != better:
-            raise ConfigError(f"objectives.{name}: {metric.name} is better if it is {better}d; leave the direction out")
+            raise ConfigError(
+                f"objectives.{name}: {metric.name} is better if it is {better}d; leave the "
+                f"direction out"
+            )
 
 
 class MeasuredSubject(SearchSubject):
     """A model whose settings are searched.
 
-    Trials are measured a little.  At the end of the search, the best of them are measured in full as the points of a
-    sweep: constraints are judged on intervals, the chosen one is measured again, and gets a certificate.
+    Trials are measured a little.  At the end of the search, the best of them are measured in full
+    as the points of a sweep: constraints are judged on intervals, the chosen one is measured again,
+    and gets a certificate.
 
     Attributes
     ----------
@@ -178,7 +230,8 @@ class MeasuredSubject(SearchSubject):
     turns
         When this process may compute and measure, if others work on this machine, too.
     elsewhere
-        Lets another machine measure a trial, given its arguments, too; what can be done anywhere is done here.
+        Lets another machine measure a trial, given its arguments, too; what can be done anywhere is
+        done here.
     """
 
     choice: SearchChoice
@@ -193,8 +246,12 @@ class MeasuredSubject(SearchSubject):
     def close(self) -> None:
         """End what trials have started; nothing by default."""
 
-    def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> TrialResult:
-        """Measure a trial a little, here or on another machine; return all metrics that trials are judged by."""
+    def evaluate(
+        self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport
+    ) -> TrialResult:
+        """Measure a trial a little, here or on another machine; return all metrics that trials
+        are judged by.
+        """
         return (self.elsewhere or self.measured)(trial, arguments)
 
     @abstractmethod
@@ -212,11 +269,15 @@ class MeasuredSubject(SearchSubject):
         """Measure a trial a little on this machine."""
 
     def kept(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
-        """Return the files of a finished trial that :meth:`finals` needs on whatever machine; none by default."""
+        """Return the files of a finished trial that :meth:`finals` needs on whatever machine;
+        none by default.
+        """
         return ()
 
     def check_elsewhere(self) -> None:
-        """Raise :class:`~nnpipe.core.errors.ConfigError` if workers on other machines cannot do it; they can."""
+        """Raise :class:`~nnpipe.core.errors.ConfigError` if workers on other machines cannot do
+        it; they can.
+        """
 
     @property
     @abstractmethod
@@ -225,10 +286,16 @@ class MeasuredSubject(SearchSubject):
 
     @abstractmethod
     def finals(
-        self, trials: Sequence[SearchTrial], arguments: Mapping[int, Mapping[str, Any]], seed: int,
-        command: Sequence[str], *, only_known: bool = False,
-    ) -> SweepResult | None:  # fmt: skip
-        """Measure the best trials in full, and return which one to ship; None if no trial is good enough to try.
+        self,
+        trials: Sequence[SearchTrial],
+        arguments: Mapping[int, Mapping[str, Any]],
+        seed: int,
+        command: Sequence[str],
+        *,
+        only_known: bool = False,
+    ) -> SweepResult | None:
+        """Measure the best trials in full, and return which one to ship; None if no trial is good
+        enough to try.
 
         Parameters
         ----------

@@ -1,4 +1,6 @@
-"""Work of a search that is measured on machines of the kind that it names: trials made elsewhere, and the finals."""
+"""Work of a search that is measured on machines of the kind that it names: trials made
+elsewhere, and the finals.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from typing import Any
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial_store import LeaseLost, SearchTrial, TrialLease, TrialResult, TrialStore, configuration_key
+from nnpipe.searching.trial_store import (
+    LeaseLost,
+    SearchTrial,
+    TrialLease,
+    TrialResult,
+    TrialStore,
+    configuration_key,
+)
 from nnpipe.storage.storage import Storage, get_files, put_files
 from nnpipe.workflows.journal import digest_of, said
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
@@ -53,7 +62,8 @@ class Finals:
     def measured(
         self, trials: Sequence[SearchTrial], storage: Storage | None, only_known: bool = False
     ) -> SweepResult | None:
-        """Measure the best trials here, with the files of those that were carried out on other machines.
+        """Measure the best trials here, with the files of those that were carried out on other
+        machines.
 
         Parameters
         ----------
@@ -73,17 +83,23 @@ class Finals:
             for trial in trials
             if trial.state == "finished"
         }
-        return self.subject.finals(trials, arguments, self.seed, self.command, only_known=only_known)
+        return self.subject.finals(
+            trials, arguments, self.seed, self.command, only_known=only_known
+        )
 
     def sent(self, trials: Sequence[SearchTrial], storage: Storage) -> TrialResult:
         """Measure the best trials here, and send what :meth:`received` needs."""
         if self.measured(trials, storage) is None:
             return TrialResult({})
         folder = self.subject.final_output
-        paths = [path for name in _SENT for path in (folder / name).rglob("[!.]*") if path.is_file()]
+        paths = [
+            path for name in _SENT for path in (folder / name).rglob("[!.]*") if path.is_file()
+        ]
         return TrialResult({}, files=put_files(storage, named(paths, folder)))
 
-    def received(self, trials: Sequence[SearchTrial], store: TrialStore, storage: Storage) -> SweepResult | None:
+    def received(
+        self, trials: Sequence[SearchTrial], store: TrialStore, storage: Storage
+    ) -> SweepResult | None:
         """Return the result that a machine of the kind has sent.
 
         Raises
@@ -93,10 +109,14 @@ class Finals:
         """
         wanted = self.work(trials, 0)[FINALS]
         found = [
-            trial for trial in store.trials() if trial.ended and (trial.configuration or {}).get(FINALS) == wanted
-        ]  # fmt: skip
+            trial
+            for trial in store.trials()
+            if trial.ended and (trial.configuration or {}).get(FINALS) == wanted
+        ]
         if not found:
-            raise NNPipeError("the workers ended before the best trials were measured in full; repeat the command")
+            raise NNPipeError(
+                "the workers ended before the best trials were measured in full; repeat the command"
+            )
         last = found[-1]
         if last.state != "finished":
             raise NNPipeError(f"measuring the best trials in full: {last.message}")
@@ -108,7 +128,9 @@ class Finals:
 
 def failures(trials: Iterable[SearchTrial]) -> int:
     """Return how many final measurements have failed."""
-    return sum(trial.state == "failed" and FINALS in (trial.configuration or {}) for trial in trials)
+    return sum(
+        trial.state == "failed" and FINALS in (trial.configuration or {}) for trial in trials
+    )
 
 
 def fetch_kept(trials: Sequence[SearchTrial], storage: Storage, output: Path) -> None:
@@ -148,8 +170,11 @@ class MeasuringQueue:
     def __init__(self, store: DatabaseTrials, storage: Storage, kind: str) -> None:
         self.store, self._storage, self._kind = store, storage, kind
 
-    def made_here(self, subject: MeasuredSubject, trial: SearchTrial, arguments: Mapping[str, Any]) -> TrialResult:
-        """Do for a trial here what any machine can, and return the metrics that another machine measures.
+    def made_here(
+        self, subject: MeasuredSubject, trial: SearchTrial, arguments: Mapping[str, Any]
+    ) -> TrialResult:
+        """Do for a trial here what any machine can, and return the metrics that another machine
+        measures.
 
         Raises
         ------
@@ -159,7 +184,9 @@ class MeasuringQueue:
         wanted = {"trial": trial.number, "configuration": dict(trial.configuration or {})}
         for known in self.store.trials():  # of an earlier attempt, whose worker died
             before = known.configuration or {}
-            if known.state == "finished" and all(before.get(name) == value for name, value in wanted.items()):
+            if known.state == "finished" and all(
+                before.get(name) == value for name, value in wanted.items()
+            ):
                 return _result(known)
         made = named(subject.made(trial, arguments), subject.output)
         work = wanted | {"files": put_files(self._storage, made)}
@@ -190,18 +217,24 @@ class MeasuringQueue:
             changes = self.store.since(version)
             version = changes.version
             for trial in changes.trials:
-                if trial.ended and trial.configuration is not None and configuration_key(trial.configuration) == key:
+                if (
+                    trial.ended
+                    and trial.configuration is not None
+                    and configuration_key(trial.configuration) == key
+                ):
                     return trial
             if any(trial.state != "waiting" for trial in (*changes.trials, *self.store.unended())):
                 since = time.monotonic()
             if time.monotonic() > since + _PATIENCE:
                 raise ConfigError(
-                    f"{until_here}, but no machine of the kind {self._kind!r} has measured anything for "
-                    f"{_PATIENCE / 60:g} minutes; give a place that has one, with --on"
+                    f"{until_here}, but no machine of the kind {self._kind!r} has measured "
+                    f"anything for {_PATIENCE / 60:g} minutes; give a place that has one, with --on"
                 )
             time.sleep(_PAUSE)
 
-    def measured(self, work: Mapping[str, Any], subject: MeasuredSubject, space: SearchSpace) -> TrialResult:
+    def measured(
+        self, work: Mapping[str, Any], subject: MeasuredSubject, space: SearchSpace
+    ) -> TrialResult:
         """Measure a trial that was made on another machine."""
         get_files(self._storage, work["files"], subject.output)
         trial = SearchTrial(number=work["trial"], configuration=work["configuration"])

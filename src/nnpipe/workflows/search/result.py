@@ -14,9 +14,19 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.report.inputs.search_file import KIND, SCHEMA, choice_text
 from nnpipe.report.result_files import read_search_file
-from nnpipe.searching.importance import Importance, OptunaMethod, importance_by_optuna, importance_for
+from nnpipe.searching.importance import (
+    Importance,
+    OptunaMethod,
+    importance_by_optuna,
+    importance_for,
+)
 from nnpipe.searching.objectives import Objectives
-from nnpipe.searching.parameters import IntParameter, PowerParameter, SearchParameter, UniformParameter
+from nnpipe.searching.parameters import (
+    IntParameter,
+    PowerParameter,
+    SearchParameter,
+    UniformParameter,
+)
 from nnpipe.searching.space import SearchSpace
 from nnpipe.searching.trial_store import SearchTrial
 from nnpipe.workflows.reporting import report_suffix, write_search_report
@@ -59,7 +69,11 @@ def search_content(
             for name, parameter in space.parameters.items()
         },
         "facts": {
-            **({"Constraints": "; ".join(each.text for each in space.constraints)} if space.constraints else {}),
+            **(
+                {"Constraints": "; ".join(each.text for each in space.constraints)}
+                if space.constraints
+                else {}
+            ),
             **facts,
         },
         "importance": {
@@ -95,7 +109,13 @@ def _told(name: str, parameter: SearchParameter, space: SearchSpace) -> str:
     when = f", when {space.conditions[name].text}" if name in space.conditions else ""
     match parameter:
         case IntParameter():
-            more = f" in steps of {parameter.step}" if parameter.step > 1 else ", by ratios" if parameter.log else ""
+            more = (
+                f" in steps of {parameter.step}"
+                if parameter.step > 1
+                else ", by ratios"
+                if parameter.log
+                else ""
+            )
             return f"whole numbers from {parameter.low} to {parameter.high}{more}{when}"
         case UniformParameter():
             more = "" if parameter.step is None else f" in steps of {parameter.step:g}"
@@ -103,12 +123,21 @@ def _told(name: str, parameter: SearchParameter, space: SearchSpace) -> str:
         case PowerParameter():
             least, greatest = parameter.bounds
             return f"from {least:.3g} to {greatest:.3g}, by ratios{when}"
-    return ", ".join(map(choice_text, parameter.choices())) + (", in order" if parameter.in_order else "") + when
+    return (
+        ", ".join(map(choice_text, parameter.choices()))
+        + (", in order" if parameter.in_order else "")
+        + when
+    )
 
 
 def _rows(found: Iterable[MainEffect | BestShare]) -> list[dict[str, Any]]:
     return [
-        {"name": each.name, "share": each.share, "low": max(each.low, 0.0), "high": min(each.high, 1.0)}
+        {
+            "name": each.name,
+            "share": each.share,
+            "low": max(each.low, 0.0),
+            "high": min(each.high, 1.0),
+        }
         for each in found
     ]
 
@@ -124,7 +153,9 @@ def _trial(trial: SearchTrial) -> dict[str, Any]:
     if trial.reports:
         found["reports"] = [[step, value] for step, value in trial.reports if math.isfinite(value)]
     if trial.intervals:
-        found["intervals"] = {name: list(ends) for name, ends in trial.intervals.items() if name in found["values"]}
+        found["intervals"] = {
+            name: list(ends) for name, ends in trial.intervals.items() if name in found["values"]
+        }
     for name in ("message", "origin", "worker"):
         if getattr(trial, name):
             found[name] = getattr(trial, name)
@@ -149,7 +180,9 @@ class TrialTable:
     def __init__(self, space: SearchSpace, objectives: Objectives) -> None:
         self._objectives = objectives
         self._names = list(space.parameters)
-        self._widths = {name: min(max(len(name), 11), _WIDEST) for name in (*objectives.measured, *self._names)}
+        self._widths = {
+            name: min(max(len(name), 11), _WIDEST) for name in (*objectives.measured, *self._names)
+        }
         self._best: SearchTrial | None = None
 
     @property
@@ -162,10 +195,17 @@ class TrialTable:
         """Return the line of a trial; that of a best one so far has a star."""
         star = "*" if self._is_best(trial) else " "
         cells = [self._cell(name, trial.values.get(name, "")) for name in self._objectives.measured]
-        cells += [self._cell(name, (trial.configuration or {}).get(name, "")) for name in self._names]
+        cells += [
+            self._cell(name, (trial.configuration or {}).get(name, "")) for name in self._names
+        ]
         seconds = "" if trial.seconds is None else f"{trial.seconds:.3g}"
-        ends = {"failed": f"  failed: {_cut(trial.message, _LONGEST_MESSAGE)}", "pruned": "  pruned"}
-        return " ".join([f"{trial.number:>6}{star}", *cells, f"{seconds:>8}"]) + ends.get(trial.state, "")
+        ends = {
+            "failed": f"  failed: {_cut(trial.message, _LONGEST_MESSAGE)}",
+            "pruned": "  pruned",
+        }
+        return " ".join([f"{trial.number:>6}{star}", *cells, f"{seconds:>8}"]) + ends.get(
+            trial.state, ""
+        )
 
     def skip(self, trials: Sequence[SearchTrial]) -> None:
         """Take over the best of trials whose lines are not wanted."""
@@ -178,7 +218,9 @@ class TrialTable:
         name, best = self._objectives.only, self._best
         if not self._objectives.keeps(trial):
             return False
-        if best is not None and not self._objectives.better(name, trial.values[name], best.values[name]):
+        if best is not None and not self._objectives.better(
+            name, trial.values[name], best.values[name]
+        ):
             return False
         self._best = trial
         return True
@@ -237,7 +279,9 @@ class SearchResult:
     title: str = "Search"
     facts: Mapping[str, str] = field(default_factory=dict)
     final: SweepResult | None = None
-    _importance: dict[str, Importance] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _importance: dict[str, Importance] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def finished(self) -> tuple[SearchTrial, ...]:
@@ -246,8 +290,12 @@ class SearchResult:
 
     @property
     def eligible(self) -> tuple[SearchTrial, ...]:
-        """The trials that may be chosen: those of the space as it is now, which may exclude some that were tried."""
-        return tuple(trial for trial in self.trials if self.space.contains(trial.configuration or {}))
+        """The trials that may be chosen: those of the space as it is now, which may exclude some
+        that were tried.
+        """
+        return tuple(
+            trial for trial in self.trials if self.space.contains(trial.configuration or {})
+        )
 
     @property
     def best(self) -> SearchTrial:
@@ -265,7 +313,9 @@ class SearchResult:
 
     @property
     def front(self) -> tuple[SearchTrial, ...]:
-        """The finished trials of the space that no other one beats in every objective (the Pareto front)."""
+        """The finished trials of the space that no other one beats in every objective (the
+        Pareto front).
+        """
         return self.objectives.front(self.eligible)
 
     @property
@@ -274,7 +324,8 @@ class SearchResult:
         return self.space.arguments(self.best.configuration or {})
 
     def importance(self, objective: str | None = None) -> Importance:
-        """Return how much each parameter matters for an objective, by an additive model and by PED-ANOVA.
+        """Return how much each parameter matters for an objective, by an additive model and by
+        PED-ANOVA.
 
         Parameters
         ----------
@@ -326,21 +377,28 @@ class SearchResult:
         """
         names = self.objectives.names if len(self.finished) > 1 else ()
         content = search_content(
-            self.title, self.space, self.objectives, self.trials, {name: self.importance(name) for name in names},
-            {name: self.importance_by("fanova", name) for name in names if fanova}, self.facts,
-        )  # fmt: skip
+            self.title,
+            self.space,
+            self.objectives,
+            self.trials,
+            {name: self.importance(name) for name in names},
+            {name: self.importance_by("fanova", name) for name in names if fanova},
+            self.facts,
+        )
         try:
             write_text(path, json.dumps(content, allow_nan=False) + "\n")
         except OSError as error:
             raise ConfigError(f"the result of the search cannot be written: {error}") from None
 
     def report(self, path: str | Path, *, fanova: bool = False) -> str:
-        """Write a report, and the file that it is made from beside it; return a line with their paths.
+        """Write a report, and the file that it is made from beside it; return a line with their
+        paths.
 
         Parameters
         ----------
         path
-            The report, which ends in ``.html``, ``.rst`` or ``.md``; the file beside it ends in ``.search.json``.
+            The report, which ends in ``.html``, ``.rst`` or ``.md``; the file beside it ends in
+            ``.search.json``.
         fanova
             As for :meth:`write`.
 
@@ -363,7 +421,8 @@ class SearchResult:
         Parameters
         ----------
         storage
-            The URL of a database to write it to, such as ``sqlite:///study.db``; by default it is in memory.
+            The URL of a database to write it to, such as ``sqlite:///study.db``; by default it is
+            in memory.
         name
             The name of the study.
 
@@ -380,9 +439,12 @@ class SearchResult:
 
     def __str__(self) -> str:
         counts = {
-            state: sum(trial.state == state for trial in self.trials) for state in ("finished", "pruned", "failed")
+            state: sum(trial.state == state for trial in self.trials)
+            for state in ("finished", "pruned", "failed")
         }
-        lines = [", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no trials"]
+        lines = [
+            ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no trials"
+        ]
         front = self.front
         if front:
             one = len(self.objectives.names) == 1

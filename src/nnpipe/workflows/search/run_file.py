@@ -1,4 +1,6 @@
-"""Carrying out a search file with its trials in the run database, so that it goes on after any interruption."""
+"""Carrying out a search file with its trials in the run database, so that it goes on after any
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +51,11 @@ class Coordinated:
     Parameters
     ----------
     storage
-        The storage with files of trials that were carried out on other machines; None if no machine needs them.
+        The storage with files of trials that were carried out on other machines; None if no machine
+        needs them.
     queue
-        What machines of the kind have measured, the best trials in full among it; None if all machines measure.
+        What machines of the kind have measured, the best trials in full among it; None if all
+        machines measure.
     """
 
     storage: Storage | None = None
@@ -59,10 +63,16 @@ class Coordinated:
 
 
 def coordinate(
-    settings: SearchSettings, database: RunDatabase, search: str, store: DatabaseTrials, options: WorkerOptions,
-    watch: Watch, command: Sequence[str] = (),
-) -> Coordinated:  # fmt: skip
-    """Let workers carry out all trials of a search, and measure its best ones if only some machines may.
+    settings: SearchSettings,
+    database: RunDatabase,
+    search: str,
+    store: DatabaseTrials,
+    options: WorkerOptions,
+    watch: Watch,
+    command: Sequence[str] = (),
+) -> Coordinated:
+    """Let workers carry out all trials of a search, and measure its best ones if only some machines
+    may.
 
     ``command`` is the command line, for the result files.
 
@@ -73,11 +83,15 @@ def coordinate(
     """
     address, artifacts = database.opened_by
     _check_places(settings, options)
-    exchanges = isinstance(settings.subject, MeasuredSubject) and bool(options.elsewhere or options.measure_on)
+    exchanges = isinstance(settings.subject, MeasuredSubject) and bool(
+        options.elsewhere or options.measure_on
+    )
     location = options.storage or str((options.folder / "storage").absolute())
     measuring, queue = "", None
     if options.measure_on:
-        measuring = database.searches.open(f"{settings.title}: measuring", settings.objectives.by_name)
+        measuring = database.searches.open(
+            f"{settings.title}: measuring", settings.objectives.by_name
+        )
         queue = DatabaseTrials(database, measuring)
 
     def environment(name: str, here: bool) -> Variables:
@@ -87,12 +101,16 @@ def coordinate(
 
     folder = options.folder.absolute() / search
     script = write_script(
-        folder, "nnpipe.workflows.search.worker_process",
+        folder,
+        "nnpipe.workflows.search.worker_process",
         {
-            "search": self_contained(settings), "measuring": measuring, "measure_on": options.measure_on,
-            "exchanges": exchanges, "command": list(command),
+            "search": self_contained(settings),
+            "measuring": measuring,
+            "measure_on": options.measure_on,
+            "exchanges": exchanges,
+            "command": list(command),
         },
-    )  # fmt: skip
+    )
     send = [folder / SETTINGS, *_modules(settings), *options.send]
     program = WorkerProgram(script, send, environment, options.python)
 
@@ -125,11 +143,15 @@ def _check_places(settings: SearchSettings, options: WorkerOptions) -> None:
     elif options.elsewhere:
         settings.subject.check_elsewhere()
         if not options.storage:
-            raise ConfigError("--storage: workers on other machines exchange files through one: name it")
+            raise ConfigError(
+                "--storage: workers on other machines exchange files through one: name it"
+            )
 
 
 def self_contained(settings: SearchSettings) -> dict[str, Any]:
-    """Return the content of the search file with the pipeline in it, whose file other machines lack."""
+    """Return the content of the search file with the pipeline in it, whose file other machines
+    lack.
+    """
     found = dict(settings.given)
     if isinstance(found.get("pipeline"), str):
         found["pipeline"] = read_settings(Path(found["pipeline"]))
@@ -156,7 +178,9 @@ def _modules(settings: SearchSettings) -> list[Path]:
 _OF_SUBJECT = ("function", "arguments", "pipeline", "candidate", "architecture", "compress")
 
 
-def read_search(settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()) -> SearchSettings:
+def read_search(
+    settings: str | Path | Mapping[str, Any], changes: Sequence[str] = ()
+) -> SearchSettings:
     """Return the search of a file, or of its content, with some settings changed.
 
     Raises
@@ -179,8 +203,8 @@ def run_search(
 ) -> SearchResult:
     """Carry out a search, or go on with the one of its title in a database.
 
-    Several processes may carry out the same search.  Trials of processes of this machine that have died are carried out
-    again at once, those of other machines when their leases expire.
+    Several processes may carry out the same search.  Trials of processes of this machine that have
+    died are carried out again at once, those of other machines when their leases expire.
 
     Parameters
     ----------
@@ -206,11 +230,15 @@ def run_search(
         workers.check(database)
     described = settings.to_json()
     _check_same(database, settings.title, described)
-    search = database.searches.open(settings.title, settings.objectives.by_name, Configuration(described))
+    search = database.searches.open(
+        settings.title, settings.objectives.by_name, Configuration(described)
+    )
     store = DatabaseTrials(database, search, repeats=settings.repeats)
     _release_dead(store)
     if settings.warm_start:
-        warm_start(database, search, store, settings.warm_start, settings.space, settings.objectives)
+        warm_start(
+            database, search, store, settings.warm_start, settings.space, settings.objectives
+        )
     if begin is not None:
         begin(store.trials())
     subject, left = settings.subject, Coordinated()
@@ -219,14 +247,24 @@ def run_search(
             for configuration in subject.first()[: settings.trials]:
                 store.enqueue(configuration)
         if workers is not None:
-            left = coordinate(settings, database, search, store, workers, watch or (lambda trial: None), command)
+            left = coordinate(
+                settings, database, search, store, workers, watch or (lambda trial: None), command
+            )
             found = SearchResult(settings.space, settings.objectives, store.trials())
         else:
             found = searched(
-                subject.evaluate, settings.space, settings.objectives, trials=settings.trials,
-                sampler=settings.sampler, pruner=settings.pruner, prune_by=settings.prune_by, seed=settings.seed,
-                workers=1, store=store, watch=watch,
-            )  # fmt: skip
+                subject.evaluate,
+                settings.space,
+                settings.objectives,
+                trials=settings.trials,
+                sampler=settings.sampler,
+                pruner=settings.pruner,
+                prune_by=settings.prune_by,
+                seed=settings.seed,
+                workers=1,
+                store=store,
+                watch=watch,
+            )
     except ConfigError as error:
         database.runs.enter(search, "failed", str(error)[:500])
         raise
@@ -253,11 +291,14 @@ def _check_same(database: RunDatabase, title: str, described: Mapping[str, Any])
     """Raise an error if the search of a title is one of another function or pipeline."""
     found = [run for run in database.runs.find() if run.experiment == title]
     known = database.searches.among([run.id for run in found])
-    newest = max((run for run in found if run.id in known), key=lambda run: run.created, default=None)
+    newest = max(
+        (run for run in found if run.id in known), key=lambda run: run.created, default=None
+    )
     before = None if newest is None else newest.configuration
     if before and any(before.get(key) != described.get(key) for key in _OF_SUBJECT):
         raise ConfigError(
-            f"title: {database.shown} has a search {title!r} of another function, pipeline or arguments; "
+            f"title: {database.shown} has a search {title!r} of another function, pipeline or "
+            f"arguments; "
             "give this one another title"
         )
 
@@ -291,14 +332,23 @@ def recorded_search(database: RunDatabase, run: str) -> SearchResult:
     search = database.searches.get(run)
     configuration: Mapping[str, Any] = search.run.configuration
     try:
-        space = SearchSpace.from_json(configuration["space"]["parameters"], configuration["space"]["constraints"])
+        space = SearchSpace.from_json(
+            configuration["space"]["parameters"], configuration["space"]["constraints"]
+        )
         sampler, pruner = sampler_from_json(configuration["sampler"]), configuration["pruner"]
         facts = facts_of(
-            sampler, None if pruner is None else pruner_from_json(pruner), configuration["trials"],
-            configuration["seed"], configuration["repeats"],
-        )  # fmt: skip
+            sampler,
+            None if pruner is None else pruner_from_json(pruner),
+            configuration["trials"],
+            configuration["seed"],
+            configuration["repeats"],
+        )
     except (KeyError, TypeError) as error:
-        raise ConfigError(f"search {search.run.experiment}: its space was not stored ({error} is missing)") from None
+        raise ConfigError(
+            f"search {search.run.experiment}: its space was not stored ({error} is missing)"
+        ) from None
     trials = DatabaseTrials(database, search.run.id).trials()
     subject = {"Function": str(configuration["function"])} if configuration.get("function") else {}
-    return SearchResult(space, Objectives(search.objectives), trials, search.run.experiment, {**subject, **facts})
+    return SearchResult(
+        space, Objectives(search.objectives), trials, search.run.experiment, {**subject, **facts}
+    )

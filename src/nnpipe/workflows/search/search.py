@@ -42,32 +42,34 @@ def search(
 ) -> SearchResult:
     """Search the arguments of a function for those with the best value.
 
-    No configuration is tried twice, unless ``repeats`` says so.  A trial whose function raises an exception has failed,
-    and the search goes on; it ends if the first five all fail.
+    No configuration is tried twice, unless ``repeats`` says so.  A trial whose function raises an
+    exception has failed, and the search goes on; it ends if the first five all fail.
 
     Parameters
     ----------
     function
-        Is called with the value of each parameter by name, and returns a finite number, or one for each objective by
-        name.  If it has an argument ``report``, it is given a
-        :class:`~nnpipe.workflows.search.subjects.TrialReport`: ``report(epoch, value)`` stores an intermediate
-        value, and ends the trial if the pruner finds it not worth going on.
+        Is called with the value of each parameter by name, and returns a finite number, or one for
+        each objective by name.  If it has an argument ``report``, it is given a
+        :class:`~nnpipe.workflows.search.subjects.TrialReport`: ``report(epoch, value)`` stores an
+        intermediate value, and ends the trial if the pruner finds it not worth going on.
     space
-        The parameters by name, as in the files of ``nnpipe search``: ``{"kind": "int", "low": 1, "high": 5}``, or
-        objects of :mod:`nnpipe.searching.parameters`.  With ``"when": "optimiser == 'sgd'"`` one exists only where this
-        holds; without a value the function's own default counts.
+        The parameters by name, as in the files of ``nnpipe search``: ``{"kind": "int", "low": 1,
+        "high": 5}``, or objects of :mod:`nnpipe.searching.parameters`.  With ``"when": "optimiser
+        == 'sgd'"`` one exists only where this holds; without a value the function's own default
+        counts.
     objectives
-        ``minimize`` or ``maximize`` by name, such as ``{"value": "minimize"}`` where a single number is returned.
+        ``minimize`` or ``maximize`` by name, such as ``{"value": "minimize"}`` where a single
+        number is returned.
     constraints
         Expressions that hold for every configuration, such as ``"units * layers <= 4096"``.
     trials
         The greatest number of trials.
     sampler
-        ``random``, ``grid``, ``tpe``, ``cmaes``, ``nsga2``, ``gp`` or ``evolution``, or a kind with arguments:
-        ``{"kind": "evolution", "population": 20}``.
+        ``random``, ``grid``, ``tpe``, ``cmaes``, ``nsga2``, ``gp`` or ``evolution``, or a kind with
+        arguments: ``{"kind": "evolution", "population": 20}``.
     pruner
-        ``median`` or ``asha``, or a kind with arguments: ``{"kind": "hyperband", "most": 27}``; by default none ends
-        early.
+        ``median`` or ``asha``, or a kind with arguments: ``{"kind": "hyperband", "most": 27}``; by
+        default none ends early.
     prune_by
         The objective that is reported; needed where there are several.
     seed
@@ -77,7 +79,8 @@ def search(
     workers
         How many threads call the function at the same time.
     store
-        Where the trials are; by default in memory.  A search goes on with the trials that the store has already.
+        Where the trials are; by default in memory.  A search goes on with the trials that the store
+        has already.
     watch
         Is called with each trial that has ended.
 
@@ -89,7 +92,8 @@ def search(
     Raises
     ------
     ConfigError
-        If arguments do not fit together, the function does not take a parameter, or the first trials all fail.
+        If arguments do not fit together, the function does not take a parameter, or the first
+        trials all fail.
     MissingDependency
         If a package that the sampler needs is not installed.
 
@@ -112,25 +116,53 @@ def search(
     goals = Objectives(objectives)
     subject = SearchedFunction(function)
     subject.check(declared, goals)
-    chooses, prunes = sampler_from_json(sampler), None if pruner is None else pruner_from_json(pruner)
+    chooses, prunes = (
+        sampler_from_json(sampler),
+        None if pruner is None else pruner_from_json(pruner),
+    )
     found = searched(
-        subject.evaluate, declared, goals, trials=trials, sampler=chooses, pruner=prunes, prune_by=prune_by, seed=seed,
-        workers=workers, store=MemoryTrials(repeats=repeats) if store is None else store, watch=watch,
-    )  # fmt: skip
+        subject.evaluate,
+        declared,
+        goals,
+        trials=trials,
+        sampler=chooses,
+        pruner=prunes,
+        prune_by=prune_by,
+        seed=seed,
+        workers=workers,
+        store=MemoryTrials(repeats=repeats) if store is None else store,
+        watch=watch,
+    )
     facts = {**subject.facts, **facts_of(chooses, prunes, trials, seed, repeats)}
     return replace(found, title=f"Search of {subject.facts['Function']}", facts=facts)
 
 
 def searched(
-    evaluate: Evaluate, space: SearchSpace, objectives: Objectives, *, trials: int, sampler: SearchSampler,
-    pruner: SearchPruner | None, prune_by: str | None, seed: int, workers: int, store: TrialStore, watch: Watch | None,
+    evaluate: Evaluate,
+    space: SearchSpace,
+    objectives: Objectives,
+    *,
+    trials: int,
+    sampler: SearchSampler,
+    pruner: SearchPruner | None,
+    prune_by: str | None,
+    seed: int,
+    workers: int,
+    store: TrialStore,
+    watch: Watch | None,
     name: str | None = None,
-) -> SearchResult:  # fmt: skip
-    """Carry out a search whose parts have been checked each for itself; ``name`` is that of this process."""
+) -> SearchResult:
+    """Carry out a search whose parts have been checked each for itself; ``name`` is that of this
+    process.
+    """
     check_range("trials", trials, 1, MOST)
     check_range("workers", workers, 1, 256)
     engine = SearchEngine(space, objectives, store, sampler, pruner, prune_by, seed)
     SearchWorkers(
-        engine, evaluate, trials, watch or (lambda trial: None), name or f"{socket.gethostname()}-{os.getpid()}"
+        engine,
+        evaluate,
+        trials,
+        watch or (lambda trial: None),
+        name or f"{socket.gethostname()}-{os.getpid()}",
     ).run(workers)
     return SearchResult(space, objectives, store.trials())

@@ -53,8 +53,8 @@ _CONFIDENCE = 0.95
 class SearchedPipeline(MeasuredSubject):
     """A pipeline file, of which each parameter is a setting: ``model.arguments.units``.
 
-    Only one candidate is compiled and measured, and the model as trained where the choice needs it.  Trainings are
-    repeated only if a setting of the model or the training differs.
+    Only one candidate is compiled and measured, and the model as trained where the choice needs it.
+    Trainings are repeated only if a setting of the model or the training differs.
 
     Parameters
     ----------
@@ -68,20 +68,32 @@ class SearchedPipeline(MeasuredSubject):
         What trials are judged by.
     """
 
-    def __init__(self, settings: Mapping[str, Any], candidate: str, output: Path, choice: SearchChoice) -> None:
-        self.settings, self.candidate, self.output, self.choice = dict(settings), candidate, output, choice
-        self._measuring = threading.Lock()  # one at a time on a machine, or they slow each other down
+    def __init__(
+        self, settings: Mapping[str, Any], candidate: str, output: Path, choice: SearchChoice
+    ) -> None:
+        self.settings, self.candidate, self.output, self.choice = (
+            dict(settings),
+            candidate,
+            output,
+            choice,
+        )
+        # one at a time on a machine, or they slow each other down
+        self._measuring = threading.Lock()
         self._training: dict[Path, threading.Lock] = defaultdict(threading.Lock)
 
     @classmethod
     def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str]) -> SearchedPipeline:
-        """Return the subject of a search file, given those of its constraints that are on metrics."""
+        """Return the subject of a search file, given those of its constraints that are on
+        metrics.
+        """
         return cls(*pipeline_of(data, constraints))
 
     def check(self, space: SearchSpace, objectives: Objectives) -> None:
         """Raise :class:`ConfigError` unless its settings can be changed so."""
         middle = space.configuration(lambda _, parameter: parameter.value_at(0.5))
-        self.check_settings(self.changed(space.arguments(middle)), f"with {json.dumps(middle)[:200]}: ")
+        self.check_settings(
+            self.changed(space.arguments(middle)), f"with {json.dumps(middle)[:200]}: "
+        )
 
     def check_settings(self, settings: Mapping[str, Any], told: str = "") -> None:
         """Raise :class:`ConfigError` unless these are settings of a pipeline with the candidate."""
@@ -91,18 +103,27 @@ class SearchedPipeline(MeasuredSubject):
             raise type(error)(f"pipeline: {told}{error}") from None
         self._chosen(pipeline)
         if pipeline.load != LoadOptions():
-            raise ConfigError("pipeline: a search measures one call after the other; leave out load")
+            raise ConfigError(
+                "pipeline: a search measures one call after the other; leave out load"
+            )
 
     def settings_of(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a trial's pipeline."""
-        return {**self.changed(arguments), "output": str(self.output / "trials" / str(trial.number))}
+        return {
+            **self.changed(arguments),
+            "output": str(self.output / "trials" / str(trial.number)),
+        }
 
     def changed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of the pipeline with those of a trial."""
-        return override(self.settings, [f"{name}={json.dumps(value)}" for name, value in arguments.items()])
+        return override(
+            self.settings, [f"{name}={json.dumps(value)}" for name, value in arguments.items()]
+        )
 
     def made(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
-        """Train the model of a trial unless that has been done; return its files, as far as they are in the folder."""
+        """Train the model of a trial unless that has been done; return its files, as far as they
+        are in the folder.
+        """
         point = self._prepared(trial, arguments).points[-1]
         record = self._record(point.model)
         found = (*weight_paths(point.model.path), *([record] if record.is_file() else []))
@@ -121,7 +142,10 @@ class SearchedPipeline(MeasuredSubject):
         """Train, compile and measure the candidate here."""
         sweep = self._prepared(trial, arguments)
         *sources, point = sweep.points
-        with self._measuring, PointMeasurer(sweep, (), retrain=False, retry=True, turns=self.turns) as measurer:
+        with (
+            self._measuring,
+            PointMeasurer(sweep, (), retrain=False, retry=True, turns=self.turns) as measurer,
+        ):
             runs = [self._measured(measurer, sweep, each).outcome for each in (*sources, point)]
         for outcome in runs:
             if outcome.run is None:
@@ -135,21 +159,38 @@ class SearchedPipeline(MeasuredSubject):
             if figure.value is None:
                 raise ConfigError(f"{metric.name} is not known: {figure.reason}")
             values[metric.name] = figure.value
-            if math.isfinite(figure.low) and math.isfinite(figure.high) and figure.low < figure.high:
+            if (
+                math.isfinite(figure.low)
+                and math.isfinite(figure.high)
+                and figure.low < figure.high
+            ):
                 intervals[metric.name] = (figure.low, figure.high)
         return TrialResult(values, intervals)
 
     def finals(
-        self, trials: Sequence[SearchTrial], arguments: Mapping[int, Mapping[str, Any]], seed: int,
-        command: Sequence[str], *, only_known: bool = False,
-    ) -> SweepResult | None:  # fmt: skip
+        self,
+        trials: Sequence[SearchTrial],
+        arguments: Mapping[int, Mapping[str, Any]],
+        seed: int,
+        command: Sequence[str],
+        *,
+        only_known: bool = False,
+    ) -> SweepResult | None:
         """Race: measure those trials further that may still be chosen, or may be on the front."""
         finished = [trial for trial in trials if trial.state == "finished"]
         if not finished:
             return None
-        pipelines = [Pipeline.from_settings(self.settings_of(trial, arguments[trial.number])) for trial in finished]
-        points = [self._points(trial, pipeline) for trial, pipeline in zip(finished, pipelines, strict=True)]
-        sweep = self._sweep(points, pipelines[0], seed, self.choice.budget or SweepBudget.parse(BUDGET))
+        pipelines = [
+            Pipeline.from_settings(self.settings_of(trial, arguments[trial.number]))
+            for trial in finished
+        ]
+        points = [
+            self._points(trial, pipeline)
+            for trial, pipeline in zip(finished, pipelines, strict=True)
+        ]
+        sweep = self._sweep(
+            points, pipelines[0], seed, self.choice.budget or SweepBudget.parse(BUDGET)
+        )
         with turn(self.turns, alone=True):
             return sweep_points(sweep, command, first=_STAGE, only_known=only_known)
 
@@ -161,7 +202,11 @@ class SearchedPipeline(MeasuredSubject):
     def facts(self) -> dict[str, str]:
         """The pipeline's title, the candidate, and what is required."""
         title = str(self.settings.get("title") or "without a title")
-        return {"Pipeline": title, "Candidate": self.candidate or "the last one", **self.choice.facts}
+        return {
+            "Pipeline": title,
+            "Candidate": self.candidate or "the last one",
+            **self.choice.facts,
+        }
 
     def _prepared(self, trial: SearchTrial, arguments: Mapping[str, Any]) -> Sweep:
         """Return the points of a trial, whose model is trained."""
@@ -170,9 +215,14 @@ class SearchedPipeline(MeasuredSubject):
         model = sweep.points[-1].model
         with self._training[model.path], turn(self.turns):
             train_once(
-                model.wrapper, sweep.dataset, model.training, model.path, record=self._record(model),
-                makes=model.makes_weights, progress=silent,
-            )  # fmt: skip
+                model.wrapper,
+                sweep.dataset,
+                model.training,
+                model.path,
+                record=self._record(model),
+                makes=model.makes_weights,
+                progress=silent,
+            )
         return sweep
 
     def _record(self, model: Model) -> Path:
@@ -184,25 +234,45 @@ class SearchedPipeline(MeasuredSubject):
         return measurer.done(staged_point(point, share, sample_count(sweep)), verify)
 
     def _sweep(
-        self, points: Sequence[tuple[Point, ...]], pipeline: Pipeline, seed: int, budget: SweepBudget | None
+        self,
+        points: Sequence[tuple[Point, ...]],
+        pipeline: Pipeline,
+        seed: int,
+        budget: SweepBudget | None,
     ) -> Sweep:
-        """Return the points as a sweep; what is the same in all trials is taken from one of their pipelines."""
+        """Return the points as a sweep; what is the same in all trials is taken from one of
+        their pipelines.
+        """
         every = {point.title: point for group in points for point in group}
         models = {point.model.title: point.model for point in every.values()}
         return self.choice.sweep(
-            pipeline.title, self.output, prepared(pipeline.dataset), tuple(models.values()), tuple(every.values()),
-            calibration_samples=pipeline.calibration_samples, verify=pipeline.verify,
-            time_limit=limit_of(pipeline, self._chosen(pipeline)[1]), seed=seed, budget=budget,
-        )  # fmt: skip
+            pipeline.title,
+            self.output,
+            prepared(pipeline.dataset),
+            tuple(models.values()),
+            tuple(every.values()),
+            calibration_samples=pipeline.calibration_samples,
+            verify=pipeline.verify,
+            time_limit=limit_of(pipeline, self._chosen(pipeline)[1]),
+            seed=seed,
+            budget=budget,
+        )
 
     def _points(self, trial: SearchTrial, pipeline: Pipeline) -> tuple[Point, ...]:
-        """Return the candidate of a trial, behind the model as trained if a metric is told against it."""
+        """Return the candidate of a trial, behind the model as trained if a metric is told
+        against it.
+        """
         settings, candidate = self._chosen(pipeline)
         model = self._model(settings, pipeline)
         own = Point(
-            f"trial {trial.number}", model, candidate.compilers, candidate.runtime, candidate.way, pipeline.measure,
+            f"trial {trial.number}",
+            model,
+            candidate.compilers,
+            candidate.runtime,
+            candidate.way,
+            pipeline.measure,
             candidate.deployment,
-        )  # fmt: skip
+        )
         if not any(each.compared or each.name == "agreement" for each in self.choice.metrics):
             return (own,)
         return Point(f"{model.title} as trained", model, (), None, None, pipeline.measure), own
@@ -214,7 +284,9 @@ class SearchedPipeline(MeasuredSubject):
         training = None if settings.training is None else settings.training.to_json()
         key = digest_of([settings.wrapper.describe(), training, pipeline.dataset.describe()])
         path = self.output / "trained" / f"{key}{settings.path.suffix}"
-        return Model(f"{title} {key[:8]}", settings.wrapper, path, settings.training, settings.makes_weights)
+        return Model(
+            f"{title} {key[:8]}", settings.wrapper, path, settings.training, settings.makes_weights
+        )
 
     def _chosen(self, pipeline: Pipeline) -> tuple[ModelSettings, CandidateSettings]:
         """Return the candidate whose metrics count, with its model."""
@@ -232,7 +304,9 @@ class SearchedPipeline(MeasuredSubject):
 def pipeline_of(
     data: Mapping[str, Any], constraints: Sequence[str]
 ) -> tuple[Mapping[str, Any], str, Path, SearchChoice]:
-    """Return the content of the pipeline that a search file names, the candidate, the folder, and the choice."""
+    """Return the content of the pipeline that a search file names, the candidate, the folder,
+    and the choice.
+    """
     given = data["pipeline"]
     settings = given if isinstance(given, dict) else read_settings(Path(text_of(given, "pipeline")))
     candidate = "" if data.get("candidate") is None else text_of(data["candidate"], "candidate")
@@ -249,16 +323,18 @@ _MODEL = "nnpipe.modelwrappers.files.declared.DeclaredModel"
 
 
 class SearchedArchitecture(SearchedPipeline):
-    """A pipeline whose model is a network of cells, which parameters choose; others may be settings of the pipeline.
+    """A pipeline whose model is a network of cells, which parameters choose; others may be settings
+    of the pipeline.
 
     Parameters
     ----------
     architecture
-        The networks to choose from, as in :class:`~nnpipe.architectures.architecture_space.ArchitectureSpace`; what is
-        left out of ``input``, ``classes``, ``input_name`` and ``target`` follows from the pipeline's data set.
+        The networks to choose from, as in
+        :class:`~nnpipe.architectures.architecture_space.ArchitectureSpace`; what is left out of
+        ``input``, ``classes``, ``input_name`` and ``target`` follows from the pipeline's data set.
     settings, candidate, output, choice
-        As for :class:`~nnpipe.workflows.search.searched_pipeline.SearchedPipeline`; the model's network and the
-        path of its weights are replaced by those of the trial.
+        As for :class:`~nnpipe.workflows.search.searched_pipeline.SearchedPipeline`; the model's
+        network and the path of its weights are replaced by those of the trial.
 
     Raises
     ------
@@ -275,17 +351,28 @@ class SearchedArchitecture(SearchedPipeline):
         choice: SearchChoice,
     ) -> None:
         if "models" in settings or not isinstance(settings.get("model", {}), dict):
-            raise ConfigError("pipeline: an architecture search has one model, described under model")
+            raise ConfigError(
+                "pipeline: an architecture search has one model, described under model"
+            )
         model = {"class": _MODEL, **settings.get("model", {})}
         if model.get("training") is None:
-            raise ConfigError("pipeline: model.training is missing: every network is trained before it is measured")
+            raise ConfigError(
+                "pipeline: model.training is missing: every network is trained before it is "
+                "measured"
+            )
         super().__init__({**settings, "model": model}, candidate, output, choice)
-        self.architecture = ArchitectureSpace.from_json({**_of_data(settings, model, architecture), **architecture})
+        self.architecture = ArchitectureSpace.from_json(
+            {**_of_data(settings, model, architecture), **architecture}
+        )
         self._names = frozenset(self.architecture.parameters())
 
     @classmethod
-    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str]) -> SearchedArchitecture:
-        """Return the subject of a search file, given those of its constraints that are on metrics."""
+    def from_settings(
+        cls, data: Mapping[str, Any], constraints: Sequence[str]
+    ) -> SearchedArchitecture:
+        """Return the subject of a search file, given those of its constraints that are on
+        metrics.
+        """
         return cls(data["architecture"], *pipeline_of(data, constraints))
 
     def space(self, more: Mapping[str, Any], constraints: list[Any]) -> SearchSpace:
@@ -300,14 +387,20 @@ class SearchedArchitecture(SearchedPipeline):
             if name in self._names:
                 raise ConfigError(f"space.{name}: is a parameter of the architecture, too")
         own = self.architecture
-        return SearchSpace.from_json({**own.parameters(), **more}, [*own.constraints(), *constraints])
+        return SearchSpace.from_json(
+            {**own.parameters(), **more}, [*own.constraints(), *constraints]
+        )
 
     def check(self, space: SearchSpace, objectives: Objectives) -> None:
-        """Raise :class:`ConfigError` unless a network of the space can be trained and measured so."""
+        """Raise :class:`ConfigError` unless a network of the space can be trained and measured
+        so.
+        """
         example = self.architecture.sample(np.random.default_rng(0))
         with TemporaryDirectory() as folder:
             settings = self._with_network(example, Path(folder))
-            others = {name: each for name, each in space.parameters.items() if name not in self._names}
+            others = {
+                name: each for name, each in space.parameters.items() if name not in self._names
+            }
             inner = SearchedPipeline(settings, self.candidate, self.output, self.choice)
             if others:
                 inner.check(SearchSpace(others), objectives)
@@ -327,14 +420,17 @@ class SearchedArchitecture(SearchedPipeline):
         return inner.settings_of(trial, others)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the candidate, a digest of the settings, and what of the architecture is not chosen."""
+        """Return the candidate, a digest of the settings, and what of the architecture is not
+        chosen.
+        """
         found = self.architecture.to_json()
         cell = {name: value for name, value in found["cell"].items() if name != "operations"}
         # Choices may grow without making the trials before those of something else.
         chosen = ("channels", "cells")
         return {
             **super().to_json(),
-            "architecture": {name: value for name, value in found.items() if name not in chosen} | {"cell": cell},
+            "architecture": {name: value for name, value in found.items() if name not in chosen}
+            | {"cell": cell},
         }
 
     def _with_network(self, configuration: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -346,11 +442,16 @@ class SearchedArchitecture(SearchedPipeline):
         write_text(path, yaml.safe_dump(description, sort_keys=False))
         model = dict(self.settings["model"])
         arguments = {**(model.get("arguments") or {}), "network": str(path)}
-        return {**self.settings, "model": {**model, "arguments": arguments, "path": str(folder / "model.safetensors")}}
+        return {
+            **self.settings,
+            "model": {**model, "arguments": arguments, "path": str(folder / "model.safetensors")},
+        }
 
 
 def _of_data(settings: Mapping[str, Any], model: Mapping[str, Any], given: Any) -> dict[str, Any]:
-    """Return what a data set says of the networks: the shape of images, the number of classes, and their names."""
+    """Return what a data set says of the networks: the shape of images, the number of classes,
+    and their names.
+    """
     if not isinstance(given, Mapping):
         raise ConfigError(f"architecture: expected an object, found {type(given).__name__}")
     if {"input", "classes", "input_name", "target"} <= set(given):
@@ -366,16 +467,21 @@ def _of_data(settings: Mapping[str, Any], model: Mapping[str, Any], given: Any) 
         ) from None
     if len(spec.inputs) != 1 or not spec.class_names or not spec.targets:
         raise ConfigError(
-            f"architecture: networks of cells classify images, but the task of {type(dataset).__name__} is {spec.task}"
+            f"architecture: networks of cells classify images, but the task of "
+            f"{type(dataset).__name__} is {spec.task}"
         )
     shape = [*spec.inputs[0].shape[1:]]
     resized = (model.get("arguments") or {}).get("resize")
     if isinstance(resized, list) and len(resized) == 2:
         shape = [*resized, *shape[2:]]
     found = {
-        "input": shape, "classes": len(spec.class_names), "input_name": spec.inputs[0].name,
+        "input": shape,
+        "classes": len(spec.class_names),
+        "input_name": spec.inputs[0].name,
         "target": spec.targets[0].name,
-    }  # fmt: skip
+    }
     if None in shape and "input" not in given:
-        raise ConfigError("architecture: give input, for the images of the data set have no fixed size")
+        raise ConfigError(
+            "architecture: give input, for the images of the data set have no fixed size"
+        )
     return found

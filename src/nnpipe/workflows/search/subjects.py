@@ -20,11 +20,15 @@ from nnpipe.searching.trial_store import SearchTrial, TrialLease
 
 
 class TrialPruned(Exception):
-    """A trial is not worth going on with; the function that is being searched need not catch this."""
+    """A trial is not worth going on with; the function that is being searched need not catch
+    this.
+    """
 
 
 class TrialReport:
-    """Takes the intermediate values of a trial: a searched function with the argument ``report`` is given one."""
+    """Takes the intermediate values of a trial: a searched function with the argument ``report``
+    is given one.
+    """
 
     def __init__(self, engine: SearchEngine, lease: TrialLease) -> None:
         self._engine, self._lease = engine, lease
@@ -71,7 +75,9 @@ class SearchSubject(ABC):
         """Raise :class:`ConfigError` unless it has the parameters of a space and the objectives."""
 
     @abstractmethod
-    def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
+    def evaluate(
+        self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport
+    ) -> Any:
         """Carry out a trial; return the value of the objective, or values by name."""
 
     @abstractmethod
@@ -97,7 +103,9 @@ class SearchedFunction(SearchSubject):
         The import path, if it came from one.
     """
 
-    def __init__(self, function: Callable[..., Any], fixed: Mapping[str, Any] | None = None, path: str = "") -> None:
+    def __init__(
+        self, function: Callable[..., Any], fixed: Mapping[str, Any] | None = None, path: str = ""
+    ) -> None:
         self.function, self.fixed, self.path = function, dict(fixed or {}), path
         self._reports = False
 
@@ -132,7 +140,10 @@ class SearchedFunction(SearchSubject):
         for where, given in (("space", space.parameters), ("arguments", self.fixed)):
             for parameter in given:
                 if parameter not in by_name and not takes_all:
-                    hint = nearest(parameter, by_name) or f"; it takes: {', '.join(by_name) or 'nothing'}"
+                    hint = (
+                        nearest(parameter, by_name)
+                        or f"; it takes: {', '.join(by_name) or 'nothing'}"
+                    )
                     raise ConfigError(f"{where}: {name} takes no argument {parameter!r}{hint}")
         for parameter in self.fixed:
             if parameter in space.parameters:
@@ -140,12 +151,18 @@ class SearchedFunction(SearchSubject):
         for key, each in by_name.items():
             known = key in space.parameters or key in self.fixed or key == REPORT
             if each.default is inspect.Parameter.empty and not known:
-                raise ConfigError(f"space: {name} needs the argument {key!r}, which is no parameter")
+                raise ConfigError(
+                    f"space: {name} needs the argument {key!r}, which is no parameter"
+                )
         self._reports = REPORT in by_name and REPORT not in {*space.parameters, *self.fixed}
 
-    def evaluate(self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport) -> Any:
+    def evaluate(
+        self, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport
+    ) -> Any:
         """Call the function."""
-        return self.function(**self.fixed, **arguments, **({REPORT: report} if self._reports else {}))
+        return self.function(
+            **self.fixed, **arguments, **({REPORT: report} if self._reports else {})
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the import path and the fixed arguments."""
@@ -155,5 +172,9 @@ class SearchedFunction(SearchSubject):
     def facts(self) -> dict[str, str]:
         """The function and its fixed arguments."""
         name = self.path or str(getattr(self.function, "__name__", type(self.function).__name__))
-        fixed = {"Fixed arguments": json.dumps(shown_settings(self.fixed), default=str)} if self.fixed else {}
+        fixed = (
+            {"Fixed arguments": json.dumps(shown_settings(self.fixed), default=str)}
+            if self.fixed
+            else {}
+        )
         return {"Function": name, **fixed}

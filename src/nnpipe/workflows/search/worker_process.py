@@ -23,12 +23,14 @@ from nnpipe.workflows.workers.worker_process import WorkerTask
 
 
 def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
-    """Carry out trials until all have ended, and on a machine of the kind that is named, measure the best ones in full.
+    """Carry out trials until all have ended, and on a machine of the kind that is named, measure
+    the best ones in full.
 
     Raises
     ------
     NNPipeError
-        If the settings do not fit this machine, the database cannot be reached, or the first trials all fail.
+        If the settings do not fit this machine, the database cannot be reached, or the first trials
+        all fail.
     """
     turns = MachineTurns()
     with turns.working():  # models may be made ready for this
@@ -45,26 +47,45 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
             if storage is not None:
                 evaluate = partial(_sending, subject, storage)
             if kind and storage is not None:
-                queue = MeasuringQueue(DatabaseTrials(database, settings["measuring"]), storage, kind)
+                queue = MeasuringQueue(
+                    DatabaseTrials(database, settings["measuring"]), storage, kind
+                )
                 if is_of_kind(kind):
-                    finals = Finals(subject, search.space, search.seed, settings["command"], settings["search"])
-                    measurer = _Measurer(trials, queue, finals, storage, failures(queue.store.trials()))
-                    stack.enter_context(queue.serving(measurer.measured, worker_name(task.worker, 0)))
+                    finals = Finals(
+                        subject, search.space, search.seed, settings["command"], settings["search"]
+                    )
+                    measurer = _Measurer(
+                        trials, queue, finals, storage, failures(queue.store.trials())
+                    )
+                    stack.enter_context(
+                        queue.serving(measurer.measured, worker_name(task.worker, 0))
+                    )
                     finish = measurer.finish
                 else:
                     subject.elsewhere = partial(queue.made_here, subject)
         searched(
-            evaluate, search.space, search.objectives, trials=search.trials, sampler=search.sampler,
-            pruner=search.pruner, prune_by=search.prune_by, seed=search.seed, workers=1, watch=_told,
-            store=trials, name=task.worker,
-        )  # fmt: skip
+            evaluate,
+            search.space,
+            search.objectives,
+            trials=search.trials,
+            sampler=search.sampler,
+            pruner=search.pruner,
+            prune_by=search.prune_by,
+            seed=search.seed,
+            workers=1,
+            watch=_told,
+            store=trials,
+            name=task.worker,
+        )
         if finish is not None:
             finish()
 
 
 @dataclass(frozen=True)
 class _Measurer:
-    """Carries out what waits for a machine of the kind: trials, and once they have ended the best ones in full."""
+    """Carries out what waits for a machine of the kind: trials, and once they have ended the
+    best ones in full.
+    """
 
     trials: DatabaseTrials
     queue: MeasuringQueue
@@ -85,12 +106,18 @@ class _Measurer:
 
 
 def _sending(
-    subject: MeasuredSubject, storage: Storage, trial: SearchTrial, arguments: Mapping[str, Any], report: TrialReport
+    subject: MeasuredSubject,
+    storage: Storage,
+    trial: SearchTrial,
+    arguments: Mapping[str, Any],
+    report: TrialReport,
 ) -> TrialResult:
     """Carry out a trial, and send the files that the final measurements need."""
     result = subject.evaluate(trial, arguments, report)
     kept = subject.kept(trial, arguments)
-    return replace(result, files=put_files(storage, named(kept, subject.output))) if kept else result
+    return (
+        replace(result, files=put_files(storage, named(kept, subject.output))) if kept else result
+    )
 
 
 def _told(trial: SearchTrial) -> None:

@@ -20,7 +20,9 @@ from nnpipe.workflows.workers.machine_turns import LeaseRenewal
 log = logging.getLogger("nnpipe")
 
 Evaluate = Callable[[SearchTrial, Mapping[str, Any], TrialReport], Any]
-"""Carries out a trial, given its arguments; returns the value of the objective, values by name, or a result."""
+"""Carries out a trial, given its arguments; returns the value of the objective, values by name,
+or a result.
+"""
 Watch = Callable[[SearchTrial], None]
 """Is told each trial that has ended."""
 
@@ -29,7 +31,9 @@ _WAIT = 0.5  # seconds between two looks at the trials of others
 
 
 def worker_name(name: str, number: int) -> str:
-    """Return what the worker of a number, from 0, is called in the store, by the name of its process."""
+    """Return what the worker of a number, from 0, is called in the store, by the name of its
+    process.
+    """
     return f"{name}-{number}"
 
 
@@ -50,13 +54,17 @@ class SearchWorkers:
         The name of this process in the store; its workers are numbered.
     """
 
-    def __init__(self, engine: SearchEngine, evaluate: Evaluate, trials: int, watch: Watch, name: str) -> None:
+    def __init__(
+        self, engine: SearchEngine, evaluate: Evaluate, trials: int, watch: Watch, name: str
+    ) -> None:
         self.engine, self.store = engine, engine.store
         self._evaluate, self._limit, self._watch, self._name = evaluate, trials, watch, name
         self._lock = threading.Lock()
         self._renewal = LeaseRenewal(self.store.seconds)
         self._failed_first = 0
-        self._succeeded = any(trial.state in ("finished", "pruned") for trial in self.store.trials())
+        self._succeeded = any(
+            trial.state in ("finished", "pruned") for trial in self.store.trials()
+        )
         self._error: BaseException | None = None
         self._stop = threading.Event()
 
@@ -69,7 +77,9 @@ class SearchWorkers:
             If the first trials all fail, or a value is not as declared.
         """
         threads = [
-            threading.Thread(target=self._work, args=(worker_name(self._name, number),), daemon=True)
+            threading.Thread(
+                target=self._work, args=(worker_name(self._name, number),), daemon=True
+            )
             for number in range(1, workers)
         ]
         for thread in threads:
@@ -100,7 +110,9 @@ class SearchWorkers:
             self._stop.set()
 
     def _others_may_die(self) -> bool:
-        """Return whether trials of other processes run, which would come here if their leases expired."""
+        """Return whether trials of other processes run, which would come here if their leases
+        expired.
+        """
         return math.isfinite(self.store.seconds) and bool(self.store.unended())
 
     def _carry_out(self, lease: TrialLease) -> None:
@@ -116,14 +128,20 @@ class SearchWorkers:
                 except LeaseLost:
                     raise
                 except Exception as error:
-                    if full_disk(error) is not None:  # this says nothing about the trial, which is carried out again
+                    # this says nothing about the trial, which is carried out again
+                    if full_disk(error) is not None:
                         raise
-                    ended = self.store.fail(lease, " ".join(f"{type(error).__name__}: {error}".split())[:500])
+                    ended = self.store.fail(
+                        lease, " ".join(f"{type(error).__name__}: {error}".split())[:500]
+                    )
                     log.debug("trial %d failed", lease.trial.number, exc_info=True)
                 else:
                     ended = self.store.finish(lease, result)
         except LeaseLost:
-            log.warning("trial %d was given to another worker, because this one was not heard of", lease.trial.number)
+            log.warning(
+                "trial %d was given to another worker, because this one was not heard of",
+                lease.trial.number,
+            )
             return
         self._told(replace(ended, reports=tuple(sorted(report.values.items()))))
 
@@ -133,7 +151,9 @@ class SearchWorkers:
         if known is None:
             return TrialResult(values)
         return replace(
-            known, values=values, intervals={name: known.intervals[name] for name in values if name in known.intervals}
+            known,
+            values=values,
+            intervals={name: known.intervals[name] for name in values if name in known.intervals},
         )
 
     def _told(self, trial: SearchTrial) -> None:
@@ -142,4 +162,7 @@ class SearchWorkers:
             self._succeeded = self._succeeded or trial.state != "failed"
             self._failed_first += not self._succeeded
             if not self._succeeded and self._failed_first >= min(_ALL_FAILED, self._limit):
-                raise ConfigError(f"the first {self._failed_first} trials failed, the last one with {trial.message}")
+                raise ConfigError(
+                    f"the first {self._failed_first} trials failed, the last one with "
+                    f"{trial.message}"
+                )

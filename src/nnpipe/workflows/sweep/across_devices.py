@@ -1,4 +1,6 @@
-"""Carrying out a sweep on several devices: one measurement at a time on each, all devices at once."""
+"""Carrying out a sweep on several devices: one measurement at a time on each, all devices at
+once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ log = logging.getLogger("nnpipe")
 T = TypeVar("T")
 
 HERE = ""
-"""The name of what is measured on this machine without being a device of the sweep: the models as trained."""
+"""The name of what is measured on this machine without being a device of the sweep: the models
+as trained.
+"""
 
 _LOOK = 0.5  # seconds between two looks at threads, so that Ctrl-C is heard
 
@@ -40,8 +44,9 @@ _LOOK = 0.5  # seconds between two looks at threads, so that Ctrl-C is heard
 class DeviceSweep(Closing):
     """Measures the points of a sweep on its devices; used in a ``with`` block.
 
-    Each device has a thread; this machine is measured by the thread that calls.  All devices get the candidates of a
-    model in the same order, so that each is compiled once, when it is first needed.
+    Each device has a thread; this machine is measured by the thread that calls.  All devices get
+    the candidates of a model in the same order, so that each is compiled once, when it is first
+    needed.
 
     Parameters
     ----------
@@ -53,21 +58,31 @@ class DeviceSweep(Closing):
     Raises
     ------
     NNPipeError
-        If the weights of a model are missing, or the database in which people take turns cannot be opened.
+        If the weights of a model are missing, or the database in which people take turns cannot be
+        opened.
     """
 
     def __init__(self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> None:
         self._sweep, self._command, self._retry = sweep, command, retry
         self._measurer = PointMeasurer(
-            sweep, command, retrain=retrain, retry=retry, turns=MachineTurns(), measure=self._measure, shared=True
+            sweep,
+            command,
+            retrain=retrain,
+            retry=retry,
+            turns=MachineTurns(),
+            measure=self._measure,
+            shared=True,
         )
         targets = sweep.targets
         self._remote = {each.name: each for each in targets.devices if not each.here}
         self._template = worker_template(_modules(sweep)) if len(self._remote) > 1 else None
         self._fleet = FleetMeasuring(
-            list(self._remote.values()), targets.leases, f"the sweep {sweep.title!r}",
-            patience=targets.patience, template=self._template,
-        )  # fmt: skip
+            list(self._remote.values()),
+            targets.leases,
+            f"the sweep {sweep.title!r}",
+            patience=targets.patience,
+            template=self._template,
+        )
         self._away: dict[str, str] = {}
         self._here = threading.Lock()
         self._left: dict[str, int] = {}
@@ -84,7 +99,9 @@ class DeviceSweep(Closing):
         self._measurer.close()
 
     def results(self) -> tuple[DeviceResult, ...]:
-        """Carry out every point that has not been done, choose on each device, and return what came out, by device."""
+        """Carry out every point that has not been done, choose on each device, and return what
+        came out, by device.
+        """
         sweep = self._sweep
         self._measurer.train()  # before devices are kept waiting
         parts = {each.name: sweep.on(each) for each in sweep.targets.devices}
@@ -99,7 +116,9 @@ class DeviceSweep(Closing):
         def carry_out(name: str) -> DeviceResult | None:
             done, spent = self._carried_out(name, parts.get(name))
             if name not in self._remote:
-                references.update({each.point.title: each for each in done if each.point.runtime is None})
+                references.update(
+                    {each.point.title: each for each in done if each.point.runtime is None}
+                )
                 known.set()
             if name == HERE:
                 return None
@@ -111,7 +130,9 @@ class DeviceSweep(Closing):
                 return self._chosen(parts[name], [*references.values(), *own], name, spent)
 
         found = self._at_once(names, carry_out)
-        return tuple(result for each in sweep.targets.devices if (result := found[each.name]) is not None)
+        return tuple(
+            result for each in sweep.targets.devices if (result := found[each.name]) is not None
+        )
 
     def _carried_out(self, name: str, part: Sweep | None) -> tuple[tuple[Done, ...], Spent | None]:
         """Carry out the points of a device, and return them, with what a budget took."""
@@ -140,13 +161,21 @@ class DeviceSweep(Closing):
         return tuple(sorted(done, key=lambda each: order[each.point.title]))
 
     def _points(self, name: str) -> list[Point]:
-        """Return the points that are measured on a device, and on this machine the models as trained, too."""
+        """Return the points that are measured on a device, and on this machine the models as
+        trained, too.
+        """
         if name not in self._remote:
             return [each for each in self._sweep.points if not each.remote]
-        return [each for each in self._sweep.points if each.device is not None and each.device.name == name]
+        return [
+            each
+            for each in self._sweep.points
+            if each.device is not None and each.device.name == name
+        ]
 
     def _done(self, point: Point, verify: VerifyOptions) -> Done:
-        """Return a point that is done; of a device that has gone away, with the reason, which is not recorded."""
+        """Return a point that is done; of a device that has gone away, with the reason, which is
+        not recorded.
+        """
         known = self._measurer.known(point, verify)
         if known is not None:
             return known
@@ -171,16 +200,23 @@ class DeviceSweep(Closing):
         return found
 
     def _measure(
-        self, sweep: Sweep, point: Point, artifact: Artifact | None, output: Path, command: Sequence[str],
+        self,
+        sweep: Sweep,
+        point: Point,
+        artifact: Artifact | None,
+        output: Path,
+        command: Sequence[str],
         verification: Verification | None,
-    ) -> Outcome:  # fmt: skip
+    ) -> Outcome:
         if point.device is None or point.deployment is None:
             return measured(sweep, point, artifact, output, command, verification)
         try:
             return Outcome(
                 self._fleet.on(point.device).measure(
                     point.deployment,
-                    lambda worker: measure_once(sweep, point, artifact, output, command, verification, worker),
+                    lambda worker: measure_once(
+                        sweep, point, artifact, output, command, verification, worker
+                    ),
                 )
             )
         except DeviceAway:
@@ -188,7 +224,9 @@ class DeviceSweep(Closing):
         except NNPipeError as error:
             return Outcome(None, said(error))
 
-    def _chosen(self, part: Sweep, done: Sequence[Done], name: str, spent: Spent | None) -> DeviceResult:
+    def _chosen(
+        self, part: Sweep, done: Sequence[Done], name: str, spent: Spent | None
+    ) -> DeviceResult:
         """Judge the candidates of a device, and measure the best again."""
         judged = judge(part, done)
 
@@ -196,14 +234,22 @@ class DeviceSweep(Closing):
             return self._measurer.measured_again(candidate.point, candidate.outcome.run)
 
         found = confirmed(
-            part, ranked(part, judged), self._command, retry=self._retry, again=again,
+            part,
+            ranked(part, judged),
+            self._command,
+            retry=self._retry,
+            again=again,
             artifact=lambda candidate: self._measurer.artifact(candidate.point),
-        )  # fmt: skip
+        )
         (device,) = (each for each in self._sweep.targets.devices if each.name == name)
-        return DeviceResult(part, device, tuple(done), judged, found, spent, self._away.get(name, ""))
+        return DeviceResult(
+            part, device, tuple(done), judged, found, spent, self._away.get(name, "")
+        )
 
     def _at_once(self, names: Sequence[str], work: Callable[[str], T]) -> Mapping[str, T]:
-        """Return what a function returns for each device; remote ones have threads, this machine has the caller's."""
+        """Return what a function returns for each device; remote ones have threads, this machine
+        has the caller's.
+        """
         found: dict[str, T] = {}
         errors: list[BaseException] = []
 
@@ -213,7 +259,11 @@ class DeviceSweep(Closing):
             except BaseException as error:
                 errors.append(error)
 
-        threads = [threading.Thread(target=run, args=(name,), daemon=True) for name in names if name in self._remote]
+        threads = [
+            threading.Thread(target=run, args=(name,), daemon=True)
+            for name in names
+            if name in self._remote
+        ]
         for thread in threads:
             thread.start()
         for name in names:
@@ -231,5 +281,10 @@ def _modules(sweep: Sweep) -> list[str]:
     """Return the modules of the components that measurements use."""
     used: list[object] = [sweep.dataset, *(model.wrapper for model in sweep.models)]
     used += [each.protocol for each in sweep.targets.devices if each.protocol is not None]
-    used += [part for point in sweep.points for part in (*point.compilers, point.runtime) if part is not None]
+    used += [
+        part
+        for point in sweep.points
+        for part in (*point.compilers, point.runtime)
+        if part is not None
+    ]
     return list(dict.fromkeys(type(each).__module__ for each in used))

@@ -29,7 +29,8 @@ class SweepBudget:
     text
         The budget as it was given.
     share
-        Its share of the time that measuring every candidate in full takes; ``None`` for a budget in seconds.
+        Its share of the time that measuring every candidate in full takes; ``None`` for a budget in
+        seconds.
     seconds
         The budget in seconds; ``None`` for a share.
     """
@@ -56,16 +57,16 @@ class SweepBudget:
         if unit in _SECONDS and number > 0:
             return cls(f"{number:g} {unit}", seconds=number * _SECONDS[unit])
         raise ConfigError(
-            f"budget: expected a share of the time of the full sweep, such as 40 %, or a time, such as 10min, "
-            f"found {given!r}"
+            f"budget: expected a share of the time of the full sweep, such as 40 %, or a time, "
+            f"such as 10min, found {given!r}"
         )
 
     @classmethod
     def _of_share(cls, text: str, share: float) -> SweepBudget:
         if not _LEAST_SHARE <= share < 1:
             raise ConfigError(
-                f"budget: a share is from {100 * _LEAST_SHARE:g} %, since the first look at every candidate takes "
-                f"{100 * SHARES[0]:g} %, to below 100 %; found {text}"
+                f"budget: a share is from {100 * _LEAST_SHARE:g} %, since the first look at every "
+                f"candidate takes {100 * SHARES[0]:g} %, to below 100 %; found {text}"
             )
         return cls(text, share=share)
 
@@ -100,8 +101,9 @@ class Spent:
 
     def __str__(self) -> str:
         return (
-            f"budget {self.budget}: {self.whole} of {self.candidates} candidates were measured in full, in "
-            f"{self.seconds:.1f} s of the {self.full_seconds:.1f} s that measuring all would have taken"
+            f"budget {self.budget}: {self.whole} of {self.candidates} candidates were measured in "
+            f"full, in {self.seconds:.1f} s of the {self.full_seconds:.1f} s that measuring all "
+            f"would have taken"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -132,7 +134,9 @@ class MeasuringTime:
     def of(cls, run: Run) -> MeasuringTime:
         """Return what a run took."""
         inference = run.series.get("inference")
-        times = np.zeros(0) if inference is None else np.asarray(inference["latency_ns"], np.float64)
+        times = (
+            np.zeros(0) if inference is None else np.asarray(inference["latency_ns"], np.float64)
+        )
         timing = run.timing
         a_call = float(times.mean()) if len(times) else 0.0
         window = float(timing.get("window_ns", times.sum()))

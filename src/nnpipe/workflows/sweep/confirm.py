@@ -25,17 +25,26 @@ from nnpipe.workflows.journal import Journal, Outcome, said
 from nnpipe.workflows.sweep.estimates import Figures
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done, compiled, measured
-from nnpipe.workflows.sweep.select import Claim, Judged, barring, claims_of, level_of, tell, told_barred
+from nnpipe.workflows.sweep.select import (
+    Claim,
+    Judged,
+    barring,
+    claims_of,
+    level_of,
+    tell,
+    told_barred,
+)
 
 log = logging.getLogger("nnpipe")
 
 
 @dataclass(frozen=True, eq=False)
 class Confirmed:
-    """The candidate that was confirmed by a second measurement, if any, and the refuted ones with reasons.
+    """The candidate that was confirmed by a second measurement, if any, and the refuted ones with
+    reasons.
 
-    ``run``, ``figures``, ``claims`` and ``doubts`` belong to the second measurement; figures are by name, all with the
-    confidence of a claim.
+    ``run``, ``figures``, ``claims`` and ``doubts`` belong to the second measurement; figures are by
+    name, all with the confidence of a claim.
     """
 
     chosen: Judged | None
@@ -55,14 +64,20 @@ class Confirmed:
 
 
 def confirmed(
-    sweep: Sweep, candidates: Sequence[Judged], command: Sequence[str], *, retry: bool = False,
-    again: Callable[[Done], Outcome] | None = None, artifact: Callable[[Done], Artifact | None] | None = None,
-) -> Confirmed:  # fmt: skip
-    """Measure candidates again, the best first, until one is confirmed or ``sweep.confirmations`` have been measured.
+    sweep: Sweep,
+    candidates: Sequence[Judged],
+    command: Sequence[str],
+    *,
+    retry: bool = False,
+    again: Callable[[Done], Outcome] | None = None,
+    artifact: Callable[[Done], Artifact | None] | None = None,
+) -> Confirmed:
+    """Measure candidates again, the best first, until one is confirmed or ``sweep.confirmations``
+    have been measured.
 
-    With ``retry``, candidates that could not be measured in an earlier run are tried again.  ``again`` measures one
-    elsewhere, as it was measured the first time; by default it is measured here.  ``artifact`` returns the compiled
-    model that is measured elsewhere, if it is known here.
+    With ``retry``, candidates that could not be measured in an earlier run are tried again.
+    ``again`` measures one elsewhere, as it was measured the first time; by default it is measured
+    here.  ``artifact`` returns the compiled model that is measured elsewhere, if it is known here.
     """
     journal = Journal(sweep.output / "confirmations")
     refuted: dict[str, str] = {}
@@ -93,16 +108,24 @@ def confirmed(
 
 
 def _confirmed(
-    sweep: Sweep, chosen: Judged, figures: Figures, claims: tuple[Claim, ...], refuted: Mapping[str, str]
+    sweep: Sweep,
+    chosen: Judged,
+    figures: Figures,
+    claims: tuple[Claim, ...],
+    refuted: Mapping[str, str],
 ) -> Confirmed:
     level = level_of(sweep)
     found = {metric.name: figures.of(metric, level) for metric in sweep.metrics}
     doubts = (*figures.doubts, *_not_repeated(sweep, chosen, found))
-    return Confirmed(chosen, figures.run, claims, refuted, found, doubts, f"confirmations/{chosen.done.key}.json")
+    return Confirmed(
+        chosen, figures.run, claims, refuted, found, doubts, f"confirmations/{chosen.done.key}.json"
+    )
 
 
 def _not_repeated(sweep: Sweep, chosen: Judged, again: Mapping[str, Figure]) -> Iterator[Doubt]:
-    """Yield a doubt for each time whose two intervals do not overlap: something else changed between them."""
+    """Yield a doubt for each time whose two intervals do not overlap: something else changed
+    between them.
+    """
     for each in sweep.metrics:
         first, second = chosen.figures[each.name], again[each.name]
         # A time that was measured once has no interval.
@@ -110,25 +133,33 @@ def _not_repeated(sweep: Sweep, chosen: Judged, again: Mapping[str, Figure]) -> 
         if enclosed and (first.high < second.low or second.high < first.low):
             yield Doubt(
                 "not repeated",
-                f"the {each.title} was {ranged(each, first)} when it was chosen and {ranged(each, second)} "
+                f"the {each.title} was {ranged(each, first)} when it was chosen and "
+                f"{ranged(each, second)} "
                 "when it was measured again",
             )
 
 
-def _outcome(sweep: Sweep, candidate: Judged, journal: Journal, command: Sequence[str], retry: bool) -> Outcome:
+def _outcome(
+    sweep: Sweep, candidate: Judged, journal: Journal, command: Sequence[str], retry: bool
+) -> Outcome:
     """Return the second measurement, new or from an earlier run, of the model file as it is now."""
     done = candidate.done
     point, key = done.point, done.key
     with ExitStack() as stack:
-        source = stack.enter_context(ModelProcess(point.model.wrapper, sweep.dataset, point.model.path))
+        source = stack.enter_context(
+            ModelProcess(point.model.wrapper, sweep.dataset, point.model.path)
+        )
         artifact = compiled(sweep, point, source, done.artifact)
         known = journal.read(key)
         if known is not None and _is_of(known, artifact) and not (known.run is None and retry):
             return known
         verification = None
         if artifact is not None and artifact.sha256 != candidate.run.artifact.get("sha256"):
-            # Compilers may write a different file each time, so an earlier measurement may not be of this one.
-            verification = stack.enter_context(source_outputs(source, sweep.verify, sweep.time_limit))
+            # Compilers may write a different file each time, so an earlier measurement may not be
+            # of this one.
+            verification = stack.enter_context(
+                source_outputs(source, sweep.verify, sweep.time_limit)
+            )
         log.info("\nmeasuring the best again: %s", candidate.title)
         found = measured(sweep, point, artifact, journal.working_path(key), command, verification)
     journal.write(key, candidate.title, found)
@@ -136,9 +167,12 @@ def _outcome(sweep: Sweep, candidate: Judged, journal: Journal, command: Sequenc
 
 
 def _outcome_elsewhere(
-    candidate: Judged, journal: Journal, again: Callable[[Done], Outcome], retry: bool,
+    candidate: Judged,
+    journal: Journal,
+    again: Callable[[Done], Outcome],
+    retry: bool,
     artifact: Callable[[Done], Artifact | None] | None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     known = journal.read(candidate.done.key)
     made = None if artifact is None else artifact(candidate.done)
     if known is not None and not (known.run is None and retry):
@@ -152,4 +186,8 @@ def _outcome_elsewhere(
 
 
 def _is_of(outcome: Outcome, artifact: Artifact | None) -> bool:
-    return outcome.run is None or artifact is None or outcome.run.artifact.get("sha256") == artifact.sha256
+    return (
+        outcome.run is None
+        or artifact is None
+        or outcome.run.artifact.get("sha256") == artifact.sha256
+    )

@@ -1,4 +1,6 @@
-"""A sweep by workers in processes of their own: what to do is in the run database, files pass through the storage."""
+"""A sweep by workers in processes of their own: what to do is in the run database, files pass
+through the storage.
+"""
 
 from __future__ import annotations
 
@@ -98,14 +100,26 @@ class SweepWorkers(Closing):
     """
 
     def __init__(
-        self, sweep: Sweep, content: Mapping[str, Any], command: Sequence[str], database: RunDatabase,
-        options: WorkerOptions, *, retrain: bool, retry: bool,
-    ) -> None:  # fmt: skip
+        self,
+        sweep: Sweep,
+        content: Mapping[str, Any],
+        command: Sequence[str],
+        database: RunDatabase,
+        options: WorkerOptions,
+        *,
+        retrain: bool,
+        retry: bool,
+    ) -> None:
         options.check(database)
         if sweep.budget is not None:
-            raise ConfigError("budget: is for one machine, where candidates can be compared while they are measured")
+            raise ConfigError(
+                "budget: is for one machine, where candidates can be compared while they are "
+                "measured"
+            )
         if options.elsewhere and not options.storage:
-            raise ConfigError("--storage: workers on other machines exchange files through one: name it")
+            raise ConfigError(
+                "--storage: workers on other machines exchange files through one: name it"
+            )
         self._sweep, self._database = sweep, database
         self._location = options.storage or str((sweep.output / "storage").absolute())
         self._storage = open_storage(self._location)
@@ -118,7 +132,9 @@ class SweepWorkers(Closing):
             self._runs[name] = database.searches.open(f"{sweep.title}: {name}", _GOAL)
             self._queues[name] = _Queue(DatabaseTrials(database, self._runs[name]))
         self._stack = ExitStack()
-        self._measurer = self._stack.enter_context(PointMeasurer(sweep, command, retrain=False, retry=retry))
+        self._measurer = self._stack.enter_context(
+            PointMeasurer(sweep, command, retrain=False, retry=retry)
+        )
         try:
             self._jobs = self._stack.enter_context(self._started(content, command, options))
             self._jobs.start()
@@ -127,7 +143,9 @@ class SweepWorkers(Closing):
             raise
 
     def through(self) -> tuple[Done, ...]:
-        """Let every point be carried out that has not been, and return all in the order of the file."""
+        """Let every point be carried out that has not been, and return all in the order of the
+        file.
+        """
         by_model: dict[str, list[Point]] = defaultdict(list)
         for point in self._sweep.points:
             by_model[point.model.title].append(point)
@@ -142,7 +160,9 @@ class SweepWorkers(Closing):
         """Let a point be measured a second time, with the same compiled model."""
         found: list[Outcome] = []
         configuration = self._work(done.point) | {"again": self._files_of(done)}
-        self._queues["points"].add([(configuration, lambda trial: found.append(self._outcome(trial)[0]))])
+        self._queues["points"].add(
+            [(configuration, lambda trial: found.append(self._outcome(trial)[0]))]
+        )
         while not found:
             self._look()
         return found[0]
@@ -158,7 +178,9 @@ class SweepWorkers(Closing):
     def _unfinished(self) -> bool:
         return any(queue.waiting for queue in self._queues.values())
 
-    def _started(self, content: Mapping[str, Any], command: Sequence[str], options: WorkerOptions) -> WorkerJobs:
+    def _started(
+        self, content: Mapping[str, Any], command: Sequence[str], options: WorkerOptions
+    ) -> WorkerJobs:
         address, artifacts = self._database.opened_by
         run = self._runs["trainings"]
 
@@ -176,19 +198,26 @@ class SweepWorkers(Closing):
             for model in self._sweep.models
         ]
         settings = {
-            "sweep": {key: value for key, value in content.items() if key != "budget"}, "weights": weights,
-            "points": self._runs["points"], "measure_on": options.measure_on, "command": list(command),
-        }  # fmt: skip
+            "sweep": {key: value for key, value in content.items() if key != "budget"},
+            "weights": weights,
+            "points": self._runs["points"],
+            "measure_on": options.measure_on,
+            "command": list(command),
+        }
         folder = options.folder.absolute() / run
         script = write_script(folder, "nnpipe.workflows.sweep.worker_process", settings)
-        program = WorkerProgram(script, [folder / SETTINGS, *options.send], environment, options.python)
+        program = WorkerProgram(
+            script, [folder / SETTINGS, *options.send], environment, options.python
+        )
         return WorkerJobs(self._database, self._sweep.title, options.places, program, folder, died)
 
     def _train(self, model: Model, then: Callable[[Model], None]) -> None:
         """Let a model be trained unless that has been done, and go on with it."""
         record = self._sweep.output / "trained" / f"{file_name(model.title)}.training.json"
         options, dataset = model.training, self._sweep.dataset
-        if options is None or (not self._again and is_trained(model.wrapper, dataset, options, model.path, record)):
+        if options is None or (
+            not self._again and is_trained(model.wrapper, dataset, options, model.path, record)
+        ):
             self._weights[model.title] = self._put_weights(model)
             then(model)
             return
@@ -201,15 +230,28 @@ class SweepWorkers(Closing):
             self._weights[model.title] = trial.message
             then(model)
 
-        described = {"wrapper": model.wrapper.describe(), "dataset": dataset.describe(), "training": options.to_json()}
-        work = {"train": model.title, "of": digest_of(described), **({"again": self._again} if self._again else {})}
+        described = {
+            "wrapper": model.wrapper.describe(),
+            "dataset": dataset.describe(),
+            "training": options.to_json(),
+        }
+        work = {
+            "train": model.title,
+            "of": digest_of(described),
+            **({"again": self._again} if self._again else {}),
+        }
         self._queues["trainings"].add([(work, trained)])
 
     def _put_weights(self, model: Model) -> str:
         if model.training is None:
             train_once(
-                model.wrapper, self._sweep.dataset, None, model.path, record=Path(), makes=model.makes_weights
-            )  # fmt: skip
+                model.wrapper,
+                self._sweep.dataset,
+                None,
+                model.path,
+                record=Path(),
+                makes=model.makes_weights,
+            )
         return put_files(self._storage, weight_files(model.path))
 
     def _begin(self, points: Sequence[Point], model: Model, done: dict[str, Done]) -> None:
@@ -221,7 +263,12 @@ class SweepWorkers(Closing):
             else:
                 work.append((self._work(point) | self._retry, self._handled(point, done)))
         if len(work) < len(points):
-            log.info("%s: %d of %d points are done already", model.title, len(points) - len(work), len(points))
+            log.info(
+                "%s: %d of %d points are done already",
+                model.title,
+                len(points) - len(work),
+                len(points),
+            )
         self._queues["points"].add(work)
 
     def _work(self, point: Point) -> dict[str, Any]:
@@ -238,7 +285,9 @@ class SweepWorkers(Closing):
             known = self._measurer.known(point, self._sweep.verify)
             assert known is not None
             done[point.title] = known
-            log.info("[%d/%d] %s%s", len(done), len(self._sweep.points), point.title, _told(outcome))
+            log.info(
+                "[%d/%d] %s%s", len(done), len(self._sweep.points), point.title, _told(outcome)
+            )
 
         return handle
 
@@ -253,7 +302,9 @@ class SweepWorkers(Closing):
         """Return the hash of the files of a measured point."""
         if done.artifact is None:
             return put_files(self._storage, {})
-        return put_files(self._storage, {ARTIFACT: done.artifact, DESCRIPTION: sidecar_of(done.artifact)})
+        return put_files(
+            self._storage, {ARTIFACT: done.artifact, DESCRIPTION: sidecar_of(done.artifact)}
+        )
 
     def _look(self) -> None:
         time.sleep(_PAUSE)

@@ -77,18 +77,30 @@ class Figures:
             return counted_figure(self.run, metric.name, confidence)
         if metric.name in BOARD_FIGURES:
             return board_figure(self.run, metric.name)
-        if candidate.timed is ROUND_TRIP and (metric.percentile is not None or metric.name == "throughput"):
-            return Figure.unknown(f"the target counts {counter_of(self.run) or 'something else'} instead of time")
+        if candidate.timed is ROUND_TRIP and (
+            metric.percentile is not None or metric.name == "throughput"
+        ):
+            return Figure.unknown(
+                f"the target counts {counter_of(self.run) or 'something else'} instead of time"
+            )
         if metric.percentile is not None:
             return _latency(candidate, metric.percentile, confidence)
         if metric.name == "throughput":
             return _throughput(candidate, confidence)
         if metric.name == "energy":
-            return energy_figure(self.run, confidence) or Figure.unknown("name a meter in measure.energy_meter")
+            return energy_figure(self.run, confidence) or Figure.unknown(
+                "name a meter in measure.energy_meter"
+            )
         if metric.name in ("load", "memory", "size"):
-            value = {"load": candidate.load_ns, "memory": candidate.peak_memory, "size": candidate.size}[metric.name]
+            value = {
+                "load": candidate.load_ns,
+                "memory": candidate.peak_memory,
+                "size": candidate.size,
+            }[metric.name]
             if value is None:
-                return Figure.unknown(_no_size(self.run) if metric.name == "size" else "not measured")
+                return Figure.unknown(
+                    _no_size(self.run) if metric.name == "size" else "not measured"
+                )
             return Figure.exactly(value / 1e9 if metric.name == "load" else value)
         return _quality(self.run, metric, self.reference, confidence)
 
@@ -132,7 +144,9 @@ def _latency(candidate: Candidate, share: float, confidence: float) -> Figure:
     calls = len(candidate.latency)
     needed = samples_needed(share, confidence)
     if calls < needed:
-        return Figure.unknown(f"{calls:,} calls cannot tell it, {needed:,} can: raise measure.measure_seconds")
+        return Figure.unknown(
+            f"{calls:,} calls cannot tell it, {needed:,} can: raise measure.measure_seconds"
+        )
     value = candidate.latency.quantile(share) / 1e9
     found = candidate.latency.sample.interval(share, confidence)
     if found is None:
@@ -175,7 +189,11 @@ def _quality(run: Run, metric: Quantity, reference: Run | None, confidence: floa
 
 
 def _drawn_quality(
-    candidates: Sequence[Figures], metric: Quantity, count: int, seed: int, figures: Sequence[Figure]
+    candidates: Sequence[Figures],
+    metric: Quantity,
+    count: int,
+    seed: int,
+    figures: Sequence[Figure],
 ) -> Floats:
     found = np.full((count, len(candidates)), np.nan)
     known = [i for i, each in enumerate(figures) if each.value is not None]
@@ -186,9 +204,18 @@ def _drawn_quality(
         own = [_evaluation(run) for run in runs]
         others = [_evaluation(candidates[i].reference) for i in known]
         task = task_named(own[0].task)
-        same = {id(one): np.asarray(task.agreement(one, other)) for one, other in zip(own, others, strict=True)}
+        same = {
+            id(one): np.asarray(task.agreement(one, other))
+            for one, other in zip(own, others, strict=True)
+        }
         computed = QualityMetric(
-            "agreement", "", "", "", "share", False, values=lambda one: same[id(one)].astype(np.float64)
+            "agreement",
+            "",
+            "",
+            "",
+            "share",
+            False,
+            values=lambda one: same[id(one)].astype(np.float64),
         )
         found[:, known] = drawn_metrics(computed, own, count, seed)
         return found
@@ -224,18 +251,23 @@ def sample_count(sweep: Sweep) -> int:
 
 
 def on_samples_of(run: Run, other: Run, sweep: Sweep) -> Run | None:
-    """Return the predictions of a run on the samples of another; ``None`` if it was not judged on all of these.
+    """Return the predictions of a run on the samples of another; ``None`` if it was not judged on
+    all of these.
 
     Its times are left out: they belong to all of its samples.
     """
     if run.evaluation is None or other.evaluation is None:
         return None
     places = chosen_places(sweep.dataset, len(run.evaluation), len(other.evaluation))
-    return None if places is None else replace(run, evaluation=run.evaluation.take(places), series={})
+    return (
+        None if places is None else replace(run, evaluation=run.evaluation.take(places), series={})
+    )
 
 
 def chosen_places(dataset: Dataset, count: int, fewer: int) -> npt.NDArray[np.int64] | None:
-    """Return the places of ``fewer`` chosen test samples among ``count``; ``None`` if these do not hold all."""
+    """Return the places of ``fewer`` chosen test samples among ``count``; ``None`` if these do
+    not hold all.
+    """
     mine, theirs = _chosen(dataset, count), _chosen(dataset, fewer)
     places = np.minimum(np.searchsorted(mine, theirs), len(mine) - 1)
     return places if np.array_equal(mine[places], theirs) else None

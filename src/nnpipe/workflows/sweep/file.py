@@ -67,11 +67,14 @@ def metric_at(name: Any, where: str) -> Quantity:
     try:
         return metric_of(text_of(name, where))
     except ConfigError as error:
-        raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+        raise ConfigError(
+            str(error) if str(error).startswith(where) else f"{where}: {error}"
+        ) from None
 
 
 def check_sources(metrics: Collection[str], lacking: Collection[str]) -> None:
-    """Raise :class:`ConfigError` if a metric needs a model to be measured as trained, and it is not.
+    """Raise :class:`ConfigError` if a metric needs a model to be measured as trained, and it is
+    not.
 
     Parameters
     ----------
@@ -86,7 +89,8 @@ def check_sources(metrics: Collection[str], lacking: Collection[str]) -> None:
         first = sorted(lacking)[:_MOST_NAMES]
         more = f" and {len(lacking) - len(first):,} more" if len(lacking) > len(first) else ""
         raise ConfigError(
-            f"{', '.join(wanted)}: cannot be told for {', '.join(first)}{more}, which is not measured as trained; "
+            f"{', '.join(wanted)}: cannot be told for {', '.join(first)}{more}, which is not "
+            f"measured as trained; "
             "set as_trained: true and have its framework installed, or leave the metric out"
         )
 
@@ -102,13 +106,16 @@ def accepted_doubts(kinds: Sequence[Any]) -> tuple[str, ...]:
     for place, kind in enumerate(kinds):
         if kind not in BARRING:
             raise ConfigError(
-                f"accept_doubts.{place}: {kind!r} keeps no candidate from being chosen; these do: {', '.join(BARRING)}"
+                f"accept_doubts.{place}: {kind!r} keeps no candidate from being chosen; these do: "
+                f"{', '.join(BARRING)}"
             )
     return tuple(kinds)
 
 
 def confidence_of(given: Any) -> float:
-    """Return the confidence level of intervals, from 0.5 to below 1; raise :class:`ConfigError` for anything else."""
+    """Return the confidence level of intervals, from 0.5 to below 1; raise :class:`ConfigError`
+    for anything else.
+    """
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0.5 <= given < 1:
         raise ConfigError(f"confidence: expected a number from 0.5 to below 1, found {given!r}")
     return float(given)
@@ -146,13 +153,23 @@ class Targets:
             If a setting is wrong; the message names its place.
         """
         patience = data.get("target_patience", PATIENCE)
-        if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0 <= patience <= 86_400:
-            raise ConfigError(f"target_patience: expected seconds from 0 to 86,400, found {patience!r}")
+        if (
+            isinstance(patience, bool)
+            or not isinstance(patience, (int, float))
+            or not 0 <= patience <= 86_400
+        ):
+            raise ConfigError(
+                f"target_patience: expected seconds from 0 to 86,400, found {patience!r}"
+            )
         if data.get("targets") is None:
             if data.get("devices") is not None:
-                raise ConfigError("devices: say under targets which of them to measure on, such as targets: [all]")
+                raise ConfigError(
+                    "devices: say under targets which of them to measure on, such as targets: [all]"
+                )
             return cls(patience=float(patience))
-        words = [text_of(word, f"targets.{place}") for place, word in enumerate(list_of(data, "targets"))]
+        words = [
+            text_of(word, f"targets.{place}") for place, word in enumerate(list_of(data, "targets"))
+        ]
         fleet = _fleet(data.get("devices", str(USUAL)))
         return cls(fleet.chosen(words), fleet.currency, fleet.leases, float(patience))
 
@@ -172,10 +189,29 @@ C = TypeVar("C", bound=Component)
 CONFIRMATIONS = 5  # the default number of candidates that are measured again at most
 _FASTEST = "latency_median"
 _KEYS = (
-    "title", "output", "dataset", "calibration_samples", "measure", "verify", "models", "as_trained", "compilers",
-    "runtimes", "threads", "batch_sizes", "time_limit", "constraints", "objectives", "choose", "confirmations",
-    "accept_doubts", "confidence", "seed", "budget", *TARGET_KEYS,
-)  # fmt: skip
+    "title",
+    "output",
+    "dataset",
+    "calibration_samples",
+    "measure",
+    "verify",
+    "models",
+    "as_trained",
+    "compilers",
+    "runtimes",
+    "threads",
+    "batch_sizes",
+    "time_limit",
+    "constraints",
+    "objectives",
+    "choose",
+    "confirmations",
+    "accept_doubts",
+    "confidence",
+    "seed",
+    "budget",
+    *TARGET_KEYS,
+)
 _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
 
 
@@ -183,8 +219,8 @@ _MODEL_KEYS = ("title", "class", "arguments", "path", "training")
 class Sweep:
     """A whole sweep; ``impossible`` has the reason, by title, why a combination is not possible.
 
-    Without ``objectives`` of its own they follow from the task of the data: see :meth:`of_task`.  With
-    ``trained_competes`` false, models as trained are only there so that losses can be told.
+    Without ``objectives`` of its own they follow from the task of the data: see :meth:`of_task`.
+    With ``trained_competes`` false, models as trained are only there so that losses can be told.
     """
 
     title: str
@@ -208,7 +244,8 @@ class Sweep:
     targets: Targets = field(default_factory=Targets)
 
     def on(self, device: Device) -> Sweep:
-        """Return the part of the sweep that decides about a device: its points, and the models as trained.
+        """Return the part of the sweep that decides about a device: its points, and the models as
+        trained.
 
         Models as trained compete on this machine only; elsewhere, losses are told against them.
         """
@@ -216,17 +253,24 @@ class Sweep:
         return replace(self, points=own, trained_competes=self.trained_competes and device.here)
 
     def competes(self, point: Point) -> bool:
-        """Return whether a point may be chosen; models as trained may be there for comparison only."""
+        """Return whether a point may be chosen; models as trained may be there for comparison
+        only.
+        """
         return self.trained_competes or point.runtime is not None
 
     @property
     def metrics(self) -> tuple[Quantity, ...]:
         """All metrics by which candidates are judged, each once."""
-        wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
+        wanted = (
+            *self.objectives,
+            self.choose,
+            *(constraint.metric for constraint in self.constraints),
+        )
         return tuple({each.name: each for each in wanted}.values())
 
     def of_task(self, task: Task) -> Sweep:
-        """Return the sweep for data of a task: without objectives of its own it has the task's first metric as one.
+        """Return the sweep for data of a task: without objectives of its own it has the task's
+        first metric as one.
 
         Raises
         ------
@@ -237,8 +281,8 @@ class Sweep:
         for each in self.metrics:
             if each.metric and each.metric not in known:
                 raise ConfigError(
-                    f"{each.name}: the task of the data, {task.name}, has no metric {each.metric!r}; "
-                    f"there are: {', '.join(known)}"
+                    f"{each.name}: the task of the data, {task.name}, has no metric "
+                    f"{each.metric!r}; there are: {', '.join(known)}"
                 )
         objectives = self.objectives or tuple(map(metric_of, (_FASTEST, task.primary.name, "size")))
         return replace(self, objectives=objectives)
@@ -254,12 +298,18 @@ class Sweep:
         """
         data = check_keys(dict(settings), _KEYS, "sweep", ("dataset", "models", "runtimes"))
         output = Path(text_of(data.get("output", "build/sweep"), "output"))
-        models = tuple(model_entry(entry, f"models.{i}", output) for i, entry in enumerate(list_of(data, "models")))
+        models = tuple(
+            model_entry(entry, f"models.{i}", output)
+            for i, entry in enumerate(list_of(data, "models"))
+        )
         _check_titles([model.title for model in models])
         measure = made_of(MeasureOptions, part_of(data, "measure"), "measure")
         chains = tuple(chains_of(data))
         runtimes = tuple(runtimes_of(data))
-        sizes = [count_of(size, f"batch_sizes.{i}") for i, size in enumerate(list_of(data, "batch_sizes", [1]))]
+        sizes = [
+            count_of(size, f"batch_sizes.{i}")
+            for i, size in enumerate(list_of(data, "batch_sizes", [1]))
+        ]
         measures = [replace(measure, inference_batch_size=size) for size in sizes]
         targets = Targets.from_settings(data)
         points, impossible = combined(
@@ -267,15 +317,24 @@ class Sweep:
         )
         constraints = constraints_of(data)
         named_objectives = [] if data.get("objectives") is None else list_of(data, "objectives")
-        objectives = tuple(metric_at(name, f"objectives.{i}") for i, name in enumerate(named_objectives))
-        choose = metric_at(data.get("choose", objectives[0].name if objectives else _FASTEST), "choose")
+        objectives = tuple(
+            metric_at(name, f"objectives.{i}") for i, name in enumerate(named_objectives)
+        )
+        choose = metric_at(
+            data.get("choose", objectives[0].name if objectives else _FASTEST), "choose"
+        )
         judged = {metric.name for metric in (*objectives, choose, *(c.metric for c in constraints))}
-        check_sources(judged, {p.model.title for p in points} - {p.model.title for p in points if p.runtime is None})
+        check_sources(
+            judged,
+            {p.model.title for p in points} - {p.model.title for p in points if p.runtime is None},
+        )
         return cls(
             title=text_of(data.get("title", "Sweep"), "title"),
             output=output,
             dataset=component_of(data["dataset"], Dataset, "dataset"),
-            calibration_samples=count_of(data.get("calibration_samples", 128), "calibration_samples"),
+            calibration_samples=count_of(
+                data.get("calibration_samples", 128), "calibration_samples"
+            ),
             verify=made_of(VerifyOptions, part_of(data, "verify"), "verify"),
             models=models,
             points=points,
@@ -287,7 +346,9 @@ class Sweep:
             accept_doubts=accepted_doubts(list_of(data, "accept_doubts", [])),
             confidence=confidence_of(data.get("confidence", 0.95)),
             seed=seed_of(data.get("seed", 0)),
-            time_limit=made_of(LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep").time_limit,
+            time_limit=made_of(
+                LimitOptions, {k: data[k] for k in ("time_limit",) if k in data}, "sweep"
+            ).time_limit,
             budget=None if data.get("budget") is None else SweepBudget.parse(data["budget"]),
             targets=targets,
         )

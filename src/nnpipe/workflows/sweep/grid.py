@@ -24,18 +24,25 @@ def chains_of(data: Mapping[str, Any]) -> Iterator[tuple[ModelCompiler, ...]]:
     for i, entry in enumerate(list_of(data, "compilers", [[]])):
         stages = entry if isinstance(entry, list) else [entry]
         yield from itertools.product(
-            *(_variants(stage, ModelCompiler, f"compilers.{i}.{j}") for j, stage in enumerate(stages))
+            *(
+                _variants(stage, ModelCompiler, f"compilers.{i}.{j}")
+                for j, stage in enumerate(stages)
+            )
         )
 
 
 def runtimes_of(data: Mapping[str, Any]) -> Iterator[Runtime]:
-    """Yield every runtime, with all variants of each entry, and each number of threads if it has this argument."""
+    """Yield every runtime, with all variants of each entry, and each number of threads if it has
+    this argument.
+    """
     threads = data.get("threads")
     if threads is not None:
         threads = [count_of(n, f"threads.{i}") for i, n in enumerate(list_of(data, "threads"))]
     for i, entry in enumerate(list_of(data, "runtimes")):
         for runtime in _variants(entry, Runtime, f"runtimes.{i}"):
-            takes_threads = any(declared.name == "num_threads" for declared in arguments_of(type(runtime)))
+            takes_threads = any(
+                declared.name == "num_threads" for declared in arguments_of(type(runtime))
+            )
             if threads is None or not takes_threads or _gives_threads(entry):
                 yield runtime
             else:
@@ -43,7 +50,9 @@ def runtimes_of(data: Mapping[str, Any]) -> Iterator[Runtime]:
 
 
 def _gives_threads(entry: Any) -> bool:
-    return isinstance(entry, dict) and any("num_threads" in (entry.get(key) or {}) for key in ("arguments", "vary"))
+    return isinstance(entry, dict) and any(
+        "num_threads" in (entry.get(key) or {}) for key in ("arguments", "vary")
+    )
 
 
 def _variants(entry: Any, base: type[C], where: str) -> list[C]:
@@ -53,8 +62,12 @@ def _variants(entry: Any, base: type[C], where: str) -> list[C]:
     data = dict(check_keys(entry, ("class", "arguments", "vary"), where, ("class",)))
     varied = part_of(data, "vary")
     data.pop("vary", None)
-    if not isinstance(varied, dict) or not all(isinstance(values, list) and values for values in varied.values()):
-        raise ConfigError(f"{where}.vary: expected lists of values by argument, such as {{num_threads: [1, 2]}}")
+    if not isinstance(varied, dict) or not all(
+        isinstance(values, list) and values for values in varied.values()
+    ):
+        raise ConfigError(
+            f"{where}.vary: expected lists of values by argument, such as {{num_threads: [1, 2]}}"
+        )
     given = part_of(data, "arguments")
     if not isinstance(given, dict) or not varied:
         return [component_of(data, base, where)]
@@ -74,7 +87,10 @@ def named(component: Component) -> str:
     unusual = []
     for declared in arguments_of(type(component)):
         value = component.to_json()[declared.name]
-        if declared.required or value != type(component).from_json(_required(component)).to_json()[declared.name]:
+        if (
+            declared.required
+            or value != type(component).from_json(_required(component)).to_json()[declared.name]
+        ):
             unusual.append(f"{declared.name}={value}")
     return type(component).__name__ + (f"({', '.join(unusual)})" if unusual else "")
 

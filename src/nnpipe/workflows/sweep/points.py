@@ -1,4 +1,6 @@
-"""The combinations of a sweep: models, compilers, runtimes, batch sizes and devices, as far as they fit together."""
+"""The combinations of a sweep: models, compilers, runtimes, batch sizes and devices, as far as
+they fit together.
+"""
 
 from __future__ import annotations
 
@@ -64,13 +66,18 @@ class Point:
         """The title without the device."""
         return self.title.removeprefix(_on(self.device))
 
-    def key(self, weights: str, dataset: Dataset, calibration_samples: int, verify: VerifyOptions) -> str:
-        """Return a key that is equal only for the same work: a digest of the weights' SHA-256 and every argument.
+    def key(
+        self, weights: str, dataset: Dataset, calibration_samples: int, verify: VerifyOptions
+    ) -> str:
+        """Return a key that is equal only for the same work: a digest of the weights' SHA-256 and
+        every argument.
 
-        Of a device it has the name: its address may change.  What was measured on this machine has the same key,
-        whether the machine is called a device or not.
+        Of a device it has the name: its address may change.  What was measured on this machine has
+        the same key, whether the machine is called a device or not.
         """
-        place: dict[str, Any] = {"device": self.device.name} if self.device is not None and self.remote else {}
+        place: dict[str, Any] = (
+            {"device": self.device.name} if self.device is not None and self.remote else {}
+        )
         if not place and self.deployment:
             place = {"deployment": self.deployment.to_json()}
         return digest_of(
@@ -124,7 +131,10 @@ def combined(
     places: Sequence[Device | None] = devices or [None]
     number = len(models) * (as_trained + len(chains) * len(runtimes) * len(places)) * len(measures)
     if number > _MOST_POINTS:
-        raise ConfigError(f"sweep: {number:,} combinations are more than the {_MOST_POINTS:,} that one sweep takes")
+        raise ConfigError(
+            f"sweep: {number:,} combinations are more than the {_MOST_POINTS:,} that one sweep "
+            f"takes"
+        )
     here = next((each for each in devices if each.here), None)
     ways: list[tuple[tuple[ModelCompiler, ...], Runtime | None, Device | None]] = []
     ways += [((), None, here)] if as_trained else []
@@ -153,12 +163,16 @@ def combined(
                 points.setdefault(point.title, point)
     if not points:
         reason = next(iter(impossible.values()))
-        raise ConfigError(f"sweep: not one of the {number} combinations can be; for example: {reason}")
+        raise ConfigError(
+            f"sweep: not one of the {number} combinations can be; for example: {reason}"
+        )
     return tuple(points.values()), impossible
 
 
 def _on_device(runtime: Runtime, device: Device | None) -> Runtime:
-    """Return a runtime without the arguments that do not matter on a device: there those of its server apply."""
+    """Return a runtime without the arguments that do not matter on a device: there those of its
+    server apply.
+    """
     if device is None or device.here:
         return runtime
     try:
@@ -185,9 +199,13 @@ def _way(
 
 
 def _point(
-    model: Model, chain: Sequence[ModelCompiler], runtime: Runtime | None, way: Plan | None, measure: MeasureOptions,
+    model: Model,
+    chain: Sequence[ModelCompiler],
+    runtime: Runtime | None,
+    way: Plan | None,
+    measure: MeasureOptions,
     device: Device | None,
-) -> Point:  # fmt: skip
+) -> Point:
     """Return a point, whose compilers and runtime are set to the batch size."""
     size = measure.inference_batch_size
     parts = [model.title, *map(named, chain), "as trained" if runtime is None else named(runtime)]

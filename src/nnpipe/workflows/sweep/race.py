@@ -1,8 +1,9 @@
-"""A sweep with a budget: every candidate is measured a little, and further only while that can change the result.
+"""A sweep with a budget: every candidate is measured a little, and further only while that can
+change the result.
 
-Loading a training framework can take longer than measuring.  So where a model as trained is measured in full, since
-losses are told against it, the same model in larger batches is not looked at before that can change the result: its
-predictions are the same, and a call takes no less time.
+Loading a training framework can take longer than measuring.  So where a model as trained is
+measured in full, since losses are told against it, the same model in larger batches is not looked
+at before that can change the result: its predictions are the same, and a call takes no less time.
 """
 
 from __future__ import annotations
@@ -31,11 +32,21 @@ from nnpipe.workflows.sweep.estimates import Figures, on_samples_of, sample_coun
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.select import Claim, barring, claims_of, level_of, race_level, tell, told_barred
+from nnpipe.workflows.sweep.select import (
+    Claim,
+    barring,
+    claims_of,
+    level_of,
+    race_level,
+    tell,
+    told_barred,
+)
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 BETWEEN_STARTS = 0.05
-"""By how much one start of a process may be faster or slower than another, as a share; one start cannot tell."""
+"""By how much one start of a process may be faster or slower than another, as a share; one start
+cannot tell.
+"""
 
 _OF_ONE_RUN = ("load", "memory")  # a run tells one value, without an interval
 _ONE_VALUE = ("size",)  # the same in every run
@@ -52,7 +63,8 @@ class RaceStanding:
     run, reference
         Its latest measurement, and the model as trained on the same samples.
     stage
-        The number of stages behind it.  In stage 0, ``run`` is that of the same model in smaller batches.
+        The number of stages behind it.  In stage 0, ``run`` is that of the same model in smaller
+        batches.
     judged_all
         Whether all test samples were judged; then quality is as the full sweep would find it.
     """
@@ -90,11 +102,15 @@ class RaceStanding:
             barred = barring(self.sweep, self.figures.doubts)
             if barred:
                 return told_barred(barred)
-            return "; ".join(tell(claim) for claim in claims_of(self.sweep, self.figures) if not claim.holds)
+            return "; ".join(
+                tell(claim) for claim in claims_of(self.sweep, self.figures) if not claim.holds
+            )
         return "; ".join(self._failing())
 
     def bounds(self, metric: Quantity) -> Figure:
-        """Return what the full measurement may still find of a metric: less is better in all that is returned."""
+        """Return what the full measurement may still find of a metric: less is better in all
+        that is returned.
+        """
         if metric.name not in self._bounds:
             found = self._bounded(metric)
             if not metric.less_is_better:
@@ -108,12 +124,16 @@ class RaceStanding:
         return metric.name in _ONE_VALUE or (_of_quality(metric) and self.judged_all)
 
     def behind(self, leader: RaceStanding) -> bool:
-        """Return whether it is surely worse than a candidate that was measured in full and qualifies."""
+        """Return whether it is surely worse than a candidate that was measured in full and
+        qualifies.
+        """
         metric = self.sweep.choose
         if self.is_known(metric) and leader.is_known(metric):
             # Among equals the full sweep takes the first by title.
             mine, best = self.racer.value, leader.racer.value
-            return mine > best or (mine == best < math.inf and self.point.title > leader.point.title)
+            return mine > best or (
+                mine == best < math.inf and self.point.title > leader.point.title
+            )
         if self.racer.low > leader.racer.high:
             return True
         low = self._difference(leader)
@@ -122,7 +142,9 @@ class RaceStanding:
     @functools.cached_property
     def twin(self) -> tuple[str, str]:
         """What candidates share that give the same outputs: the file and the kind of runtime."""
-        return str(self.run.artifact.get("sha256", self.point.title)), type(self.point.runtime).__name__
+        return str(self.run.artifact.get("sha256", self.point.title)), type(
+            self.point.runtime
+        ).__name__
 
     @functools.cached_property
     def figures(self) -> Figures:
@@ -137,23 +159,33 @@ class RaceStanding:
     def measured_batch(self) -> int:
         """The number of samples in a call of its measurement."""
         inference = self.run.series.get("inference")
-        return int(np.max(inference["samples"])) if inference is not None and len(inference["samples"]) else 1
+        return (
+            int(np.max(inference["samples"]))
+            if inference is not None and len(inference["samples"])
+            else 1
+        )
 
     @property
     def _unmet(self) -> int:
         """The number of constraints that the full measurement will probably not prove."""
         values = ((each, self._expected(each.metric)) for each in self._constraints)
-        return sum(known.value is not None and each.judge(known) is not True for each, known in values)
+        return sum(
+            known.value is not None and each.judge(known) is not True for each, known in values
+        )
 
     def _expected(self, metric: Quantity) -> Figure:
-        """Return what the full measurement will probably find of a metric: the same value, told more exactly."""
+        """Return what the full measurement will probably find of a metric: the same value, told
+        more exactly.
+        """
         known = self.figures.of(metric, level_of(self.sweep))
         if known.value is None or self.is_known(metric):
             return known
         if not (math.isfinite(known.low) and math.isfinite(known.high)):
             return Figure.exactly(known.value)
         narrower = math.sqrt(SHARES[max(self.stage, 1) - 1])
-        low, high = (known.value + narrower * (end - known.value) for end in (known.low, known.high))
+        low, high = (
+            known.value + narrower * (end - known.value) for end in (known.low, known.high)
+        )
         return replace(known, low=low, high=high)
 
     @property
@@ -167,27 +199,51 @@ class RaceStanding:
         for each in self._constraints:
             known = self.figures.of(each.metric, self._level(each.metric))
             claim = Claim(each, known, each.judge(known))
-            # A full measurement of what is known would come to the same verdict, "cannot be told" included.
-            if (self.is_known(each.metric) and not claim.holds) or each.judge(self._bounded(each.metric)) is False:
-                yield tell(replace(claim, holds=False) if claim.holds is None and known.value is not None else claim)
+            # A full measurement of what is known would come to the same verdict, "cannot be told"
+            # included.
+            if (self.is_known(each.metric) and not claim.holds) or each.judge(
+                self._bounded(each.metric)
+            ) is False:
+                yield tell(
+                    replace(claim, holds=False)
+                    if claim.holds is None and known.value is not None
+                    else claim
+                )
 
     def _bounded(self, metric: Quantity) -> Figure:
         known = self.figures.of(metric, self._level(metric))
         if self.is_known(metric):
-            return known if known.value is None else replace(known, low=known.value, high=known.value)
+            return (
+                known if known.value is None else replace(known, low=known.value, high=known.value)
+            )
         if metric.name in _OF_ONE_RUN:
             # More samples take no less memory.
-            least = known.value if metric.name == "memory" and known.value is not None else -math.inf
+            least = (
+                known.value if metric.name == "memory" and known.value is not None else -math.inf
+            )
             return replace(known, low=least, high=math.inf)
-        if metric.percentile is not None and metric.percentile >= 0.5 and not math.isfinite(known.low):
+        if (
+            metric.percentile is not None
+            and metric.percentile >= 0.5
+            and not math.isfinite(known.low)
+        ):
             median = self.figures.of(metric_of("latency_median"), race_level(self.sweep))
-            known = replace(known, value=known.value or median.value, low=max(median.low, self._fastest), high=math.inf)
+            known = replace(
+                known,
+                value=known.value or median.value,
+                low=max(median.low, self._fastest),
+                high=math.inf,
+            )
         if metric.percentile is not None or metric.name == "throughput":
-            known = replace(known, low=known.low / (1 + BETWEEN_STARTS), high=known.high * (1 + BETWEEN_STARTS))
+            known = replace(
+                known, low=known.low / (1 + BETWEEN_STARTS), high=known.high * (1 + BETWEEN_STARTS)
+            )
         return known if self.stage else self._in_larger_batches(metric, known)
 
     def _in_larger_batches(self, metric: Quantity, known: Figure) -> Figure:
-        """Return the bounds of a metric from those in smaller batches: a call takes no less time with more samples."""
+        """Return the bounds of a metric from those in smaller batches: a call takes no less time
+        with more samples.
+        """
         if metric.percentile is not None:
             return replace(known, high=math.inf)
         if metric.name == "throughput":
@@ -197,22 +253,35 @@ class RaceStanding:
 
     @functools.cached_property
     def _fastest(self) -> float:
-        """The time of the fastest call in seconds, if there are enough for the median to be slower almost surely."""
+        """The time of the fastest call in seconds, if there are enough for the median to be
+        slower almost surely.
+        """
         inference = self.run.series.get("inference")
         calls = () if inference is None else inference["latency_ns"]
-        return float(np.min(calls)) / 1e9 if len(calls) >= samples_needed(0.5, race_level(self.sweep)) else -math.inf
+        return (
+            float(np.min(calls)) / 1e9
+            if len(calls) >= samples_needed(0.5, race_level(self.sweep))
+            else -math.inf
+        )
 
     def _difference(self, leader: RaceStanding) -> float | None:
-        """Return by how much it is worse at least in the quality to choose by, on the samples of both, if known."""
+        """Return by how much it is worse at least in the quality to choose by, on the samples of
+        both, if known.
+        """
         metric = self.sweep.choose
         alike = not metric.compared or self.point.model.title == leader.point.model.title
         if not metric.metric or not alike:
             return None
-        mine, theirs = Quality.of(self.run), Quality.of(on_samples_of(leader.run, self.run, self.sweep) or leader.run)
+        mine, theirs = (
+            Quality.of(self.run),
+            Quality.of(on_samples_of(leader.run, self.run, self.sweep) or leader.run),
+        )
         if mine is None or theirs is None or not comparable(mine, theirs):
             return None
         computed = task_named(mine.evaluation.task).metric(metric.metric)
-        gap = quality_difference(computed, mine.evaluation, theirs.evaluation, race_level(self.sweep))
+        gap = quality_difference(
+            computed, mine.evaluation, theirs.evaluation, race_level(self.sweep)
+        )
         return -gap.high if computed.less_is_better else gap.low
 
 
@@ -234,7 +303,8 @@ Measure = Callable[[Point, VerifyOptions], Done]
 
 
 class Race:
-    """Measures the points of a sweep in stages, until the choice and the front are settled or the budget is spent.
+    """Measures the points of a sweep in stages, until the choice and the front are settled or the
+    budget is spent.
 
     All decisions follow from the measurements, their times included, so that a race that
     was interrupted continues as it would have without.
@@ -271,30 +341,42 @@ class Race:
         return sum(self._cost(each, 1.0) for each in self._standings.values())
 
     def run(self) -> tuple[Done, ...]:
-        """Measure, and return all points in the order of the file, with the reason why each was stopped."""
+        """Measure, and return all points in the order of the file, with the reason why each was
+        stopped.
+        """
         self._begin()
         self._settle_choice()
         self._settle_front()
         return tuple(self._told(point) for point in self._sweep.points)
 
     def _begin(self) -> None:
-        """Measure the models that losses are told against in full, and others in the first stage."""
+        """Measure the models that losses are told against in full, and others in the first
+        stage.
+        """
         by_model: dict[str, list[Point]] = {}
         for point in self._sweep.points:
             by_model.setdefault(point.model.title, []).append(point)
         for title, points in by_model.items():
             sources = [point for point in points if point.runtime is None]
-            if sources and any(metric.compared or metric.name == "agreement" for metric in self._sweep.metrics):
+            if sources and any(
+                metric.compared or metric.name == "agreement" for metric in self._sweep.metrics
+            ):
                 first = min(sources, key=lambda point: point.measure.inference_batch_size)
                 self._advance(first, len(SHARES))
                 run = self._done[first.title].outcome.run
                 if run is not None:
                     self._references[title] = run
-                    self._standings[first.title] = replace(self._standings[first.title], reference=run)
+                    self._standings[first.title] = replace(
+                        self._standings[first.title], reference=run
+                    )
                     for point in sources:
                         if point is not first:
-                            self._standings[point.title] = RaceStanding(self._sweep, point, run, run, 0, True)
-                            self._done[point.title] = Done(point, point.title, Outcome(None), None, share=0.0)
+                            self._standings[point.title] = RaceStanding(
+                                self._sweep, point, run, run, 0, True
+                            )
+                            self._done[point.title] = Done(
+                                point, point.title, Outcome(None), None, share=0.0
+                            )
             waiting = [point for point in points if point.title not in self._done]
             random.Random(f"{self._sweep.seed} {title}").shuffle(waiting)
             for point in waiting:
@@ -313,7 +395,8 @@ class Race:
             if best and not self._affords(following):
                 self._cut = {standings[place].point.title for place in order}
                 return
-            # Without any candidate in full there is nothing to choose, so that one is measured in any case.
+            # Without any candidate in full there is nothing to choose, so that one is measured in
+            # any case.
             if not best and not self._affords(following, *{stage, len(SHARES)}):
                 stage = len(SHARES)
             self._advance(following.point, stage)
@@ -324,12 +407,22 @@ class Race:
             standings = list(self._standings.values())
             bounds = [[each.bounds(metric) for metric in objectives] for each in standings]
             low, high = (
-                np.array([[getattr(known, end) for known in row] for row in bounds]).reshape(len(bounds), -1)
+                np.array([[getattr(known, end) for known in row] for row in bounds]).reshape(
+                    len(bounds), -1
+                )
                 for end in ("low", "high")
             )
-            twins = {twin: number for number, twin in enumerate(dict.fromkeys(each.twin for each in standings))}
+            twins = {
+                twin: number
+                for number, twin in enumerate(dict.fromkeys(each.twin for each in standings))
+            }
             numbers = np.array([twins[each.twin] for each in standings])
-            shared = np.array([bool(metric.metric) or metric.name in ("agreement", "size") for metric in objectives])
+            shared = np.array(
+                [
+                    bool(metric.metric) or metric.name in ("agreement", "size")
+                    for metric in objectives
+                ]
+            )
             dominated, surely = front_places(low, high, numbers, shared)
             undecided = [
                 each
@@ -344,15 +437,21 @@ class Race:
             self._advance(following.point, following.stage + 1)
 
     def _affords(self, standing: RaceStanding, *stages: int) -> bool:
-        """Return whether stages of a candidate, by default the next one, fit into the rest of the budget."""
-        costs = (self._cost(standing, SHARES[stage - 1]) for stage in stages or (standing.stage + 1,))
+        """Return whether stages of a candidate, by default the next one, fit into the rest of
+        the budget.
+        """
+        costs = (
+            self._cost(standing, SHARES[stage - 1]) for stage in stages or (standing.stage + 1,)
+        )
         full = sum(
             self._cost(each, 1.0, each.time if each.complete else each.time.at_least())
             for each in self._standings.values()
         )
         return self._spent + sum(costs) <= self._budget.limit(full)
 
-    def _cost(self, standing: RaceStanding, share: float, time: MeasuringTime | None = None) -> float:
+    def _cost(
+        self, standing: RaceStanding, share: float, time: MeasuringTime | None = None
+    ) -> float:
         point = standing.point
         staged = point if share >= 1 else staged_point(point, share, self._samples)
         samples = min(staged.measure.measure_samples or self._samples, self._samples)
@@ -367,7 +466,10 @@ class Race:
         if full:
             staged, verify = point, self._sweep.verify
         else:
-            staged, verify = staged_point(point, share, self._samples), replace(self._sweep.verify, verify_samples=0)
+            staged, verify = (
+                staged_point(point, share, self._samples),
+                replace(self._sweep.verify, verify_samples=0),
+            )
         log.info("\n[%g %% of %s]", 100 * share, point.title)
         found = self._measure(staged, verify)
         run = found.outcome.run
@@ -377,10 +479,14 @@ class Race:
             if reference is not None and not full:
                 reference = on_samples_of(reference, run, self._sweep)
             judged_all = run.evaluation is not None and len(run.evaluation) >= self._samples
-            self._standings[point.title] = RaceStanding(self._sweep, point, run, reference, stage, judged_all)
+            self._standings[point.title] = RaceStanding(
+                self._sweep, point, run, reference, stage, judged_all
+            )
         else:
             self._standings.pop(point.title, None)
-        self._done[point.title] = replace(found, point=point, share=share, reference=None if full else reference)
+        self._done[point.title] = replace(
+            found, point=point, share=share, reference=None if full else reference
+        )
 
     def _told(self, point: Point) -> Done:
         done = self._done[point.title]
@@ -391,7 +497,9 @@ class Race:
         if not standing.stage:
             size = standing.measured_batch
             return replace(
-                done, stopped=reason, outcome=Outcome(None, f"not measured, as in batches of {size}: {reason}")
+                done,
+                stopped=reason,
+                outcome=Outcome(None, f"not measured, as in batches of {size}: {reason}"),
             )
         return replace(done, stopped=reason)
 
@@ -404,7 +512,9 @@ class Race:
         ahead = next(filter(standing.behind, best), None)
         if ahead is not None:
             metric, level = self._sweep.choose, race_level(self._sweep)
-            mine, theirs = (ranged(metric, each.figures.of(metric, level)) for each in (standing, ahead))
+            mine, theirs = (
+                ranged(metric, each.figures.of(metric, level)) for each in (standing, ahead)
+            )
             reason = f"worse than {ahead.point.title} in {metric.title}: {mine}, and {theirs}"
             return (
                 f"{reason}; {ENDED}, so that its place at the front is open"
@@ -415,7 +525,8 @@ class Race:
 
 
 def staged_point(point: Point, share: float, count: int) -> Point:
-    """Return a point of which only a share is measured: speed and quality, but neither pace nor energy.
+    """Return a point of which only a share is measured: speed and quality, but neither pace nor
+    energy.
 
     Parameters
     ----------
@@ -428,5 +539,11 @@ def staged_point(point: Point, share: float, count: int) -> Point:
     """
     samples = min(count, max(_LEAST_SAMPLES, math.ceil(share * count)))
     seconds = share * point.measure.measure_seconds
-    measure = replace(point.measure, measure_samples=samples, measure_seconds=seconds, pace=None, energy_meter=None)
+    measure = replace(
+        point.measure,
+        measure_samples=samples,
+        measure_seconds=seconds,
+        pace=None,
+        energy_meter=None,
+    )
     return replace(point, measure=measure)

@@ -31,8 +31,12 @@ from nnpipe.workflows.workers.machine_turns import MachineTurns, turn
 
 log = logging.getLogger("nnpipe")
 
-MeasurePoint = Callable[[Sweep, Point, Artifact | None, Path, Sequence[str], Verification | None], Outcome]
-"""Measures a compiled point: with the path of its unfinished result, the command, and what to compare it with."""
+MeasurePoint = Callable[
+    [Sweep, Point, Artifact | None, Path, Sequence[str], Verification | None], Outcome
+]
+"""Measures a compiled point: with the path of its unfinished result, the command, and what to
+compare it with.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class Done:
 
 
 class PointMeasurer(Closing):
-    """Trains, compiles and measures the points of a sweep, each at most once; used in a ``with`` block.
+    """Trains, compiles and measures the points of a sweep, each at most once; used in a ``with``
+    block.
 
     The processes of one model are open at a time, so points of one model should follow each other.
 
@@ -72,13 +77,14 @@ class PointMeasurer(Closing):
     retrain, retry
         Whether to train even if the same training has been done, and to try failed points again.
     turns
-        When this process may compile and measure here, if others work on this machine, too.  What is compiled already,
-        and what is measured on another device, waits for nobody.
+        When this process may compile and measure here, if others work on this machine, too.  What
+        is compiled already, and what is measured on another device, waits for nobody.
     measure
-        Measures a compiled point, by default :func:`measured`.  If it raises an error, nothing is recorded.
+        Measures a compiled point, by default :func:`measured`.  If it raises an error, nothing is
+        recorded.
     shared
-        Whether several threads use it, each for a device of its own: it keeps what belongs to a model until
-        :meth:`release`, and compiles one model at a time.
+        Whether several threads use it, each for a device of its own: it keeps what belongs to a
+        model until :meth:`release`, and compiles one model at a time.
     only_known
         Whether everything has been done, so that an error is raised where a point has not.
 
@@ -89,13 +95,22 @@ class PointMeasurer(Closing):
     """
 
     def __init__(
-        self, sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, turns: MachineTurns | None = None,
-        only_known: bool = False, measure: MeasurePoint | None = None, shared: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        sweep: Sweep,
+        command: Sequence[str],
+        *,
+        retrain: bool,
+        retry: bool,
+        turns: MachineTurns | None = None,
+        only_known: bool = False,
+        measure: MeasurePoint | None = None,
+        shared: bool = False,
+    ) -> None:
         for model in sweep.models:
             if model.training is None and not model.makes_weights and not model.path.is_file():
                 raise ConfigError(
-                    f"{model.title}: {model.path}: no such file; name the file of its weights as path, or say under "
+                    f"{model.title}: {model.path}: no such file; name the file of its weights as "
+                    f"path, or say under "
                     "training how it is trained"
                 )
         self._sweep, self._command, self._retrain, self._retry = sweep, command, retrain, retry
@@ -121,7 +136,9 @@ class PointMeasurer(Closing):
             self._weights_of(model)
 
     def known(self, point: Point, verify: VerifyOptions) -> Done | None:
-        """Return a point that has been done; ``None`` if it has not, or failed and is to be tried again."""
+        """Return a point that has been done; ``None`` if it has not, or failed and is to be
+        tried again.
+        """
         key = self.key(point, verify)
         if key not in self._done:
             outcome = self._journal.read(key)
@@ -138,7 +155,9 @@ class PointMeasurer(Closing):
         if (known := self.known(point, verify)) is not None:
             return known
         if self._only_known:
-            raise ConfigError(f"{point.title}: what was measured on another machine did not come from there")
+            raise ConfigError(
+                f"{point.title}: what was measured on another machine did not come from there"
+            )
         key = self.key(point, verify)
         outcome = self._carried_out(point, verify, self._journal.working_path(key))
         if self._closed:  # by another thread, which has ended the processes
@@ -159,17 +178,24 @@ class PointMeasurer(Closing):
         point
             The point.
         first
-            Its first measurement; if the compiled model is not that one any more, it is compared with its source.
+            Its first measurement; if the compiled model is not that one any more, it is compared
+            with its source.
         """
         artifact, verification = self.artifact(point), None
-        if first is not None and artifact is not None and artifact.sha256 != first.artifact.get("sha256"):
+        if (
+            first is not None
+            and artifact is not None
+            and artifact.sha256 != first.artifact.get("sha256")
+        ):
             verification = self._compared_with(point.model, self._sweep.verify)
         output = self._sweep.output / f".again-{file_name(point.title)}.json"
         with self._turn_of(point):
             return self._measure(self._sweep, point, artifact, output, self._command, verification)
 
     def artifact(self, point: Point) -> Artifact | None:
-        """Return the compiled model of a point, which is compiled if it is not there; ``None`` if nothing is."""
+        """Return the compiled model of a point, which is compiled if it is not there; ``None``
+        if nothing is.
+        """
         path = self.artifact_path(point)
         with contextlib.suppress(ArtifactError):  # of another point or an earlier stage
             return None if path is None else Artifact.read(path)
@@ -195,21 +221,33 @@ class PointMeasurer(Closing):
         self._opened, self._source = "", None
 
     def _turn_of(self, point: Point) -> AbstractContextManager[None]:
-        """Return the turn in which a point is measured; on another device, nothing of this machine has to wait."""
+        """Return the turn in which a point is measured; on another device, nothing of this
+        machine has to wait.
+        """
         return nullcontext() if point.remote else turn(self._turns, alone=True)
 
     def key(self, point: Point, verify: VerifyOptions) -> str:
         """Return the name of a point's result; its model is trained if needed."""
-        return point.key(self._weights_of(point.model), self._sweep.dataset, self._sweep.calibration_samples, verify)
+        return point.key(
+            self._weights_of(point.model),
+            self._sweep.dataset,
+            self._sweep.calibration_samples,
+            verify,
+        )
 
     def _weights_of(self, model: Model) -> str:
         """Return the SHA-256 of a model's weights; train the model if needed."""
         if model.title not in self._weights:
             record = self._sweep.output / "trained" / f"{file_name(model.title)}.training.json"
             train_once(
-                model.wrapper, self._sweep.dataset, model.training, model.path, record=record,
-                makes=model.makes_weights, retrain=self._retrain,
-            )  # fmt: skip
+                model.wrapper,
+                self._sweep.dataset,
+                model.training,
+                model.path,
+                record=record,
+                makes=model.makes_weights,
+                retrain=self._retrain,
+            )
             self._weights[model.title] = sha256_of(model.path)
         return self._weights[model.title]
 
@@ -218,7 +256,9 @@ class PointMeasurer(Closing):
         if point.way is None:
             return None
         sweep = self._sweep
-        name = digest_of(point.made_from(self._weights_of(point.model), sweep.dataset, sweep.calibration_samples))
+        name = digest_of(
+            point.made_from(self._weights_of(point.model), sweep.dataset, sweep.calibration_samples)
+        )
         return sweep.output / "models" / (name + suffix(point.way, point.compilers))
 
     def _carried_out(self, point: Point, verify: VerifyOptions, output: Path) -> Outcome:
@@ -253,15 +293,22 @@ class PointMeasurer(Closing):
                 known = self._outputs.get(model.title)  # another thread may have come first
                 if known is None:
                     source, stack = self._open(model), ExitStack()
-                    known = stack, stack.enter_context(source_outputs(source, verify, self._sweep.time_limit))
+                    known = (
+                        stack,
+                        stack.enter_context(source_outputs(source, verify, self._sweep.time_limit)),
+                    )
                     self._outputs[model.title] = known
         return known[1]
 
 
 def measured(
-    sweep: Sweep, point: Point, artifact: Artifact | None, output: Path, command: Sequence[str],
+    sweep: Sweep,
+    point: Point,
+    artifact: Artifact | None,
+    output: Path,
+    command: Sequence[str],
     verification: Verification | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Measure a compiled point; ``output`` is the path of its unfinished result."""
     try:
         return Outcome(measure_once(sweep, point, artifact, output, command, verification))
@@ -271,10 +318,16 @@ def measured(
 
 
 def measure_once(
-    sweep: Sweep, point: Point, artifact: Artifact | None, output: Path, command: Sequence[str],
-    verification: Verification | None = None, worker: Worker | None = None,
-) -> Run:  # fmt: skip
-    """Measure a compiled point as :func:`measured` does, in a subprocess that is given or in a new one.
+    sweep: Sweep,
+    point: Point,
+    artifact: Artifact | None,
+    output: Path,
+    command: Sequence[str],
+    verification: Verification | None = None,
+    worker: Worker | None = None,
+) -> Run:
+    """Measure a compiled point as :func:`measured` does, in a subprocess that is given or in a new
+    one.
 
     Raises
     ------
@@ -282,30 +335,50 @@ def measure_once(
         If it cannot be measured.
     """
     candidate = CandidateSpec(
-        point.title, point.model.wrapper, point.model.path, point.compilers, point.runtime, artifact, point.deployment
+        point.title,
+        point.model.wrapper,
+        point.model.path,
+        point.compilers,
+        point.runtime,
+        artifact,
+        point.deployment,
     )
     try:
         return measure_apart(
-            candidate, sweep.dataset, point.measure, command, output, verification, sweep.time_limit, worker=worker
+            candidate,
+            sweep.dataset,
+            point.measure,
+            command,
+            output,
+            verification,
+            sweep.time_limit,
+            worker=worker,
         )
     finally:
         output.unlink(missing_ok=True)
 
 
-def compiled(sweep: Sweep, point: Point, source: ModelProcess, path: Path | None) -> Artifact | None:
-    """Return the compiled model; a file at ``path`` from another point or an earlier attempt is reused."""
+def compiled(
+    sweep: Sweep, point: Point, source: ModelProcess, path: Path | None
+) -> Artifact | None:
+    """Return the compiled model; a file at ``path`` from another point or an earlier attempt is
+    reused.
+    """
     if path is None or point.way is None:
         return None
     try:
         return Artifact.read(path)
     except ArtifactError:
-        return source.compile(point.way, point.compilers, path, sweep.calibration_samples, sweep.time_limit)
+        return source.compile(
+            point.way, point.compilers, path, sweep.calibration_samples, sweep.time_limit
+        )
 
 
 def sweep_through(
     sweep: Sweep, command: Sequence[str], *, retrain: bool, retry: bool, only_known: bool = False
 ) -> tuple[Done, ...]:
-    """Carry out every point that has not been done yet, and return all points in the order of the file.
+    """Carry out every point that has not been done yet, and return all points in the order of the
+    file.
 
     Models are processed one by one, and the points of each in a random order from the
     seed, so that drift does not favour a compiler or a runtime.
@@ -314,11 +387,22 @@ def sweep_through(
     for point in sweep.points:
         by_model[point.model.title].append(point)
     done: dict[str, Done] = {}
-    with PointMeasurer(sweep, command, retrain=retrain, retry=retry, only_known=only_known) as measurer:
+    with PointMeasurer(
+        sweep, command, retrain=retrain, retry=retry, only_known=only_known
+    ) as measurer:
         for points in by_model.values():
-            found = [known for point in points if (known := measurer.known(point, sweep.verify)) is not None]
+            found = [
+                known
+                for point in points
+                if (known := measurer.known(point, sweep.verify)) is not None
+            ]
             if found:
-                log.info("%s: %d of %d points are done already", points[0].model.title, len(found), len(points))
+                log.info(
+                    "%s: %d of %d points are done already",
+                    points[0].model.title,
+                    len(found),
+                    len(points),
+                )
             done |= {each.point.title: each for each in found}
             waiting = [point for point in points if point.title not in done]
             random.Random(f"{sweep.seed} {points[0].model.title}").shuffle(waiting)
@@ -330,4 +414,6 @@ def sweep_through(
 
 def not_measured(done: Done) -> Outcome:
     """Raise an error: a second measurement is missing that was made elsewhere."""
-    raise ConfigError(f"{done.point.title}: what was measured again on another machine did not come from there")
+    raise ConfigError(
+        f"{done.point.title}: what was measured again on another machine did not come from there"
+    )

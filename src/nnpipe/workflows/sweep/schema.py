@@ -16,17 +16,33 @@ from nnpipe.workflows.devices.device import USUAL
 from nnpipe.workflows.devices.device_measuring import PATIENCE
 from nnpipe.workflows.devices.schema import fleet_schema
 from nnpipe.workflows.pipeline.entries import MOST
-from nnpipe.workflows.pipeline.schema import DIALECT, Schema, arguments_schema, choice, object_schema
+from nnpipe.workflows.pipeline.schema import (
+    DIALECT,
+    Schema,
+    arguments_schema,
+    choice,
+    object_schema,
+)
 from nnpipe.workflows.sweep.file import CONFIRMATIONS
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 
 
 def schema(of_plugins: bool = True) -> Schema:
-    """Return the JSON Schema (draft 2020-12) of sweep files, for all components, optionally those of plugins."""
+    """Return the JSON Schema (draft 2020-12) of sweep files, for all components, optionally
+    those of plugins.
+    """
     tasks = installed_tasks(of_plugins)
     text = {"type": "string", "minLength": 1}
-    metric = text | {"description": "; ".join(f"{each.name}: {each.meaning}" for each in known_metrics(tasks).values())}
-    counts = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": MOST}, "minItems": 1}
+    metric = text | {
+        "description": "; ".join(
+            f"{each.name}: {each.meaning}" for each in known_metrics(tasks).values()
+        )
+    }
+    counts = {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 1, "maximum": MOST},
+        "minItems": 1,
+    }
     stage = {"$ref": "#/$defs/compilers"}
     training = {"anyOf": [arguments_schema(TrainingOptions), {"type": "null"}]}
     model_extra = {
@@ -37,7 +53,8 @@ def schema(of_plugins: bool = True) -> Schema:
     root = object_schema(
         {
             "title": text,
-            "output": text | {"description": "folder for everything that comes of it", "default": "build/sweep"},
+            "output": text
+            | {"description": "folder for everything that comes of it", "default": "build/sweep"},
             "dataset": {"$ref": "#/$defs/datasets"},
             "models": {"type": "array", "items": {"$ref": "#/$defs/modelwrappers"}, "minItems": 1},
             "as_trained": {
@@ -52,9 +69,15 @@ def schema(of_plugins: bool = True) -> Schema:
                 "description": "each a compiler, or a chain of them in order; [] is the model as exported",
             },
             "runtimes": {"type": "array", "items": {"$ref": "#/$defs/runtimes"}, "minItems": 1},
-            "threads": counts | {"description": "for runtimes that can be told, where an entry says nothing itself"},
+            "threads": counts
+            | {"description": "for runtimes that can be told, where an entry says nothing itself"},
             "batch_sizes": counts | {"description": "samples in one inference", "default": [1]},
-            "calibration_samples": {"type": "integer", "minimum": 1, "maximum": MOST, "default": 128},
+            "calibration_samples": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST,
+                "default": 128,
+            },
             "measure": arguments_schema(MeasureOptions),
             "verify": arguments_schema(VerifyOptions),
             "time_limit": arguments_schema(LimitOptions)["properties"]["time_limit"],
@@ -63,8 +86,14 @@ def schema(of_plugins: bool = True) -> Schema:
                 "items": text | {"description": "such as: latency_p90 <= 5 ms"},
                 "description": "what must hold of the one that is chosen",
             },
-            "objectives": {"type": "array", "items": metric, "minItems": 1, "description": "what the front is made of"},
-            "choose": metric | {"description": "the metric to choose by; left out: the first objective"},
+            "objectives": {
+                "type": "array",
+                "items": metric,
+                "minItems": 1,
+                "description": "what the front is made of",
+            },
+            "choose": metric
+            | {"description": "the metric to choose by; left out: the first objective"},
             "confirmations": {
                 "type": "integer",
                 "minimum": 1,
@@ -76,15 +105,29 @@ def schema(of_plugins: bool = True) -> Schema:
                 "items": {"enum": list(BARRING)},
                 "description": "doubts about predictions with which a candidate may be chosen all the same",
             },
-            "confidence": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1, "default": 0.95},
+            "confidence": {
+                "type": "number",
+                "minimum": 0.5,
+                "exclusiveMaximum": 1,
+                "default": 0.95,
+            },
             "budget": {
-                "anyOf": [{"type": "number", "minimum": 0.1, "exclusiveMaximum": 1}, text, {"type": "null"}],
-                "description": "how long to measure: a share of the time of the full sweep, such as 40 %, or a time, "
-                "such as 10min; candidates are measured in full only while they can change the choice or the front",
+                "anyOf": [
+                    {"type": "number", "minimum": 0.1, "exclusiveMaximum": 1},
+                    text,
+                    {"type": "null"},
+                ],
+                "description": "how long to measure: a share of the time of the full sweep, such "
+                "as 40 %, or a time, such as 10min; candidates are measured in full only while "
+                "they can change the choice or the front",
             },
             "seed": {"type": "integer", "minimum": 0, "default": 0},
             "devices": {
-                "anyOf": [text, {"$ref": "#/$defs/fleet"}, {"$ref": "#/$defs/fleet/properties/devices"}],
+                "anyOf": [
+                    text,
+                    {"$ref": "#/$defs/fleet"},
+                    {"$ref": "#/$defs/fleet/properties/devices"},
+                ],
                 "default": str(USUAL),
                 "description": "the file of devices, or what stands in one",
             },

@@ -1,4 +1,6 @@
-"""Deciding which candidates of a sweep qualify, which are on the Pareto front, and which one to ship."""
+"""Deciding which candidates of a sweep qualify, which are on the Pareto front, and which one to
+ship.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Claim:
 
     @property
     def more(self) -> float | None:
-        """The factor of samples that would decide it if the metric kept its value; ``None`` if it is unknown."""
+        """The factor of samples that would decide it if the metric kept its value; ``None`` if
+        it is unknown.
+        """
         value, bound = self.figure.value, self.constraint.bound
         if self.holds is not None or value is None or value == bound:
             return None
@@ -47,7 +51,8 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A measured point, with its metrics, its claims, and the probability that it is on the Pareto front.
+    """A measured point, with its metrics, its claims, and the probability that it is on the Pareto
+    front.
 
     ``barred`` holds the doubts that keep it from being chosen, whatever its metrics.
     """
@@ -69,16 +74,21 @@ class Judged:
 
     @property
     def qualifies(self) -> bool:
-        """Whether every constraint holds with the sweep's confidence, and no doubt about its predictions bars it.
+        """Whether every constraint holds with the sweep's confidence, and no doubt about its
+        predictions bars it.
 
         A candidate that was not measured in full does not qualify.
         """
-        return not self.done.stopped and not self.barred and all(claim.holds for claim in self.claims)
+        return (
+            not self.done.stopped and not self.barred and all(claim.holds for claim in self.claims)
+        )
 
     @property
     def killed_by(self) -> tuple[Claim, ...]:
         """The constraints that fail with the sweep's confidence, or whose metric is not known."""
-        return tuple(claim for claim in self.claims if claim.holds is False or claim.figure.value is None)
+        return tuple(
+            claim for claim in self.claims if claim.holds is False or claim.figure.value is None
+        )
 
 
 def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
@@ -87,18 +97,26 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
     if not measured:
         return ()
     references = _references(done)
-    known = [Figures(run, each.reference or references.get(each.point.model.title)) for each, run in measured]
-    # A race stops a candidate because of its figures, so these have intervals that hold all the same.
+    known = [
+        Figures(run, each.reference or references.get(each.point.model.title))
+        for each, run in measured
+    ]
+    # A race stops a candidate because of its figures, so these have intervals that hold all the
+    # same.
     levels = [race_level(sweep) if each.stopped else level_of(sweep) for each, _ in measured]
     figures = [
         {metric.name: each.of(metric, level) for metric in sweep.metrics}
         for each, level in zip(known, levels, strict=True)
     ]
     barred = [barring(sweep, own.doubts) for own in known]
-    whole = np.array([not each.stopped and not bars for (each, _), bars in zip(measured, barred, strict=True)])
+    whole = np.array(
+        [not each.stopped and not bars for (each, _), bars in zip(measured, barred, strict=True)]
+    )
     shares, best = np.zeros(len(measured)), np.zeros(len(measured), bool)
     if whole.any():  # the others are not on the front, cannot be chosen, or it is not known
-        shares[whole], best[whole] = _front(sweep, list(_of(known, whole)), list(_of(figures, whole)))
+        shares[whole], best[whole] = _front(
+            sweep, list(_of(known, whole)), list(_of(figures, whole))
+        )
     return tuple(
         Judged(
             each,
@@ -119,17 +137,23 @@ def judge(sweep: Sweep, done: Sequence[Done]) -> tuple[Judged, ...]:
 
 def barring(sweep: Sweep, doubts: Sequence[Doubt]) -> tuple[Doubt, ...]:
     """Return the doubts that keep a candidate of a sweep from being chosen."""
-    return tuple(doubt for doubt in doubts if doubt.kind in BARRING and doubt.kind not in sweep.accept_doubts)
+    return tuple(
+        doubt for doubt in doubts if doubt.kind in BARRING and doubt.kind not in sweep.accept_doubts
+    )
 
 
 def told_barred(doubts: Sequence[Doubt]) -> str:
     """Return such doubts as text, with the setting that would accept them."""
     kinds = ", ".join(dict.fromkeys(doubt.kind for doubt in doubts))
-    return f"{'; '.join(doubt.reason for doubt in doubts)} (accept_doubts: [{kinds}] would let it be chosen)"
+    return (
+        f"{'; '.join(doubt.reason for doubt in doubts)} (accept_doubts: [{kinds}] would let it be "
+        f"chosen)"
+    )
 
 
 def level_of(sweep: Sweep) -> float:
-    """Return the confidence of each interval, so that all claims hold together with the sweep's confidence.
+    """Return the confidence of each interval, so that all claims hold together with the sweep's
+    confidence.
 
     The risk is divided equally among the claims (C. E. Bonferroni, 1936).
     """
@@ -137,7 +161,9 @@ def level_of(sweep: Sweep) -> float:
 
 
 def race_level(sweep: Sweep) -> float:
-    """Return the confidence of each interval of a race, so that all hold together however often they are looked at."""
+    """Return the confidence of each interval of a race, so that all hold together however often
+    they are looked at.
+    """
     return error_level(sweep.confidence, len(sweep.points), len(sweep.metrics))
 
 
@@ -158,11 +184,14 @@ def ranked(sweep: Sweep, judged: Sequence[Judged]) -> list[Judged]:
         value = one.figures[name].value
         return (math.inf if value is None else sign * value), one.title
 
-    return sorted((one for one in judged if one.qualifies and sweep.competes(one.done.point)), key=place)
+    return sorted(
+        (one for one in judged if one.qualifies and sweep.competes(one.done.point)), key=place
+    )
 
 
 def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[str]:
-    """Return the titles of others that do not differ significantly from the chosen one in the metric ``choose``.
+    """Return the titles of others that do not differ significantly from the chosen one in the
+    metric ``choose``.
 
     Nor do those whose calls are other work, such as longer answers, if it is a figure of calls.
     """
@@ -180,7 +209,8 @@ def level_with(sweep: Sweep, chosen: Judged, others: Sequence[Judged]) -> list[s
 
 
 def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
-    """Return for each candidate the constraint that fails, or the number of samples that would decide it.
+    """Return for each candidate the constraint that fails, or the number of samples that would
+    decide it.
 
     ``refuted`` has the reasons why qualified candidates did not hold when they were measured again.
     """
@@ -189,7 +219,10 @@ def why_none(judged: Sequence[Judged], refuted: Mapping[str, str]) -> list[str]:
         if one.title in refuted:
             reason = f"qualified, but did not hold when measured again: {refuted[one.title]}"
         elif one.qualifies:
-            reason = f"qualifies, but was not measured again: better ones did not hold, and {len(refuted)} are the most"
+            reason = (
+                f"qualifies, but was not measured again: better ones did not hold, and "
+                f"{len(refuted)} are the most"
+            )
             reason += " that this sweep measures again (confirmations)"
         elif one.done.stopped:
             reason = one.done.stopped
@@ -208,10 +241,17 @@ def tell(claim: Claim) -> str:
     if known.value is None:
         return f"{claim.constraint.text}: not known, {known.reason}"
     if known.reason:
-        return f"{claim.constraint.text}: cannot be told, {written(metric, known.value)}, {known.reason}"
+        return (
+            f"{claim.constraint.text}: cannot be told, {written(metric, known.value)}, "
+            f"{known.reason}"
+        )
     text = ranged(metric, known)
     if claim.holds is None:
-        more = f"; {math.ceil((claim.more - 1) * known.count):,} more samples would be needed" if claim.more else ""
+        more = (
+            f"; {math.ceil((claim.more - 1) * known.count):,} more samples would be needed"
+            if claim.more
+            else ""
+        )
         return f"{claim.constraint.text}: cannot be told, {text}{more}"
     return f"{claim.constraint.text}: {'holds' if claim.holds else 'fails'}, {text}"
 
@@ -235,8 +275,14 @@ def _front(
     sweep: Sweep, candidates: Sequence[Figures], figures: Sequence[Mapping[str, Figure]]
 ) -> tuple[np.ndarray, np.ndarray]:
     signs = [1.0 if metric.less_is_better else -1.0 for metric in sweep.objectives]
-    points = np.array([[_number(each[metric.name]) for metric in sweep.objectives] for each in figures]) * signs
-    draws = np.stack([drawn(candidates, metric, _DRAWS, sweep.seed) for metric in sweep.objectives], -1) * signs
+    points = (
+        np.array([[_number(each[metric.name]) for metric in sweep.objectives] for each in figures])
+        * signs
+    )
+    draws = (
+        np.stack([drawn(candidates, metric, _DRAWS, sweep.seed) for metric in sweep.objectives], -1)
+        * signs
+    )
     return front_shares(draws), on_front(points)
 
 

@@ -68,40 +68,49 @@ class DeviceResult:
 
 
 def cheapest(results: Sequence[DeviceResult]) -> tuple[DeviceResult | None, str]:
-    """Return the cheapest device on which a candidate was confirmed, and by what its cost is counted.
+    """Return the cheapest device on which a candidate was confirmed, and by what its cost is
+    counted.
 
-    Prices for an hour and for a piece cannot be compared, so that price counts which more of these devices have.
+    Prices for an hour and for a piece cannot be compared, so that price counts which more of these
+    devices have.
 
     Returns
     -------
     DeviceResult or None
-        The cheapest device; of equally cheap ones, and where no price is known, the one whose candidate is best by the
-        metric ``choose``; ``None`` if there is none.
+        The cheapest device; of equally cheap ones, and where no price is known, the one whose
+        candidate is best by the metric ``choose``; ``None`` if there is none.
     str
         ``cost_per_hour`` or ``cost_per_piece``; empty if no price is known.
     """
     able = [each for each in results if each.confirmed.chosen is not None]
     if not able:
         return None, ""
-    known = {basis: [each for each in able if getattr(each.device, basis) is not None] for basis in reversed(BASES)}
+    known = {
+        basis: [each for each in able if getattr(each.device, basis) is not None]
+        for basis in reversed(BASES)
+    }
     basis = max(known, key=lambda name: len(known[name]))
     priced = known[basis]
-    return min(priced or able, key=lambda each: (getattr(each.device, basis) or 0.0, _place(each))), (
-        basis if priced else ""
-    )
+    return min(
+        priced or able, key=lambda each: (getattr(each.device, basis) or 0.0, _place(each))
+    ), (basis if priced else "")
 
 
 def _place(result: DeviceResult) -> tuple[float, str]:
     choose = result.sweep.choose
     value = result.confirmed.figures[choose.name].value
-    return (math.inf if value is None else value if choose.less_is_better else -value), result.device.name
+    return (
+        math.inf if value is None else value if choose.less_is_better else -value
+    ), result.device.name
 
 
 _ROWS = 40
 
 
 def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
-    """Return the candidates as a text table, sorted by their probability of being on the front; at most forty."""
+    """Return the candidates as a text table, sorted by their probability of being on the front;
+    at most forty.
+    """
     rows = sorted(judged, key=lambda one: (not one.qualifies, -one.front_share, one.title))[:_ROWS]
     columns = [("Candidate", [Cell(one.title) for one in rows])]
     columns += [(m.heading, [_cell(m, one.figures[m.name]) for one in rows]) for m in sweep.metrics]
@@ -109,7 +118,12 @@ def table(sweep: Sweep, judged: Sequence[Judged]) -> str:
     if sweep.constraints or any(one.barred or one.done.stopped for one in judged):
         columns.append(("Verdict", [Cell(_verdict(one)) for one in rows]))
     columns.append(("Doubts", [Cell(kinds(one.doubts)) for one in rows]))
-    text = to_text(Table(tuple(head for head, _ in columns), tuple(zip(*(cells for _, cells in columns), strict=True))))
+    text = to_text(
+        Table(
+            tuple(head for head, _ in columns),
+            tuple(zip(*(cells for _, cells in columns), strict=True)),
+        )
+    )
     hidden = len(judged) - len(rows)
     return f"{text}\n{hidden} more in sweep.json" if hidden else text
 
@@ -130,7 +144,9 @@ def summary(
     spent: Spent | None = None,
     by_device: Sequence[DeviceResult] = (),
 ) -> dict[str, Any]:
-    """Return all results as JSON can hold them; times in seconds, sizes in bytes, shares from 0 to 1."""
+    """Return all results as JSON can hold them; times in seconds, sizes in bytes, shares from 0
+    to 1.
+    """
     best, basis = cheapest(by_device)
     devices = {
         "devices": [_device(each) for each in by_device],
@@ -152,7 +168,11 @@ def summary(
         "confirmed": _confirmed(found) if found.chosen else None,
         "refuted": dict(found.refuted),
         "points": [_point(sweep, one) for one in judged],
-        "failed": [{"title": d.point.title, "reason": d.outcome.reason} for d in done if d.outcome.run is None],
+        "failed": [
+            {"title": d.point.title, "reason": d.outcome.reason}
+            for d in done
+            if d.outcome.run is None
+        ],
         "impossible": dict(sweep.impossible),
         **(devices if by_device else {}),
     }
@@ -173,7 +193,9 @@ def _device(one: DeviceResult) -> dict[str, Any]:
 
 
 def target_facts(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return what a target told about itself when one of these was measured; empty if it told nothing."""
+    """Return what a target told about itself when one of these was measured; empty if it told
+    nothing.
+    """
     told = (run.timing.get("session", {}).get("target", {}) for run in runs)
     return dict(next(filter(None, told), {}))
 
@@ -195,10 +217,16 @@ def _point(sweep: Sweep, one: Judged) -> dict[str, Any]:
 
 
 def _place_of(point: Point) -> dict[str, Any]:
-    """Return the device of a point, and what it shares with the same combination on other devices."""
+    """Return the device of a point, and what it shares with the same combination on other
+    devices.
+    """
     if point.device is None:
         return {}
-    return {"device": point.device.name, "of_model": point.model.title, "combination": point.combination}
+    return {
+        "device": point.device.name,
+        "of_model": point.model.title,
+        "combination": point.combination,
+    }
 
 
 def _confirmed(found: Confirmed) -> dict[str, Any]:
@@ -215,7 +243,9 @@ def _doubt(doubt: Doubt) -> dict[str, str]:
 
 
 def figure_json(known: Figure) -> dict[str, Any]:
-    """Return a metric as JSON can hold it: null for an unknown value and for infinite ends of its interval."""
+    """Return a metric as JSON can hold it: null for an unknown value and for infinite ends of
+    its interval.
+    """
     if known.value is None:
         return {"value": None, "reason": known.reason}
     low, high = (end if math.isfinite(end) else None for end in (known.low, known.high))
@@ -227,7 +257,9 @@ def _cell(metric: Quantity, known: Figure) -> Cell:
 
 
 def _front_cell(one: Judged) -> Cell:
-    return Cell("–") if one.done.stopped else Cell(f"{100 * one.front_share:.0f} %", one.front_share)
+    return (
+        Cell("–") if one.done.stopped else Cell(f"{100 * one.front_share:.0f} %", one.front_share)
+    )
 
 
 def _verdict(one: Judged) -> str:
@@ -274,8 +306,8 @@ def certificate(
     chosen
         The chosen candidate, with its first measurement.
     found
-        Its second measurement, after it was chosen.  All claims are based on this one, so their figures are not
-        the luckiest of many; the first figures are also listed.
+        Its second measurement, after it was chosen.  All claims are based on this one, so their
+        figures are not the luckiest of many; the first figures are also listed.
     level
         Titles of candidates that do not differ significantly from it in the metric ``choose``.
     samples
@@ -301,11 +333,18 @@ def certificate(
         "runtime": shown_settings(point.runtime.describe()) if point.runtime else None,
         "batch_size": point.measure.inference_batch_size,
         **_device_entries(point, confirmation),
-        "dataset": {**shown_settings(sweep.dataset.describe()), "split": "test", "samples": samples.tolist()},
+        "dataset": {
+            **shown_settings(sweep.dataset.describe()),
+            "split": "test",
+            "samples": samples.tolist(),
+        },
         "confidence": sweep.confidence,
         "confidence_of_each": level_of(sweep),
         "claims": [_claim(claim) for claim in found.claims],
-        "figures": [_figure(each, found.figures[each.name], chosen.figures[each.name]) for each in sweep.metrics],
+        "figures": [
+            _figure(each, found.figures[each.name], chosen.figures[each.name])
+            for each in sweep.metrics
+        ],
         "right": _right(confirmation),
         "right_as_trained": _right(chosen.reference),
         "chosen_by": sweep.choose.name,
@@ -314,7 +353,9 @@ def certificate(
         "front_share": chosen.front_share,
         "verification": dict(confirmation.verification),
         "doubts": [{"kind": doubt.kind, "reason": doubt.reason} for doubt in found.doubts],
-        "host": {key: value for key, value in confirmation.host.items() if key not in ("before", "after")},
+        "host": {
+            key: value for key, value in confirmation.host.items() if key not in ("before", "after")
+        },
         "frameworks": dict(confirmation.frameworks),
         "measured": confirmation.created,
         "command": list(confirmation.command),
@@ -322,7 +363,9 @@ def certificate(
 
 
 def _device_entries(point: Point, run: Run) -> dict[str, Any]:
-    """Return the device of a chosen candidate, with what the machine told about itself when it was measured again."""
+    """Return the device of a chosen candidate, with what the machine told about itself when it
+    was measured again.
+    """
     if point.device is None:
         return {}
     return {"device": {**shown_settings(point.device.to_json()), "facts": target_facts([run])}}
@@ -345,14 +388,21 @@ def _claim(claim: Claim) -> dict[str, Any]:
 
 
 def _figure(metric: Quantity, known: Figure, first: Figure) -> dict[str, Any]:
-    told = {"metric": metric.name, "title": metric.title, "meaning": metric.meaning, "unit": metric.unit}
+    told = {
+        "metric": metric.name,
+        "title": metric.title,
+        "meaning": metric.meaning,
+        "unit": metric.unit,
+    }
     return {**told, **figure_json(known), "when_chosen": figure_json(first)}
 
 
 def _right(run: Run | None) -> int | None:
     if run is None or run.evaluation is None or "truth" not in run.evaluation.arrays:
         return None
-    return int(np.count_nonzero(run.evaluation.arrays["truth"] == run.evaluation.arrays["predicted"]))
+    return int(
+        np.count_nonzero(run.evaluation.arrays["truth"] == run.evaluation.arrays["predicted"])
+    )
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -1,4 +1,6 @@
-"""Measuring every combination of models, compilers, runtimes and batch sizes, and choosing one, in one call."""
+"""Measuring every combination of models, compilers, runtimes and batch sizes, and choosing one,
+in one call.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def read_sweep(settings: str | Path | Mapping[str, Any], changes: Sequence[str] 
     Returns
     -------
     Sweep
-        Its ``points`` are the combinations to measure; ``impossible`` has the reasons why others are not possible.
+        Its ``points`` are the combinations to measure; ``impossible`` has the reasons why others
+        are not possible.
 
     Raises
     ------
@@ -85,7 +88,8 @@ def sweep(
     Parameters
     ----------
     settings
-        The path of a YAML or JSON file, or its content: what to combine, constraints, and the metric to choose by.
+        The path of a YAML or JSON file, or its content: what to combine, constraints, and the
+        metric to choose by.
     changes
         Settings to change, such as ``"batch_sizes=[1]"``.
     retrain
@@ -102,13 +106,14 @@ def sweep(
     Returns
     -------
     SweepResult
-        The candidates and the chosen one; results, Pareto front, report and certificate are in the folder ``output``
-        of the settings.  ``show()`` prints them.
+        The candidates and the chosen one; results, Pareto front, report and certificate are in the
+        folder ``output`` of the settings.  ``show()`` prints them.
 
     Raises
     ------
     ConfigError
-        If the settings are wrong (the message names the place), or no combination could be measured.
+        If the settings are wrong (the message names the place), or no combination could be
+        measured.
     NNPipeError
         If the data cannot be used, or a training fails.
 
@@ -148,9 +153,13 @@ def sweep(
     content = made_from(settings, changes, dict)
 
     def distributed(final: Sweep) -> SweepWorkers:
-        return SweepWorkers(final, content, command, database, workers, retrain=retrain, retry=retry_failed)
+        return SweepWorkers(
+            final, content, command, database, workers, retrain=retrain, retry=retry_failed
+        )
 
-    return sweep_points(wanted, command, retrain=retrain, retry_failed=retry_failed, distributed=distributed)
+    return sweep_points(
+        wanted, command, retrain=retrain, retry_failed=retry_failed, distributed=distributed
+    )
 
 
 def sweep_points(
@@ -174,7 +183,8 @@ def sweep_points(
     first
         With a budget: the stage in which every point is measured at first.
     only_known
-        Whether everything has been measured, on another machine, so that nothing may be measured here.
+        Whether everything has been measured, on another machine, so that nothing may be measured
+        here.
     distributed
         Returns the workers that measure the points elsewhere; by default they are measured here.
     """
@@ -182,7 +192,10 @@ def sweep_points(
     check_writable(wanted.output, folder=True)
     if wanted.targets.devices:
         if distributed is not None or only_known:
-            raise ConfigError("targets: devices are measured from this machine; leave out workers and other places")
+            raise ConfigError(
+                "targets: devices are measured from this machine; leave out workers and other "
+                "places"
+            )
         return _on_devices(wanted, command, retrain=retrain, retry=retry_failed)
     with alone(wanted.output), ExitStack() as stack:
         spent: Spent | None = None
@@ -191,23 +204,31 @@ def sweep_points(
             many = stack.enter_context(distributed(wanted))
             done, measure_again = many.through(), many.again
         elif wanted.budget is None:
-            done = sweep_through(wanted, command, retrain=retrain, retry=retry_failed, only_known=only_known)
+            done = sweep_through(
+                wanted, command, retrain=retrain, retry=retry_failed, only_known=only_known
+            )
         else:
             with PointMeasurer(
                 wanted, command, retrain=retrain, retry=retry_failed, only_known=only_known
-            ) as measurer:  # fmt: skip
+            ) as measurer:
                 race = Race(wanted, measurer.done, first)
                 done, spent = race.run(), race.spent
         judged = judge(wanted, done)
         _check_measured(done, judged)
-        found = confirmed(wanted, ranked(wanted, judged), command, retry=retry_failed, again=measure_again)
+        found = confirmed(
+            wanted, ranked(wanted, judged), command, retry=retry_failed, again=measure_again
+        )
         _write(wanted, done, judged, found, spent)
         report = _report(wanted, wanted.output / "report.rst")
     return SweepResult(wanted, tuple(done), tuple(judged), found, report, spent)
 
 
-def _on_devices(wanted: Sweep, command: Sequence[str], *, retrain: bool, retry: bool) -> SweepResult:
-    """Carry out a sweep with targets: each device is judged by itself, and the cheapest that will do is chosen."""
+def _on_devices(
+    wanted: Sweep, command: Sequence[str], *, retrain: bool, retry: bool
+) -> SweepResult:
+    """Carry out a sweep with targets: each device is judged by itself, and the cheapest that
+    will do is chosen.
+    """
     with alone(wanted.output):
         with DeviceSweep(wanted, command, retrain=retrain, retry=retry) as devices:
             found = devices.results()
@@ -215,13 +236,29 @@ def _on_devices(wanted: Sweep, command: Sequence[str], *, retrain: bool, retry: 
         judged = tuple({each.title: each for one in found for each in one.judged}.values())
         _check_measured(done, judged)
         best, _ = cheapest(found)
-        refuted = {title: reason for one in found for title, reason in one.confirmed.refuted.items()}
-        chosen = replace(Confirmed(None, None, ()) if best is None else best.confirmed, refuted=refuted)
+        refuted = {
+            title: reason for one in found for title, reason in one.confirmed.refuted.items()
+        }
+        chosen = replace(
+            Confirmed(None, None, ()) if best is None else best.confirmed, refuted=refuted
+        )
         for one in found:
-            _certify(one.sweep, one.judged, one.confirmed, one.spent, certificate_path(wanted, one.device))
+            _certify(
+                one.sweep,
+                one.judged,
+                one.confirmed,
+                one.spent,
+                certificate_path(wanted, one.device),
+            )
         part = wanted if best is None else best.sweep
         spent = None if best is None else best.spent
-        _certify(part, judged if best is None else best.judged, chosen, spent, wanted.output / "certificate.json")
+        _certify(
+            part,
+            judged if best is None else best.judged,
+            chosen,
+            spent,
+            wanted.output / "certificate.json",
+        )
         _dump(wanted.output / "sweep.json", summary(wanted, done, judged, chosen, spent, found))
         report = _report(wanted, wanted.output / "report.rst")
     return SweepResult(wanted, done, judged, chosen, report, spent, found)
@@ -234,12 +271,20 @@ def _check_measured(done: Sequence[Done], judged: Sequence[Judged]) -> None:
         raise ConfigError(f"not one of {len(done)} points could be measured: {reasons}")
 
 
-def _write(sweep: Sweep, done: Sequence[Done], judged: Sequence[Judged], found: Confirmed, spent: Spent | None) -> None:
+def _write(
+    sweep: Sweep,
+    done: Sequence[Done],
+    judged: Sequence[Judged],
+    found: Confirmed,
+    spent: Spent | None,
+) -> None:
     _certify(sweep, judged, found, spent, sweep.output / "certificate.json")
     _dump(sweep.output / "sweep.json", summary(sweep, done, judged, found, spent))
 
 
-def _certify(sweep: Sweep, judged: Sequence[Judged], found: Confirmed, spent: Spent | None, place: Path) -> None:
+def _certify(
+    sweep: Sweep, judged: Sequence[Judged], found: Confirmed, spent: Spent | None, place: Path
+) -> None:
     """Write the certificate of the chosen candidate, or remove that of an earlier one."""
     if found.chosen is None:
         place.unlink(missing_ok=True)
@@ -249,12 +294,16 @@ def _certify(sweep: Sweep, judged: Sequence[Judged], found: Confirmed, spent: Sp
 
 
 def _report(sweep: Sweep, output: Path) -> Path | None:
-    """Write the report from the files in the folder and return its path; ``None`` if it cannot be written."""
+    """Write the report from the files in the folder and return its path; ``None`` if it cannot
+    be written.
+    """
     found = subject([sweep.output / "sweep.json"])
     candidates = candidates_of(found.runs, found.sources)
     try:
         write_document(
-            report_on(candidates, sweep.title, before=found.sections, measured=found.measured), candidates, output
+            report_on(candidates, sweep.title, before=found.sections, measured=found.measured),
+            candidates,
+            output,
         )
     except MissingDependency as error:
         log.warning("no report: %s", error)

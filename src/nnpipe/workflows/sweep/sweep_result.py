@@ -40,8 +40,8 @@ class SweepResult:
     spent
         What a sweep with a budget took; ``None`` without a budget.
     by_device
-        What was found out about each device; empty for a sweep without targets.  ``confirmed`` and ``spent`` are then
-        those of the cheapest device on which a candidate qualifies.
+        What was found out about each device; empty for a sweep without targets.  ``confirmed`` and
+        ``spent`` are then those of the cheapest device on which a candidate qualifies.
 
     Examples
     --------
@@ -62,7 +62,9 @@ class SweepResult:
 
     @property
     def device(self) -> Device | None:
-        """The cheapest device on which a candidate qualifies; ``None`` without targets, or if there is none."""
+        """The cheapest device on which a candidate qualifies; ``None`` without targets, or if
+        there is none.
+        """
         found = cheapest(self.by_device)[0]
         return found.device if found is not None else None
 
@@ -92,7 +94,9 @@ class SweepResult:
     def failures(self) -> Mapping[str, str]:
         """The reasons why combinations could not be compiled or measured, by title."""
         return {
-            each.point.title: each.outcome.reason for each in self.done if each.outcome.run is None and not each.stopped
+            each.point.title: each.outcome.reason
+            for each in self.done
+            if each.outcome.run is None and not each.stopped
         }
 
     def show(self) -> None:
@@ -104,20 +108,29 @@ class SweepResult:
         sweep = self.sweep
         lines = [table(sweep, self.judged), "", *([str(self.spent)] if self.spent else [])]
         lines += [f"failed: {title}: {reason}" for title, reason in self.failures.items()]
-        lines += [f"{d.point.title}: {d.outcome.reason}" for d in self.done if d.outcome.run is None and d.stopped]
+        lines += [
+            f"{d.point.title}: {d.outcome.reason}"
+            for d in self.done
+            if d.outcome.run is None and d.stopped
+        ]
         if sweep.impossible:
             lines.append(f"{len(sweep.impossible)} combinations cannot be (--dry-run lists them)")
         lines += self._devices() if self.by_device else self._choice(sweep, self.judged, self.done)
         return "\n".join([*lines, *([place_of(self.report)] if self.report else [])])
 
-    def _choice(self, sweep: Sweep, judged: Sequence[Judged], done: Sequence[Done]) -> Iterator[str]:
+    def _choice(
+        self, sweep: Sweep, judged: Sequence[Judged], done: Sequence[Done]
+    ) -> Iterator[str]:
         """Yield lines about the chosen candidate, or why there is none."""
         found = self.confirmed
         if found.chosen is None:
             yield "no candidate qualifies:"
             yield from (f"  {line}" for line in why_none(judged, found.refuted))
             return
-        yield from (f"did not hold when measured again: {title}: {reason}" for title, reason in found.refuted.items())
+        yield from (
+            f"did not hold when measured again: {title}: {reason}"
+            for title, reason in found.refuted.items()
+        )
         yield f"chosen by {sweep.choose.name}: {self.chosen}"
         yield from (f"  {line}" for line in told_again(sweep, found))
         level = level_with(sweep, found.chosen, ranked(sweep, judged))
@@ -125,13 +138,18 @@ class SweepResult:
             yield f"  cannot be told from it in {sweep.choose.name}: {', '.join(level)}"
         undecided = [each.point.title for each in done if each.stopped == ENDED]
         if undecided:
-            yield f"  the budget ended before it was certain that these are not better: {', '.join(undecided)}"
+            yield (
+                f"  the budget ended before it was certain that these are not better: "
+                f"{', '.join(undecided)}"
+            )
         yield f"model: {self.model}"
         yield f"certificate: {self.certificate}"
 
     def _devices(self) -> Iterator[str]:
         """Yield lines about the devices, the cheapest one that will do, and its candidate."""
-        found = Found.from_json(summary(self.sweep, self.done, self.judged, self.confirmed, self.spent, self.by_device))
+        found = Found.from_json(
+            summary(self.sweep, self.done, self.judged, self.confirmed, self.spent, self.by_device)
+        )
         yield to_text(model_table(found))
         yield ""
         yield to_text(device_table(found))

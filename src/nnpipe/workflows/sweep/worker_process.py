@@ -1,4 +1,6 @@
-"""A worker of a sweep in a process of its own, on this machine or another: it trains, compiles and measures."""
+"""A worker of a sweep in a process of its own, on this machine or another: it trains, compiles
+and measures.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ RESULT, ARTIFACT, DESCRIPTION = "result.json", "artifact", "description.json"
 """The files of a measured point: its result, and the compiled model with its description."""
 
 FETCHED = "fetched"
-"""The folder, below that of the results, for files on their way from the storage; removed after use."""
+"""The folder, below that of the results, for files on their way from the storage; removed after
+use.
+"""
 
 _PAUSE = 0.25
 _LONGEST_IDLE = 3600.0  # seconds after which a worker ends by itself
@@ -66,10 +70,14 @@ def work(task: WorkerTask, settings: Mapping[str, Any], folder: Path) -> None:
 
 
 def _here(settings: Mapping[str, Any], scratch: Path, storage: Storage) -> Sweep:
-    """Return the sweep with its files on this machine; those of models that are not trained are fetched."""
+    """Return the sweep with its files on this machine; those of models that are not trained are
+    fetched.
+    """
     content = dict(settings["sweep"])
     models = []
-    for place, (entry, weights) in enumerate(zip(content["models"], settings["weights"], strict=True)):
+    for place, (entry, weights) in enumerate(
+        zip(content["models"], settings["weights"], strict=True)
+    ):
         path = scratch / "weights" / str(place) / weights["name"]
         if weights["files"]:
             get_files(storage, weights["files"], path.parent)
@@ -115,11 +123,19 @@ class _PointWorker(Closing):
         try:
             with renewed(store, lease):
                 try:
-                    files = self._trained(configuration) if "train" in configuration else self._measured(configuration)
+                    files = (
+                        self._trained(configuration)
+                        if "train" in configuration
+                        else self._measured(configuration)
+                    )
                 except NNPipeError as error:
                     store.fail(lease, said(error)[:2000])
                 else:
-                    store.finish(lease, {"seconds": time.monotonic() - begin}, put_files(self._storage, files))
+                    store.finish(
+                        lease,
+                        {"seconds": time.monotonic() - begin},
+                        put_files(self._storage, files),
+                    )
         except LeaseLost:
             return  # another worker does it
 
@@ -128,9 +144,13 @@ class _PointWorker(Closing):
         record = model.path.with_name(f"{model.path.name}.training.json")
         with self._turns.working():
             train_once(
-                model.wrapper, self._sweep.dataset, model.training, model.path, record=record,
+                model.wrapper,
+                self._sweep.dataset,
+                model.training,
+                model.path,
+                record=record,
                 retrain=bool(configuration.get("again")),
-            )  # fmt: skip
+            )
         return weight_files(model.path)
 
     def _measured(self, configuration: Mapping[str, Any]) -> dict[str, Path]:
@@ -156,16 +176,25 @@ class _PointWorker(Closing):
         return files
 
     def _measurer_of(self, model: Model, weights: str) -> PointMeasurer:
-        """Return what measures the points of a model whose weights have this hash; that of another one is closed."""
+        """Return what measures the points of a model whose weights have this hash; that of
+        another one is closed.
+        """
         if self._measurer is None or self._of != (model.title, weights):
             self.close()
             get_files(self._storage, weights, model.path.parent)
             known = replace(model, training=None, makes_weights=False)
-            points = tuple(replace(each, model=known) for each in self._sweep.points if each.model.title == model.title)
+            points = tuple(
+                replace(each, model=known)
+                for each in self._sweep.points
+                if each.model.title == model.title
+            )
             self._measurer = PointMeasurer(
-                replace(self._sweep, models=(known,), points=points), self._command, retrain=False, retry=True,
+                replace(self._sweep, models=(known,), points=points),
+                self._command,
+                retrain=False,
+                retry=True,
                 turns=self._turns,
-            )  # fmt: skip
+            )
             self._of = (model.title, weights)
         return self._measurer
 
@@ -177,7 +206,9 @@ class _PointWorker(Closing):
 
 
 def weight_files(path: Path) -> dict[str, Path]:
-    """Return the file of a model's weights, its description and the files with weights beside it, by name."""
+    """Return the file of a model's weights, its description and the files with weights beside
+    it, by name.
+    """
     from nnpipe.workflows.pipeline.run import weight_paths
 
     return {each.name: each for each in weight_paths(path)}

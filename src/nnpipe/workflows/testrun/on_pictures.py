@@ -46,15 +46,16 @@ def run_on_pictures(
     Parameters
     ----------
     models
-        One or two models, as :func:`~nnpipe.workflows.testrun.testrun.testrun` takes them.  Of two, pictures show both
-        side by side, those first in which they differ most.
+        One or two models, as :func:`~nnpipe.workflows.testrun.testrun.testrun` takes them.  Of two,
+        pictures show both side by side, those first in which they differ most.
     source
-        An image file, a folder of them, a video file, or ``camera``; a file of prompts (.txt, .jsonl or .csv) for
-        models that generate text.
+        An image file, a folder of them, a video file, or ``camera``; a file of prompts (.txt,
+        .jsonl or .csv) for models that generate text.
     output
         The folder to write.  Only an earlier testrun there is replaced.
     task
-        The task, which knows how to draw; by default that of the model's decoder, or classification.
+        The task, which knows how to draw; by default that of the model's decoder, or
+        classification.
     class_list
         A text file with the names of the classes, one a line.
     most
@@ -67,7 +68,8 @@ def run_on_pictures(
     Raises
     ------
     NNPipeError
-        If the models cannot run, the pictures cannot be read, or the task does not draw; the folder is unchanged.
+        If the models cannot run, the pictures cannot be read, or the task does not draw; the folder
+        is unchanged.
     """
     check_range("testrun: most", most, 1)
     check_range("testrun: every", every, 1)
@@ -84,20 +86,32 @@ def run_on_pictures(
             folders = [working / str(number) for number in range(len(models))]
             for own in folders:
                 own.mkdir()
-            opened = [opened_by(model, own, None, None)[0] for model, own in zip(models, folders, strict=True)]
-            candidates = [candidate_of(wrapper, path, runtime, deployment) for wrapper, path in opened]
+            opened = [
+                opened_by(model, own, None, None)[0]
+                for model, own in zip(models, folders, strict=True)
+            ]
+            candidates = [
+                candidate_of(wrapper, path, runtime, deployment) for wrapper, path in opened
+            ]
             folder = stack.enter_context(replacing_folder(output))
             titles = [str(path) for _, path in opened]
             request = {
-                "candidates": [each.to_json() for each in candidates], "titles": titles,
-                "data": str(source), "folder": str(folder), "task": task, "class_names": list(names), "most": most,
+                "candidates": [each.to_json() for each in candidates],
+                "titles": titles,
+                "data": str(source),
+                "folder": str(folder),
+                "task": task,
+                "class_names": list(names),
+                "most": most,
                 "every": every,
-                "as_is": False, "batch_size": 1,
-            }  # fmt: skip
+                "as_is": False,
+                "batch_size": 1,
+            }
             texts = [answers_prompts(wrapper) for wrapper, _ in opened]
             if any(texts) != all(texts):
                 raise ConfigError(
-                    "one model answers prompts, and the other does not: both are to be given the same data"
+                    "one model answers prompts, and the other does not: both are to be given the "
+                    "same data"
                 )
             task_of = prompt_run.TASK if all(texts) else TASK
             with Worker(task_of, shown=True) as worker:
@@ -108,7 +122,9 @@ def run_on_pictures(
                 for number, candidate in enumerate(candidates, 1)
                 for name, fact in facts_of(candidate, {}, source).items()
             }
-            files = write_folder(folder, title or f"Test of {', '.join(titles)}", facts, steps, command)
+            files = write_folder(
+                folder, title or f"Test of {', '.join(titles)}", facts, steps, command
+            )
     except OSError as error:
         raise ConfigError(f"{error.filename or output}: {error.strerror or error}") from None
     return TestrunResult(output, steps, facts, files)

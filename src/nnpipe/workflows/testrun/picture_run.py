@@ -31,14 +31,18 @@ _LINE = 14
 
 
 def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Run the candidates on the pictures, and write a drawing of each, those first in which candidates differ most."""
+    """Run the candidates on the pictures, and write a drawing of each, those first in which
+    candidates differ most.
+    """
     folder, differences, names = Path(request["folder"]) / OUTPUT, [], []
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         predictors = [stack.enter_context(opened(each, request)) for each in request["candidates"]]
         task = pictures_of(request["task"] or _task_of(predictors))
         class_names = request["class_names"] or _class_names(predictors)
-        for number, (name, picture) in enumerate(pictures_in(request["data"], request["most"], request["every"])):
+        for number, (name, picture) in enumerate(
+            pictures_in(request["data"], request["most"], request["every"])
+        ):
             given: dict[str, npt.NDArray[Any]] = {
                 "image": picture[None],
                 IMAGE_SIZE: np.array([picture.shape[:2]], np.int32),
@@ -55,12 +59,20 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     for path in folder.glob("*.part"):
         path.rename(path.with_suffix(""))
     differing = sum(each > 0 for each in differences)
-    beside = f", {differing:,} of which the models see differently come first" if len(request["candidates"]) > 1 else ""
+    beside = (
+        f", {differing:,} of which the models see differently come first"
+        if len(request["candidates"]) > 1
+        else ""
+    )
     return [Tried(f"{len(order):,} pictures{beside}", OUTPUT).to_json()]
 
 
-def _difference(task: TaskPictures, picture: npt.NDArray[np.uint8], found: Sequence[Batch]) -> float:
-    """Return how much two models differ: infinitely if one of them gives no finite answer; 0 of one model."""
+def _difference(
+    task: TaskPictures, picture: npt.NDArray[np.uint8], found: Sequence[Batch]
+) -> float:
+    """Return how much two models differ: infinitely if one of them gives no finite answer; 0 of
+    one model.
+    """
     lost = [_is_lost(each) for each in found]
     if len(found) < 2 or all(lost):
         return 0.0
@@ -72,7 +84,9 @@ def _is_lost(predictions: Batch) -> bool:
 
 
 def _task_of(predictors: Sequence[Predictor]) -> str:
-    """Return the task of the models' decoders, or else the one that judges a score for each class."""
+    """Return the task of the models' decoders, or else the one that judges a score for each
+    class.
+    """
     told = [_tasks_of(each) for each in predictors]
     common = [task for task in told[0] if all(task in tasks for tasks in told)]
     if len(common) == 1:
@@ -81,7 +95,9 @@ def _task_of(predictors: Sequence[Predictor]) -> str:
         raise ConfigError(f"the model may be for {' or '.join(common)}: name the task with --task")
     if not all(told):
         raise ConfigError("the model does not tell its task: name it with --task")
-    raise ConfigError(f"one model is for {' or '.join(told[0])}, and the other for {' or '.join(told[1])}")
+    raise ConfigError(
+        f"one model is for {' or '.join(told[0])}, and the other for {' or '.join(told[1])}"
+    )
 
 
 def _tasks_of(predictor: Predictor) -> tuple[str, ...]:
@@ -93,7 +109,9 @@ def _tasks_of(predictor: Predictor) -> tuple[str, ...]:
 
 
 def _class_names(predictors: Sequence[Predictor]) -> tuple[str, ...]:
-    """Return the names of the classes that the description beside a model states; none if it does not."""
+    """Return the names of the classes that the description beside a model states; none if it
+    does not.
+    """
     meanings = (each.wrapper.meaning for each in predictors)
     outputs = (output for meaning in meanings if meaning is not None for output in meaning.outputs)
     return next((output.class_names for output in outputs if output.class_names), ())
@@ -110,19 +128,28 @@ def _write(
     from PIL import Image, ImageDraw
 
     drawn = [
-        (picture, "the outputs are NaN or infinite") if _is_lost(each) else task.drawn(picture, each, class_names)
+        (picture, "the outputs are NaN or infinite")
+        if _is_lost(each)
+        else task.drawn(picture, each, class_names)
         for each in found
     ]
     width = min(picture.shape[1], _WIDEST)
     width = max(width, 160)
     height = max(1, round(picture.shape[0] * width / picture.shape[1]))
-    lines = [[told] if len(drawn) == 1 else [title, told] for (_, told), title in zip(drawn, titles, strict=True)]
+    lines = [
+        [told] if len(drawn) == 1 else [title, told]
+        for (_, told), title in zip(drawn, titles, strict=True)
+    ]
     above = _LINE * max(map(len, lines)) + 4
     whole = Image.new("RGB", (len(drawn) * (width + 4) - 4, height + above), (255, 255, 255))
     pen = ImageDraw.Draw(whole)
     for place, ((image, _), texts) in enumerate(zip(drawn, lines, strict=True)):
         left = place * (width + 4)
         for row, text in enumerate(texts):
-            pen.text((left + 2, 2 + row * _LINE), shortened(clean(text, 300), width // 6), fill=(0, 0, 0))
-        whole.paste(Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR), (left, above))
+            pen.text(
+                (left + 2, 2 + row * _LINE), shortened(clean(text, 300), width // 6), fill=(0, 0, 0)
+            )
+        whole.paste(
+            Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR), (left, above)
+        )
     whole.save(path, "JPEG", quality=85)

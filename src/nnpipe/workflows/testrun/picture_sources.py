@@ -18,10 +18,12 @@ from nnpipe.datasets.image_files import SUFFIXES, decoded_whole
 
 _LOG = logging.getLogger(__name__)
 _PIXELS = 64 << 20
-_MOSTLY = 0.9  # of the frames that a file announces, a number that is only estimated in some formats
+# of the frames that a file announces, a number that is only estimated in some formats
+_MOSTLY = 0.9
 
-# FFmpeg recognises a file by its content.  A playlist with the ending of a video would make it open other files and
-# addresses, so that formats which only name others are left out, as are all protocols but files.
+# FFmpeg recognises a file by its content.  A playlist with the ending of a video would make it open
+# other files and addresses, so that formats which only name others are left out, as are all
+# protocols but files.
 _FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,avi,matroska,webm,mpeg,mpegts,mpegvideo,ogg"
 _SETTINGS = {
     "OPENCV_FFMPEG_CAPTURE_OPTIONS": f"protocol_whitelist;file|format_whitelist;{_FORMATS}",
@@ -29,7 +31,9 @@ _SETTINGS = {
 }
 
 
-def frames(opened: str | int, source: str, every: int = 1) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
+def frames(
+    opened: str | int, source: str, every: int = 1
+) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
     """Yield names and pixels ``(height, width, 3)`` of the frames of a video or a camera.
 
     Frames are read one by one, so that a long video takes no more memory than a short one.
@@ -57,14 +61,18 @@ def frames(opened: str | int, source: str, every: int = 1) -> Iterator[tuple[str
             import cv2
         except ImportError:
             raise MissingDependency(
-                f"{source}: videos and cameras need OpenCV, which is not installed: pip install 'nnpipe[video]'"
+                f"{source}: videos and cameras need OpenCV, which is not installed: pip install "
+                f"'nnpipe[video]'"
             ) from None
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
         capture = _capture(cv2, opened)
         try:
             if not capture.isOpened():
                 raise ConfigError(f"{source}: {_nothing_in(opened)}")
-            if capture.get(cv2.CAP_PROP_FRAME_WIDTH) * capture.get(cv2.CAP_PROP_FRAME_HEIGHT) > _PIXELS:
+            if (
+                capture.get(cv2.CAP_PROP_FRAME_WIDTH) * capture.get(cv2.CAP_PROP_FRAME_HEIGHT)
+                > _PIXELS
+            ):
                 raise DatasetError(f"{source}: frames of more than {_PIXELS:,} pixels are not read")
             announced, number = int(capture.get(cv2.CAP_PROP_FRAME_COUNT)), 0
             while capture.grab():
@@ -77,24 +85,36 @@ def frames(opened: str | int, source: str, every: int = 1) -> Iterator[tuple[str
             if not number:
                 raise ConfigError(f"{source}: {_nothing_in(opened)}")
             if number < _MOSTLY * announced:
-                _LOG.warning("%s announces %d frames, and %d can be read: it is damaged", source, announced, number)
+                _LOG.warning(
+                    "%s announces %d frames, and %d can be read: it is damaged",
+                    source,
+                    announced,
+                    number,
+                )
         finally:
             capture.release()
 
 
 def _coloured(frame: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return a frame with red, green and blue, in this order; OpenCV has blue first, and may have grey frames."""
+    """Return a frame with red, green and blue, in this order; OpenCV has blue first, and may
+    have grey frames.
+    """
     return np.repeat(frame[..., None], 3, axis=2) if frame.ndim == 2 else frame[..., 2::-1]
 
 
 def _nothing_in(opened: str | int) -> str:
     if isinstance(opened, int):
         return "OpenCV finds no such camera, or may not use it"
-    return "OpenCV finds no picture in it: it is no video, cut short, or of a kind that OpenCV does not know"
+    return (
+        "OpenCV finds no picture in it: it is no video, cut short, or of a kind that OpenCV does "
+        "not know"
+    )
 
 
 def _capture(cv2: Any, opened: str | int) -> Any:
-    """Return a capture; files are opened by FFmpeg where OpenCV has it, for only its formats are restricted here."""
+    """Return a capture; files are opened by FFmpeg where OpenCV has it, for only its formats are
+    restricted here.
+    """
     if isinstance(opened, str) and cv2.CAP_FFMPEG in cv2.videoio_registry.getStreamBackends():
         return cv2.VideoCapture(opened, cv2.CAP_FFMPEG)
     return cv2.VideoCapture(opened)
@@ -120,7 +140,9 @@ CAMERA = "camera"
 _VIDEOS = frozenset({".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ogv"})
 
 
-def pictures_in(source: str, most: int, every: int = 1) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
+def pictures_in(
+    source: str, most: int, every: int = 1
+) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
     """Yield names and pixels ``(height, width, 3)`` of the first pictures of a source.
 
     Parameters
@@ -148,7 +170,9 @@ def pictures_in(source: str, most: int, every: int = 1) -> Iterator[tuple[str, n
             raise ConfigError(f"{source}: a camera is camera, or camera:N with its number")
         yield from islice(frames(int(number), source, every), most)
     elif path.is_dir():
-        files = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES and each.is_file())
+        files = sorted(
+            each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES and each.is_file()
+        )
         if not files:
             raise ConfigError(f"{path} holds no image files ({', '.join(sorted(SUFFIXES))})")
         for each in files[::every][:most]:
@@ -160,4 +184,7 @@ def pictures_in(source: str, most: int, every: int = 1) -> Iterator[tuple[str, n
     elif path.suffix.lower() in SUFFIXES:
         yield path.stem, decoded_whole(path, 3)
     else:
-        raise ConfigError(f"{path}: by its ending neither an image nor a video; --plugin names what loads other data")
+        raise ConfigError(
+            f"{path}: by its ending neither an image nor a video; --plugin names what loads other "
+            f"data"
+        )

@@ -41,7 +41,8 @@ class Predictor:
     size: int = 32
 
     def predict(self, data: Any) -> Any:
-        """Return the model's outputs for an array ``(n, ...)``, or for arrays by name if it has several inputs.
+        """Return the model's outputs for an array ``(n, ...)``, or for arrays by name if it has
+        several inputs.
 
         Returns
         -------
@@ -68,30 +69,44 @@ class Predictor:
         parts = list(_parts(whole, count, size))
         outputs = [self._run(part, io, fixed) for part in parts]
         counts = [batch_size(part) for part in parts]
-        return {name: _joined(name, [found[name] for found in outputs], counts) for name in outputs[0]}
+        return {
+            name: _joined(name, [found[name] for found in outputs], counts) for name in outputs[0]
+        }
 
     def _named(self, data: Any, io: IOSpec) -> dict[str, np.ndarray[Any, Any]]:
         names = [spec.name for spec in io.inputs]
         if isinstance(data, Mapping):
             return {str(name): _array(value, str(name)) for name, value in data.items()}
         if len(names) > 1:
-            raise SpecMismatch(f"the model takes {', '.join(names)}: give a dict with an array for each")
+            raise SpecMismatch(
+                f"the model takes {', '.join(names)}: give a dict with an array for each"
+            )
         return {names[0]: _array(data, names[0])}
 
     def _run(self, part: Batch, io: IOSpec, fixed: int | None) -> Batch:
         count = batch_size(part)
         specs = {spec.name: spec for spec in io.inputs}
-        given = {n: _fitted(a, specs[n]) if n in specs else a for n, a in self._preprocessed(part).items()}
+        given = {
+            n: _fitted(a, specs[n]) if n in specs else a
+            for n, a in self._preprocessed(part).items()
+        }
         if fixed is not None and count < fixed:
-            given = {name: np.concatenate([a, np.repeat(a[-1:], fixed - count, axis=0)]) for name, a in given.items()}
+            given = {
+                name: np.concatenate([a, np.repeat(a[-1:], fixed - count, axis=0)])
+                for name, a in given.items()
+            }
         io.check_inputs(given)
         outputs: Batch = self.session.infer(adapt_inputs(given, io, self.session.io))
         if fixed is not None:
-            outputs = {name: a[:count] if a.ndim and len(a) == fixed else a for name, a in outputs.items()}
+            outputs = {
+                name: a[:count] if a.ndim and len(a) == fixed else a for name, a in outputs.items()
+            }
         outputs = adapt_outputs(outputs, io, self.session.io)
         if self.processed:
             given = {name: array[:count] for name, array in given.items()}
-            return self.wrapper.postprocess(with_inputs(self.wrapper.output_decoder, outputs, given, io, io))
+            return self.wrapper.postprocess(
+                with_inputs(self.wrapper.output_decoder, outputs, given, io, io)
+            )
         return {spec.name: real(outputs[spec.name], spec) for spec in io.outputs}
 
     def _preprocessed(self, part: Batch) -> Batch:
@@ -102,9 +117,12 @@ class Predictor:
         except NNPipeError:
             raise
         except Exception as error:  # wrappers do not check their data, and a plugin made these
-            told = ", ".join(f"{name} of {array.dtype} {array.shape}" for name, array in part.items())
+            told = ", ".join(
+                f"{name} of {array.dtype} {array.shape}" for name, array in part.items()
+            )
             raise SpecMismatch(
-                f"{type(self.wrapper).__name__} cannot preprocess {told}: {type(error).__name__}: {error}"
+                f"{type(self.wrapper).__name__} cannot preprocess {told}: {type(error).__name__}: "
+                f"{error}"
             ) from error
 
 
@@ -114,7 +132,9 @@ def _array(value: Any, name: str) -> np.ndarray[Any, Any]:
     except Exception as error:
         raise SpecMismatch(f"{name}: {type(value).__name__} is no array: {error}") from None
     if array.dtype == object:
-        raise SpecMismatch(f"{name}: {type(value).__name__} holds objects, not numbers; give an array")
+        raise SpecMismatch(
+            f"{name}: {type(value).__name__} holds objects, not numbers; give an array"
+        )
     if not array.ndim:
         raise SpecMismatch(f"{name}: a single {array.dtype}; the first axis must count samples")
     return array
@@ -126,10 +146,16 @@ def _parts(whole: Batch, count: int, size: int) -> Iterator[Batch]:
 
 
 def _fitted(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
-    """Return an array in the model's element type; raise if a number changes by more than rounding."""
+    """Return an array in the model's element type; raise if a number changes by more than
+    rounding.
+    """
     if spec.scale is not None and array.dtype.kind == "f":
         return quantize_linear(array, spec.scale, spec.zero_point, spec.dtype, spec.axis)
-    if spec.dtype in ("string", "bfloat16") or array.dtype.kind not in "biuf" or array.dtype == spec.dtype:
+    if (
+        spec.dtype in ("string", "bfloat16")
+        or array.dtype.kind not in "biuf"
+        or array.dtype == spec.dtype
+    ):
         return array
     kind = np.dtype(spec.dtype)
     if kind.kind == "f":
@@ -138,7 +164,9 @@ def _fitted(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, An
     return stored if np.array_equal(stored, array) else array
 
 
-def _joined(name: str, parts: Sequence[np.ndarray[Any, Any]], counts: Sequence[int]) -> np.ndarray[Any, Any]:
+def _joined(
+    name: str, parts: Sequence[np.ndarray[Any, Any]], counts: Sequence[int]
+) -> np.ndarray[Any, Any]:
     if len(parts) == 1:
         return parts[0]
     if any(not part.ndim or len(part) != count for part, count in zip(parts, counts, strict=True)):

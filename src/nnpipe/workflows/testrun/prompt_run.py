@@ -32,7 +32,9 @@ def answers_prompts(wrapper: ModelWrapper) -> bool:
 
 
 def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Answer the prompts, and write a table of the answers, those first in which the candidates differ."""
+    """Answer the prompts, and write a table of the answers, those first in which the candidates
+    differ.
+    """
     folder = Path(request["folder"]) / OUTPUT
     folder.mkdir(parents=True)
     prompts = PromptsDataset(dataset_root=Path(request["data"]))
@@ -44,20 +46,30 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
         for number in bar(numbers.tolist(), "testing", len(numbers)):
             given, _ = prompts.read(np.array([number]))
             answers = [_answer(each, given) for each in predictors]
-            rows.append((number, *(str(given[name][0]) for name in ("prompt", "reference")), answers))
+            rows.append(
+                (number, *(str(given[name][0]) for name in ("prompt", "reference")), answers)
+            )
     differing = [len({text for text, *_ in answers}) > 1 for *_, answers in rows]
     several = len(request["candidates"]) > 1
-    names = [f" ({number})" if several else "" for number in range(1, len(request["candidates"]) + 1)]
+    names = [
+        f" ({number})" if several else "" for number in range(1, len(request["candidates"]) + 1)
+    ]
     columns = [f"{what}{name}" for name in names for what in ("answer", "tokens", "milliseconds")]
     columns = ["prompt number", "prompt", "reference", *columns]
     lines = []
     for place in np.argsort(~np.array(differing, bool), kind="stable").tolist():
         number, prompt, reference, answers = rows[place]
-        cells = [cell for text, tokens, ms in answers for cell in (clean(text, _LONGEST), tokens, f"{ms:.3g}")]
+        cells = [
+            cell
+            for text, tokens, ms in answers
+            for cell in (clean(text, _LONGEST), tokens, f"{ms:.3g}")
+        ]
         line = [number + 1, clean(prompt, _LONGEST), clean(reference, _LONGEST), *cells]
         lines.append(dict(zip(columns, line, strict=True)))
     write_text(folder / "answers.csv", csv_text(columns, lines))
-    beside = f", {sum(differing):,} of which the models answer differently come first" if several else ""
+    beside = (
+        f", {sum(differing):,} of which the models answer differently come first" if several else ""
+    )
     return [Tried(f"{len(rows):,} prompts{beside}", OUTPUT).to_json()]
 
 

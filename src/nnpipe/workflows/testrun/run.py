@@ -1,4 +1,6 @@
-"""Running a model on a plugin's test data, in a subprocess, and keeping the files that its output plugin writes."""
+"""Running a model on a plugin's test data, in a subprocess, and keeping the files that its
+output plugin writes.
+"""
 
 from __future__ import annotations
 
@@ -52,16 +54,23 @@ def candidate_of(
         return CandidateSpec(path.name, wrapper, path)
     if runtime is None and format == weights and format not in wrapper.exports:
         raise ConfigError(
-            f"{path} has the weights alone: name with --runtime what the target runs, to have it exported"
+            f"{path} has the weights alone: name with --runtime what the target runs, to have it "
+            f"exported"
         )
     if runtime is None or format in runtime.accepts:
         if runtime is not None and not remote:
             runtime.check_installed()
-        return CandidateSpec(path.name, wrapper, path, runtime=runtime, format=format, deployment=deployment)
+        return CandidateSpec(
+            path.name, wrapper, path, runtime=runtime, format=format, deployment=deployment
+        )
     if format != weights:
-        raise ConfigError(f"{path} is {format}; {type(runtime).__name__} takes {' or '.join(runtime.accepts)}")
+        raise ConfigError(
+            f"{path} is {format}; {type(runtime).__name__} takes {' or '.join(runtime.accepts)}"
+        )
     plan = check_plan(wrapper, [], runtime, remote=remote)
-    return CandidateSpec(path.name, wrapper, path, runtime=runtime, export=plan.export, deployment=deployment)
+    return CandidateSpec(
+        path.name, wrapper, path, runtime=runtime, export=plan.export, deployment=deployment
+    )
 
 
 @dataclass
@@ -94,7 +103,9 @@ class Tried:
 
 
 def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Load the data, run the model, and let the plugin write into subfolders of the given folder."""
+    """Load the data, run the model, and let the plugin write into subfolders of the given
+    folder.
+    """
     plugins = request["plugins"]
     loader = load_plugin(**plugins["plugin"])
     writer = load_plugin(**plugins["output plugin"]) if "output plugin" in plugins else loader
@@ -103,7 +114,9 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     with opened(request["candidate"], request) as predictor:
         for step in bar(steps_of(test, loader.name), "testing", test.steps):
             width = len(str(test.steps))
-            tried = Tried(step.title, OUTPUT if test.steps == 1 else f"{OUTPUT}/step-{step.number:0{width}}")
+            tried = Tried(
+                step.title, OUTPUT if test.steps == 1 else f"{OUTPUT}/step-{step.number:0{width}}"
+            )
             try:
                 _try(step, predictor, writer, folder, tried)
             except NNPipeError as error:
@@ -114,16 +127,23 @@ def carry_out(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _try(step: PluginStep, predictor: Predictor, writer: Plugin, folder: Path, tried: Tried) -> None:
+def _try(
+    step: PluginStep, predictor: Predictor, writer: Plugin, folder: Path, tried: Tried
+) -> None:
     output = predictor.predict(step.data)
-    with tempfile.TemporaryDirectory(prefix=".work-", dir=folder, ignore_cleanup_errors=True) as work:
+    with tempfile.TemporaryDirectory(
+        prefix=".work-", dir=folder, ignore_cleanup_errors=True
+    ) as work:
         try:
             writer.process_model_output(step.data, output, step.expected, folder=Path(work))
         finally:
             kept = _keep(Path(work), folder / tried.folder)
             tried.lost = sorted(path.name for path in Path(work).glob("*"))
         if not kept:
-            raise ConfigError(f"{writer.name}: {PROCESS_MODEL_OUTPUT} removed {OUTPUT}/, or put something else there")
+            raise ConfigError(
+                f"{writer.name}: {PROCESS_MODEL_OUTPUT} removed {OUTPUT}/, or put something else "
+                f"there"
+            )
 
 
 def _keep(work: Path, destination: Path) -> bool:

@@ -51,21 +51,31 @@ def check_free(folder: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     raise ConfigError(
-        f"{folder} holds something else than an earlier testrun, which would be replaced: give a new folder"
+        f"{folder} holds something else than an earlier testrun, which would be replaced: give a "
+        f"new folder"
     )
 
 
 def write_folder(
-    folder: Path, title: str, facts: Mapping[str, str], tried: Sequence[Tried], command: Sequence[str]
+    folder: Path,
+    title: str,
+    facts: Mapping[str, str],
+    tried: Sequence[Tried],
+    command: Sequence[str],
 ) -> int:
-    """Write the page and the record beside the plugin's files, and return the number of these files."""
+    """Write the page and the record beside the plugin's files, and return the number of these
+    files.
+    """
     budget = Budget()
     sections = [_section(folder, each, budget) for each in tried]
     write_output_page(folder / PAGE, title, dict(facts), sections, _warnings(tried))
     record: dict[str, Any] = {
-        "kind": _KIND, "schema": 1, "command": list(command), "facts": dict(facts),
+        "kind": _KIND,
+        "schema": 1,
+        "command": list(command),
+        "facts": dict(facts),
         "steps": [each.to_json() for each in tried],
-    }  # fmt: skip
+    }
     write_text(folder / _RECORD, json.dumps(record, indent=2) + "\n")
     return sum(len(section.files) + section.more for section in sections)
 
@@ -154,25 +164,28 @@ def testrun(
     time_limit: float = 3600.0,
     command: Sequence[str] = (),
 ) -> TestrunResult:
-    """Run a model on test data that a plugin loads, and write a page with the files that a plugin makes of the outputs.
+    """Run a model on test data that a plugin loads, and write a page with the files that a plugin
+    makes of the outputs.
 
     A plugin is code.  It runs in a subprocess, with all your permissions.
 
     Parameters
     ----------
     model
-        The path of a model file, a Keras model, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
-        Export an ``nn.Module`` of PyTorch to a file first.
+        The path of a model file, a Keras model, a :class:`~nnpipe.core.live_model.LiveModel`, or
+        ``(wrapper, path)``. Export an ``nn.Module`` of PyTorch to a file first.
     data
         The argument of the plugin's ``load_test_data``.
     output
         The folder to write.  Only an earlier testrun there is replaced.
     plugin
-        A Python file with ``load_test_data`` and ``process_model_output``, or the name of an installed plugin.
+        A Python file with ``load_test_data`` and ``process_model_output``, or the name of an
+        installed plugin.
     output_plugin
         Another plugin with ``process_model_output``.
     runtime
-        The runtime, or its name; by default the model's own framework, or a runtime for its file's format.
+        The runtime, or its name; by default the model's own framework, or a runtime for its file's
+        format.
     deployment
         The target to run it on, if not this machine.
     preparation
@@ -219,16 +232,27 @@ def testrun(
     made = find(runtime, Runtime)() if isinstance(runtime, str) else runtime
     try:
         with ExitStack() as stack:
-            wrapper, path = opened_by(model, stack.enter_context(working_folder()), None, preparation)[0]
+            wrapper, path = opened_by(
+                model, stack.enter_context(working_folder()), None, preparation
+            )[0]
             candidate = candidate_of(wrapper, path, made, deployment)
             folder = stack.enter_context(replacing_folder(output))
             request = {
-                "candidate": candidate.to_json(), "data": str(data), "plugins": plugins, "folder": str(folder),
-                "keep_going": keep_going, "as_is": as_is, "batch_size": batch_size,
-            }  # fmt: skip
+                "candidate": candidate.to_json(),
+                "data": str(data),
+                "plugins": plugins,
+                "folder": str(folder),
+                "keep_going": keep_going,
+                "as_is": as_is,
+                "batch_size": batch_size,
+            }
             with Worker(f"{TASKS}:carry_out", shown=True) as worker:
-                steps = tuple(Tried(**found) for found in worker.attempt(f"testing {path}", request, time_limit))
-            # The subprocess and all that it started have ended, so the files do not change any more.
+                steps = tuple(
+                    Tried(**found)
+                    for found in worker.attempt(f"testing {path}", request, time_limit)
+                )
+            # The subprocess and all that it started have ended, so the files do not change any
+            # more.
             facts = facts_of(candidate, plugins, data)
             files = write_folder(folder, title or f"Test of {path.name}", facts, steps, command)
     except OSError as error:
@@ -239,7 +263,9 @@ def testrun(
 def _plugins(plugin: str, output_plugin: str | None) -> _Plugins:
     """Check the plugins without running them, and return exactly the files to load."""
     other = output_plugin if output_plugin != plugin else None
-    parts = {"plugin": (plugin, (LOAD_TEST_DATA,) if other else (LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT))}
+    parts = {
+        "plugin": (plugin, (LOAD_TEST_DATA,) if other else (LOAD_TEST_DATA, PROCESS_MODEL_OUTPUT))
+    }
     if other:
         parts["output plugin"] = (other, (PROCESS_MODEL_OUTPUT,))
     found = {}
@@ -256,7 +282,10 @@ def facts_of(candidate: CandidateSpec, plugins: _Plugins, data: str | Path) -> d
         "SHA-256": sha256_of(candidate.model_path),
         "run by": candidate.run_by,
         "test data": str(data),
-        **{what: f"{plugin['name']} (SHA-256 {plugin['sha256'][:16]})" for what, plugin in plugins.items()},
+        **{
+            what: f"{plugin['name']} (SHA-256 {plugin['sha256'][:16]})"
+            for what, plugin in plugins.items()
+        },
         "tested": datetime.now(timezone.utc).isoformat(" ", "seconds"),
         "by": f"nnpipe {__version__}",
     }

@@ -1,4 +1,6 @@
-"""Converting data from Python: arrays, batches of PyTorch or TensorFlow, or a data set of nnpipe."""
+"""Converting data from Python: arrays, batches of PyTorch or TensorFlow, or a data set of
+nnpipe.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +57,11 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
     Parameters
     ----------
     data
-        ``(inputs, labels)`` with arrays or tensors, or an iterable of such pairs for batches or samples: a PyTorch
-        ``DataLoader``, a ``tf.data.Dataset``, a list.  Inputs may be a dict of arrays by name, or a tuple of several in
-        the model's order.  Instead of pairs, dicts may hold the labels under ``labels``, ``label``, ``target`` or
-        ``targets``, as those of Hugging Face do.  Labels are class numbers, texts or one-hot rows, or numbers to
-        predict.
+        ``(inputs, labels)`` with arrays or tensors, or an iterable of such pairs for batches or
+        samples: a PyTorch ``DataLoader``, a ``tf.data.Dataset``, a list.  Inputs may be a dict of
+        arrays by name, or a tuple of several in the model's order.  Instead of pairs, dicts may
+        hold the labels under ``labels``, ``label``, ``target`` or ``targets``, as those of Hugging
+        Face do.  Labels are class numbers, texts or one-hot rows, or numbers to predict.
 
     Raises
     ------
@@ -76,8 +78,8 @@ def arrays_of(data: Any, progress: Progress = silent) -> Arrays:
         data = map(data.__getitem__, range(len(data)))  # as for data sets of PyTorch
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
         raise ConfigError(
-            f"data should be (inputs, labels), what gives such pairs (a DataLoader, a tf.data.Dataset), or a Dataset "
-            f"of nnpipe, not {type(data).__name__}"
+            f"data should be (inputs, labels), what gives such pairs (a DataLoader, a "
+            f"tf.data.Dataset), or a Dataset of nnpipe, not {type(data).__name__}"
         )
     inputs: dict[str, list[Array]] = {}
     labels: list[Array] = []
@@ -104,14 +106,20 @@ def _pair(given: Any) -> tuple[dict[str, Array], Array]:
         held = [name for name in _LABELS if name in given]
         if len(held) != 1 or len(given) < 2:
             raise ConfigError(
-                f"data by name should be inputs, and labels under one of {', '.join(_LABELS)}; it has "
-                f"{list_names(list(map(str, given)))}"
+                f"data by name should be inputs, and labels under one of {', '.join(_LABELS)}; it "
+                f"has {list_names(list(map(str, given)))}"
             )
         label = _array(given[held[0]])
         return _named({name: each for name, each in given.items() if name != held[0]}, label), label
     if not isinstance(given, (tuple, list)) or len(given) != 2:
-        hint = "; several inputs are a tuple or a dict: ((a, b), labels)" if isinstance(given, (tuple, list)) else ""
-        raise ConfigError(f"data should give pairs of inputs and labels; it gave {_told(given)}{hint}")
+        hint = (
+            "; several inputs are a tuple or a dict: ((a, b), labels)"
+            if isinstance(given, (tuple, list))
+            else ""
+        )
+        raise ConfigError(
+            f"data should give pairs of inputs and labels; it gave {_told(given)}{hint}"
+        )
     label = _array(given[1])
     return _named(given[0], label), label
 
@@ -122,7 +130,8 @@ def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
     Parameters
     ----------
     data
-        Data as for :func:`arrays_of`, or only inputs: an array or tensor, or a dict of them by name.
+        Data as for :func:`arrays_of`, or only inputs: an array or tensor, or a dict of them by
+        name.
 
     Raises
     ------
@@ -138,7 +147,9 @@ def inputs_of(data: Any, progress: Progress = silent) -> Arrays:
     inputs = _named(data, None)
     first = next(iter(inputs.values()))
     if not first.ndim or not len(first):
-        raise ConfigError(f"data should hold samples along its first axis; its shape is {first.shape}")
+        raise ConfigError(
+            f"data should hold samples along its first axis; its shape is {first.shape}"
+        )
     if any(array.shape[:1] != first.shape[:1] for array in inputs.values()):
         told = ", ".join(f"{name} of shape {array.shape}" for name, array in inputs.items())
         raise ConfigError(f"inputs differ in their number of samples: {told}")
@@ -151,10 +162,16 @@ def _named(given: Any, label: Array | None) -> dict[str, Array]:
         if not given or not all(isinstance(name, str) and name.isidentifier() for name in given):
             raise ConfigError("inputs by name need names such as 'image'")
         return {name: _array(value) for name, value in given.items()}
-    if isinstance(given, (tuple, list)) and len(given) > 1 and all(getattr(each, "ndim", 0) for each in given):
+    if (
+        isinstance(given, (tuple, list))
+        and len(given) > 1
+        and all(getattr(each, "ndim", 0) for each in given)
+    ):
         # A list may also hold the samples of one input; a loader of PyTorch makes one of a tuple.
         count = None if label is None or not label.ndim else len(label)
-        batches = {*map(len, given)} == {count} and (len(given) != count or hasattr(given[0], "detach"))
+        batches = {*map(len, given)} == {count} and (
+            len(given) != count or hasattr(given[0], "detach")
+        )
         if isinstance(given, tuple) or batches:
             return {str(place): _array(each) for place, each in enumerate(given)}
     return {_INPUT: _array(given)}
@@ -169,7 +186,9 @@ def _array(given: Any) -> Array:
     try:
         found = np.asarray(given)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"data should hold arrays; {_told(given)} is none: {str(error).splitlines()[0]}") from None
+        raise ConfigError(
+            f"data should hold arrays; {_told(given)} is none: {str(error).splitlines()[0]}"
+        ) from None
     if found.dtype.hasobject:
         raise ConfigError(f"data should hold arrays of numbers; {_told(given)} is none")
     return found
@@ -177,10 +196,17 @@ def _array(given: Any) -> Array:
 
 def _checked(inputs: dict[str, Array], labels: Array) -> Arrays:
     names: tuple[str, ...] = ()
-    if labels.ndim and len(labels) and labels.dtype.kind == "f" and not np.array_equal(labels, np.rint(labels)):
+    if (
+        labels.ndim
+        and len(labels)
+        and labels.dtype.kind == "f"
+        and not np.array_equal(labels, np.rint(labels))
+    ):
         if not np.isfinite(labels).all():
             bad = int(np.flatnonzero(~np.isfinite(labels.reshape(len(labels), -1)).all(axis=1))[0])
-            raise ConfigError(f"labels that are numbers to predict should be finite; that of sample {bad} is not")
+            raise ConfigError(
+                f"labels that are numbers to predict should be finite; that of sample {bad} is not"
+            )
         labels = labels.astype(np.float32)
     else:
         try:

@@ -27,21 +27,30 @@ from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.tasks.regression.task import Regression
 from nnpipe.workflows.user_inputs.data import Arrays, arrays_of
 
-_MODULE, _KERAS = "torch.nn.modules.module.Module", ("keras.src.models.model.Model", "keras.models.Model")
+_MODULE, _KERAS = (
+    "torch.nn.modules.module.Module",
+    ("keras.src.models.model.Model", "keras.models.Model"),
+)
 Models = list[tuple[ModelWrapper, Path]]
 
 
 def models_of(
-    model: Any, folder: Path, samples: Arrays | None, preparation: Mapping[str, Any], *, as_given: bool
+    model: Any,
+    folder: Path,
+    samples: Arrays | None,
+    preparation: Mapping[str, Any],
+    *,
+    as_given: bool,
 ) -> Models:
-    """Return wrappers that open a model, each with its file; the first is the model in its own framework.
+    """Return wrappers that open a model, each with its file; the first is the model in its own
+    framework.
 
     Parameters
     ----------
     model
-        The path of a model file, or of a folder that ``save_pretrained`` of transformers wrote; an ``nn.Module`` of
-        PyTorch; a Keras model; a live model; a wrapper, which has new weights or those of its own file; or
-        ``(wrapper, path)`` with the file of its weights.
+        The path of a model file, or of a folder that ``save_pretrained`` of transformers wrote; an
+        ``nn.Module`` of PyTorch; a Keras model; a live model; a wrapper, which has new weights or
+        those of its own file; or ``(wrapper, path)`` with the file of its weights.
     folder
         The folder for the file, if there is none yet.
     samples
@@ -50,7 +59,8 @@ def models_of(
         The preprocessing that the model expects, as options of
         :class:`~nnpipe.modelwrappers.files.onnx.ONNXModel`: ``{"scale": 255}``.
     as_given
-        Whether to use samples unchanged if neither ``preparation`` nor a description specifies the preprocessing.
+        Whether to use samples unchanged if neither ``preparation`` nor a description specifies the
+        preprocessing.
 
     Raises
     ------
@@ -73,14 +83,17 @@ def models_of(
         return _of_file(Path(model), dict(preparation), as_given)
     above = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(model).__mro__}
     if _MODULE in above:
-        return _of_file(_exported(model, folder / "model.pt2", samples), dict(preparation), as_given)
+        return _of_file(
+            _exported(model, folder / "model.pt2", samples), dict(preparation), as_given
+        )
     if above & set(_KERAS):
         path = folder / "model.keras"
         with replacing(path) as temporary:
             model.save(temporary)
         return _of_file(path, dict(preparation), as_given)
     raise ConfigError(
-        "a model is a file, a torch.nn.Module, a model of Keras, or a LiveModel or ModelWrapper of nnpipe, not "
+        "a model is a file, a torch.nn.Module, a model of Keras, or a LiveModel or ModelWrapper of "
+        "nnpipe, not "
         f"{type(model).__name__}"
     )
 
@@ -90,7 +103,9 @@ def _of_folder(path: Path, samples: Arrays | None, preparation: dict[str, Any]) 
     cls = find("TransformersModel", ModelWrapper)
     cls.check_installed()
     texts = (
-        [array for array in samples.inputs.values() if array.dtype.kind == "i" and array.ndim == 2] if samples else []
+        [array for array in samples.inputs.values() if array.dtype.kind == "i" and array.ndim == 2]
+        if samples
+        else []
     )
     length = {"sequence_length": texts[0].shape[1]} if texts else {}
     return [(cls.from_json({"model_folder": str(path), **length, **preparation}), path)]
@@ -117,7 +132,9 @@ def _of_file(path: Path, preparation: dict[str, Any], as_given: bool) -> Models:
 
 
 def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
-    """Export a PyTorch module, for any number of samples if it supports that, and return the path."""
+    """Export a PyTorch module, for any number of samples if it supports that, and return the
+    path.
+    """
     import torch
 
     if samples is None:
@@ -131,12 +148,15 @@ def _exported(module: Any, path: Path, samples: Arrays | None) -> Path:
             try:
                 shapes = dynamic_shapes(module, tuple({0: free} for _ in example))
                 program = torch.export.export(module, example, dynamic_shapes=shapes)
-            except Exception:  # of several classes; most modules with a fixed number of samples fail here
+            # of several classes; most modules with a fixed number of samples fail here
+            except Exception:
                 one = tuple(tensor[:1] for tensor in example)
                 program = torch.export.export(module, one)
     except Exception as error:  # its errors have no common base class but Exception
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConversionError(f"torch.export cannot follow {type(module).__name__}: {first}") from error
+        raise ConversionError(
+            f"torch.export cannot follow {type(module).__name__}: {first}"
+        ) from error
     finally:
         module.train(training)
     with replacing(path) as temporary:
@@ -156,7 +176,8 @@ class Given:
     Parameters
     ----------
     models
-        Wrappers that open the model, each with its file; the first is the model in its own framework.
+        Wrappers that open the model, each with its file; the first is the model in its own
+        framework.
     dataset
         The data; ``None`` if none were given.
     """
@@ -182,7 +203,8 @@ def given(
     Parameters
     ----------
     model
-        A path, an ``nn.Module``, a Keras model, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
+        A path, an ``nn.Module``, a Keras model, a :class:`~nnpipe.core.live_model.LiveModel`, or
+        ``(wrapper, path)``.
     data
         Samples to test on, as for :func:`~nnpipe.workflows.user_inputs.data.arrays_of`, or a
         :class:`~nnpipe.core.dataset.Dataset`; ``None`` for no test.
@@ -191,7 +213,8 @@ def given(
     preparation
         The preprocessing that the model expects, as options of its wrapper.
     calibration
-        Samples for quantisers to observe, in the form of ``data``; by default some of ``data`` are reserved for this.
+        Samples for quantisers to observe, in the form of ``data``; by default some of ``data`` are
+        reserved for this.
     calibration_samples
         Number of samples to reserve, at most a fifth of all; 0 for none.
     class_names
@@ -211,7 +234,9 @@ def given(
     ready = next((each for each in (data, calibration) if isinstance(each, Dataset)), None)
     if ready is not None:
         if data is not None and calibration is not None:
-            raise ConfigError("a data set has samples for calibration of its own: leave calibration out")
+            raise ConfigError(
+                "a data set has samples for calibration of its own: leave calibration out"
+            )
         return Given(opened_by(model, folder, None, preparation), ready)
     tested = None if data is None else arrays_of(data, progress)
     observed = None if calibration is None else arrays_of(calibration, progress)
@@ -228,9 +253,15 @@ def given(
     return Given(models, _written(joined, split, models, folder / "data", class_names))
 
 
-def opened_by(model: Any, folder: Path, samples: Arrays | None, preparation: Mapping[str, Any] | None = None) -> Models:
-    """Return wrappers that open a model, as in :class:`Given`; by default arrays of floats are used unchanged."""
-    floats = samples is not None and all(array.dtype.kind == "f" for array in samples.inputs.values())
+def opened_by(
+    model: Any, folder: Path, samples: Arrays | None, preparation: Mapping[str, Any] | None = None
+) -> Models:
+    """Return wrappers that open a model, as in :class:`Given`; by default arrays of floats are
+    used unchanged.
+    """
+    floats = samples is not None and all(
+        array.dtype.kind == "f" for array in samples.inputs.values()
+    )
     is_module = not isinstance(model, (str, Path, tuple, LiveModel, ModelWrapper))
     as_given = samples is not None and (floats or is_module)
     return models_of(model, folder, samples, preparation or {}, as_given=as_given)
@@ -239,11 +270,17 @@ def opened_by(model: Any, folder: Path, samples: Arrays | None, preparation: Map
 def _joined(calibration: Arrays, data: Arrays) -> tuple[Arrays, Any]:
     if calibration.inputs.keys() != data.inputs.keys():
         raise ConfigError("calibration should have the same inputs as data")
-    if any(calibration.inputs[name].shape[1:] != array.shape[1:] for name, array in data.inputs.items()):
+    if any(
+        calibration.inputs[name].shape[1:] != array.shape[1:] for name, array in data.inputs.items()
+    ):
         raise ConfigError("samples for calibration should have the shape of those of data")
-    inputs = {name: np.concatenate([calibration.inputs[name], array]) for name, array in data.inputs.items()}
+    inputs = {
+        name: np.concatenate([calibration.inputs[name], array])
+        for name, array in data.inputs.items()
+    }
     split = np.repeat(np.array([_TRAINING, _TEST], np.int8), [len(calibration), len(data)])
-    unused = np.zeros((len(calibration), *data.labels.shape[1:]), data.labels.dtype)  # quantisers see inputs only
+    # quantisers see inputs only
+    unused = np.zeros((len(calibration), *data.labels.shape[1:]), data.labels.dtype)
     return Arrays(inputs, np.concatenate([unused, data.labels]), data.class_names), split
 
 
@@ -256,16 +293,22 @@ def _put_aside(count: int, calibration_samples: int, seed: int) -> Any:
     return split
 
 
-def _written(arrays: Arrays, split: Any, models: Models, folder: Path, class_names: Sequence[str]) -> Dataset:
+def _written(
+    arrays: Arrays, split: Any, models: Models, folder: Path, class_names: Sequence[str]
+) -> Dataset:
     """Write arrays to files that other processes can read, and return their data set."""
     wrapper = models[0][0]
     inputs = _taken_inputs(arrays.inputs, wrapper)
     if not arrays.are_classes or (not class_names and _predicts_a_number(wrapper, arrays.labels)):
-        return write_arrays(folder, inputs, arrays.labels.astype(np.float32), split=split, task=Regression.name)
+        return write_arrays(
+            folder, inputs, arrays.labels.astype(np.float32), split=split, task=Regression.name
+        )
     labels, names = arrays.labels, tuple(class_names) or arrays.class_names
     if arrays.class_names and class_names:
         if unknown := sorted(set(arrays.class_names) - set(names)):
-            raise ConfigError(f"data has the class {unknown[0]!r}, which class_names lacks: {list_names(names)}")
+            raise ConfigError(
+                f"data has the class {unknown[0]!r}, which class_names lacks: {list_names(names)}"
+            )
         labels = np.array([names.index(name) for name in arrays.class_names])[labels]
     names = names or tuple(map(str, range(max(int(labels.max()) + 1, _classes(wrapper)))))
     return write_arrays(folder, inputs, labels, split=split, class_names=names)
@@ -277,15 +320,20 @@ def _taken_inputs(inputs: Mapping[str, Any], wrapper: ModelWrapper) -> dict[str,
     if len(inputs) == 1:  # a single input belongs to a single tensor, whatever their names
         return {taken[0].replace("/", "_") or "input": next(iter(inputs.values()))}
     if all(name.isdecimal() for name in inputs):
-        if len(inputs) != len(taken) or wrapper.weights_format == "tflite":  # whose files keep no order
+        # whose files keep no order
+        if len(inputs) != len(taken) or wrapper.weights_format == "tflite":
             raise ConfigError(
-                f"data gives {len(inputs)} inputs without names, the model takes {list_names(taken)}: "
+                f"data gives {len(inputs)} inputs without names, the model takes "
+                f"{list_names(taken)}: "
                 "give a dict by name"
             )
         log.info("inputs by their order: %s", list_names(taken))
         return dict(zip(taken, inputs.values(), strict=True))
     if set(taken) < set(inputs):
-        log.info("left out, since the model does not take them: %s", list_names(sorted(set(inputs) - set(taken))))
+        log.info(
+            "left out, since the model does not take them: %s",
+            list_names(sorted(set(inputs) - set(taken))),
+        )
         return {name: inputs[name] for name in taken}
     return dict(inputs)
 

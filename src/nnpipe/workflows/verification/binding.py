@@ -32,7 +32,9 @@ class Binding:
     def there(self, batch: Batch) -> Batch:
         """Return the source's inputs as inputs of the other model."""
         return {
-            self.names.get(name, name): array.transpose(self.axes) if array.ndim == len(self.axes) else array
+            self.names.get(name, name): array.transpose(self.axes)
+            if array.ndim == len(self.axes)
+            else array
             for name, array in batch.items()
         }
 
@@ -45,13 +47,22 @@ class Binding:
         turns = len(spec.shape) == len(self.axes)
         shape = tuple(spec.shape[axis] for axis in self.axes) if turns else spec.shape
         axis = self.axes.index(spec.axis) if turns and spec.axis is not None else spec.axis
-        return TensorSpec(self.names.get(spec.name, spec.name), shape, spec.dtype, spec.scale, spec.zero_point, axis)
+        return TensorSpec(
+            self.names.get(spec.name, spec.name),
+            shape,
+            spec.dtype,
+            spec.scale,
+            spec.zero_point,
+            axis,
+        )
 
 
 AS_THEY_ARE = Binding({})
 
 
-def bound(source: IOSpec, other: IOSpec, pairs: Mapping[str, str], axes: tuple[int, ...] = ()) -> Binding:
+def bound(
+    source: IOSpec, other: IOSpec, pairs: Mapping[str, str], axes: tuple[int, ...] = ()
+) -> Binding:
     """Return which tensors of two models correspond: those of equal names, or the only ones.
 
     Parameters
@@ -65,12 +76,18 @@ def bound(source: IOSpec, other: IOSpec, pairs: Mapping[str, str], axes: tuple[i
         If the correspondence is not clear, or a name does not exist.
     """
     names = dict(pairs)
-    for side, ours, theirs in (("input", source.inputs, other.inputs), ("output", source.outputs, other.outputs)):
+    for side, ours, theirs in (
+        ("input", source.inputs, other.inputs),
+        ("output", source.outputs, other.outputs),
+    ):
         mine, free = [spec.name for spec in ours], [spec.name for spec in theirs]
         here = {own: names[own] for own in mine if own in pairs}
         for own, given in here.items():
             if given not in free:
-                raise ConfigError(f"the other model has no {side} {given!r} to go with {own!r}; it has {_list(free)}")
+                raise ConfigError(
+                    f"the other model has no {side} {given!r} to go with {own!r}; it has "
+                    f"{_list(free)}"
+                )
         open_mine = [name for name in mine if name not in here]
         free = [name for name in free if name not in here.values()]
         if set(open_mine) == set(free):
@@ -79,7 +96,8 @@ def bound(source: IOSpec, other: IOSpec, pairs: Mapping[str, str], axes: tuple[i
             names[open_mine[0]] = free[0]
             continue
         raise ConfigError(
-            f"the source has the {side}s {_list(mine)}, the other {_list([s.name for s in theirs])}: "
+            f"the source has the {side}s {_list(mine)}, the other "
+            f"{_list([s.name for s in theirs])}: "
             "say which go together with --match SOURCE=OTHER"
         )
     known = {spec.name for spec in source}
@@ -87,7 +105,9 @@ def bound(source: IOSpec, other: IOSpec, pairs: Mapping[str, str], axes: tuple[i
         if own not in known:
             raise ConfigError(f"the source has no tensor {own!r}; it has {_list(sorted(known))}")
     if axes and sorted(axes) != list(range(len(axes))):
-        raise ConfigError(f"{' '.join(map(str, axes))} is no order of axes: give each from 0 on once")
+        raise ConfigError(
+            f"{' '.join(map(str, axes))} is no order of axes: give each from 0 on once"
+        )
     binding = Binding(names, axes)
     wanted = {spec.name: spec for spec in other.inputs}
     for taken, spec in zip(source.inputs, binding.towards(source.inputs), strict=True):
@@ -98,11 +118,18 @@ def bound(source: IOSpec, other: IOSpec, pairs: Mapping[str, str], axes: tuple[i
 def _check_shape(source: TensorSpec, given: TensorSpec, taken: TensorSpec) -> None:
     if _fits(given.shape, taken.shape):
         return
-    told = f"the source takes {source.name!r} as {show_shape(source.shape)}, the other as {show_shape(taken.shape)}"
+    told = (
+        f"the source takes {source.name!r} as {show_shape(source.shape)}, the other as "
+        f"{show_shape(taken.shape)}"
+    )
     for axes in ((0, 2, 3, 1), (0, 3, 1, 2)):
-        if len(source.shape) == 4 and _fits(tuple(source.shape[axis] for axis in axes), taken.shape):
+        if len(source.shape) == 4 and _fits(
+            tuple(source.shape[axis] for axis in axes), taken.shape
+        ):
             turn = " ".join(map(str, axes))
-            raise ConfigError(f"{told}; if these are the same axes in another order, give --artifact-axes {turn}")
+            raise ConfigError(
+                f"{told}; if these are the same axes in another order, give --artifact-axes {turn}"
+            )
     raise ConfigError(f"{told}; these two do not take the same samples")
 
 
@@ -126,16 +153,23 @@ def varying(graph: Graph) -> set[str]:
 
 
 def in_order(graph: Graph) -> list[Operation]:
-    """Return operations sorted so that each follows those whose results it takes; not every file is sorted."""
+    """Return operations sorted so that each follows those whose results it takes; not every file
+    is sorted.
+    """
     makers = {tensor: operation for operation in graph.operations for tensor in operation.outputs}
     found: dict[str, Operation] = {}
     waiting = list(reversed(graph.operations))
     while waiting:
         operation = waiting[-1]
-        before = [makers[name] for name in operation.inputs if name in makers and makers[name].name not in found]
+        before = [
+            makers[name]
+            for name in operation.inputs
+            if name in makers and makers[name].name not in found
+        ]
         if operation.name in found or not before:
             found.setdefault(operation.name, waiting.pop())
-        elif len(waiting) > 2 * len(graph.operations) + len(makers):  # a cycle, which no file should have
+        # a cycle, which no file should have
+        elif len(waiting) > 2 * len(graph.operations) + len(makers):
             return list(graph.operations)
         else:
             waiting += before

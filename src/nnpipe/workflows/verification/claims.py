@@ -1,4 +1,6 @@
-"""The claims of a conversion: given by the user, declared by the file's compilers, or inferred from the file."""
+"""The claims of a conversion: given by the user, declared by the file's compilers, or inferred
+from the file.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _ROUNDED: dict[int, Claim] = {2: "float16", 3: "bfloat16", 4: "int8-weights"}
 
 
 def declared_claims(artifact: Artifact, source: Path | None = None) -> tuple[Claim, ...] | None:
-    """Return the claims of the compilers between a source and an artifact; ``None`` if one compiler is not known."""
+    """Return the claims of the compilers between a source and an artifact; ``None`` if one
+    compiler is not known.
+    """
     origin = None if source is None or not source.is_file() else sha256_of(source)
     words: list[Claim] = []
     for made in lineage(artifact):
@@ -43,7 +47,11 @@ def _of_class(artifact: Artifact) -> tuple[Claim, ...]:
     """Return the claims of the compiler's class, for older descriptions without recorded claims."""
     try:
         made_by = artifact.producer
-        return find(str(made_by["class"]), ModelCompiler).from_json(dict(made_by["arguments"])).claims()
+        return (
+            find(str(made_by["class"]), ModelCompiler)
+            .from_json(dict(made_by["arguments"]))
+            .claims()
+        )
     except (NNPipeError, KeyError, TypeError):
         return ()
 
@@ -57,7 +65,9 @@ def described(path: Path) -> Artifact | None:
 
 
 def seen_claims(model: LiveModel) -> tuple[Claim, ...]:
-    """Return the claims that follow from the numbers in a file: quantised integers, half precision, or neither."""
+    """Return the claims that follow from the numbers in a file: quantised integers, half
+    precision, or neither.
+    """
     computed = computing_format(model)
     if computed in ("int8", "int8-weights"):
         return (computed,)
@@ -67,15 +77,21 @@ def seen_claims(model: LiveModel) -> tuple[Claim, ...]:
     except NNPipeError:
         return ("float",)
     dtypes = {array.dtype.name for array in weights.values() if array.ndim > 1}
-    scaled = any(name in graph.tensors and graph.tensors[name].scale is not None for name in weights)
-    if dtypes & {"int8", "uint8"} and (scaled or any("dequantize" in each.kind.lower() for each in graph.operations)):
+    scaled = any(
+        name in graph.tensors and graph.tensors[name].scale is not None for name in weights
+    )
+    if dtypes & {"int8", "uint8"} and (
+        scaled or any("dequantize" in each.kind.lower() for each in graph.operations)
+    ):
         return ("int8-weights",)
     tensors = {spec.dtype for spec in graph.tensors.values()} | dtypes
     return next(((claim,) for dtype, claim in _HALVES.items() if dtype in tensors), ("float",))
 
 
 def computing_format(model: LiveModel) -> Claim:
-    """Return the number format in which a model computes: its results are only as exact, in any runtime."""
+    """Return the number format in which a model computes: its results are only as exact, in any
+    runtime.
+    """
     try:
         graph = model.get_inference_graph()
     except NNPipeError:
@@ -84,12 +100,18 @@ def computing_format(model: LiveModel) -> Claim:
     if any("dynamicquantize" in kind for kind in kinds):
         return "int8-weights"
     for operation in graph.operations:
-        if operation.kind == "com.microsoft.MatMulNBits" and "accuracy_level" in operation.native.attributes:
+        if (
+            operation.kind == "com.microsoft.MatMulNBits"
+            and "accuracy_level" in operation.native.attributes
+        ):
             level = operation.native.attributes["accuracy_level"].value
             if level in _ROUNDED:
                 return _ROUNDED[level]
     computed = [
-        graph.tensors[name] for operation in graph.operations for name in operation.outputs if name in graph.tensors
+        graph.tensors[name]
+        for operation in graph.operations
+        for name in operation.outputs
+        if name in graph.tensors
     ]
     if any(spec.scale is not None for spec in computed) or any(
         "quantize" in kind and "dequantize" not in kind for kind in kinds

@@ -16,18 +16,28 @@ from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.binding import Binding
 from nnpipe.workflows.verification.first_difference import Divergence, divergence, paired_values
 from nnpipe.workflows.verification.model_weights import source_types, weights_of
-from nnpipe.workflows.verification.undoing import Undoing, ignore_unused_differences, led_by_weights, numbers_to_adopt
+from nnpipe.workflows.verification.undoing import (
+    Undoing,
+    ignore_unused_differences,
+    led_by_weights,
+    numbers_to_adopt,
+)
 
 
 def compare_inside(
-    source: LiveModel, other: LiveModel, binding: Binding, samples: Sequence[Batch], claims: tuple[Claim, ...]
+    source: LiveModel,
+    other: LiveModel,
+    binding: Binding,
+    samples: Sequence[Batch],
+    claims: tuple[Claim, ...],
 ) -> tuple[Divergence | str, Weighing | str]:
     """Return the comparison by operations and by weights, or the reasons why there is none.
 
     Parameters
     ----------
     source, other
-        The two models.  If the conversion claims changed weights, the source keeps the other model's afterwards.
+        The two models.  If the conversion claims changed weights, the source keeps the other
+        model's afterwards.
     binding
         The correspondence of their inputs and outputs.
     samples
@@ -48,13 +58,19 @@ def compare_inside(
     except NNPipeError as error:
         weights = str(error)
     try:
-        absent = set() if weighed is None else _folded(source.get_inference_graph(), weighed[0], weighed[2])
+        absent = (
+            set()
+            if weighed is None
+            else _folded(source.get_inference_graph(), weighed[0], weighed[2])
+        )
         values = paired_values(source, other, binding, samples, claims, absent)
         where = replace(divergence(values, claims), adopted=adopted)
         undoing = Undoing(values, claims)
         if weighed is not None and weighed[2].wrong and not changes_of(claims):
             here, theirs = weighed[0], counterparts(*weighed[:2])
-            weights = ignore_unused_differences(weighed[2], values, here, theirs, undoing.outputs_are_same())
+            weights = ignore_unused_differences(
+                weighed[2], values, here, theirs, undoing.outputs_are_same()
+            )
             adopted_names = [name for _, name in numbers_to_adopt(weights, values, here, theirs)]
             undoing = replace(undoing, wrong={name: theirs[name] for name in adopted_names})
         if isinstance(weights, Weighing) and weights.wrong:
@@ -66,7 +82,9 @@ def compare_inside(
 
 
 def _folded(graph: Graph, here: Weights, weights: Weighing) -> set[str]:
-    """Return the results of layer normalisations of which all that follows has the scale and shift in its weights."""
+    """Return the results of layer normalisations of which all that follows has the scale and
+    shift in its weights.
+    """
     operations = {weight.name: weight.operation for weight in here.tensors}
     took: dict[str, set[str]] = {}
     for change in weights.tensors:

@@ -40,7 +40,11 @@ class VerifyOptions(Tolerances):
     """
 
     verify_samples: int = argument(
-        64, help="test samples, drawn from a fixed seed, on which outputs are compared with the source's", minimum=0
+        64,
+        help=(
+            "test samples, drawn from a fixed seed, on which outputs are compared with the source's"
+        ),
+        minimum=0,
     )
 
 
@@ -55,9 +59,11 @@ class Reference:
     inputs, outputs
         A batch of one sample each; outputs are floating point.
     numbers
-        The number format in which it computes; outputs of a conversion need not be closer than that.
+        The number format in which it computes; outputs of a conversion need not be closer than
+        that.
     classes
-        Whether the first output may hold scores of classes, so that it matters which one is the greatest.
+        Whether the first output may hold scores of classes, so that it matters which one is the
+        greatest.
     """
 
     io: IOSpec
@@ -79,12 +85,16 @@ class Reference:
         outputs = list(outputs_of(session, io, samples))
         inputs = [session.compared_inputs(*each) for each in zip(samples, outputs, strict=True)]
         changed = [number for number, each in enumerate(inputs) if each is not samples[number]]
-        for number, found in zip(changed, outputs_of(session, io, [inputs[n] for n in changed]), strict=True):
+        for number, found in zip(
+            changed, outputs_of(session, io, [inputs[n] for n in changed]), strict=True
+        ):
             outputs[number] = found
         return cls(io, tuple(inputs), tuple(outputs), numbers, classes)
 
     def with_own_numbers(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
-        """Return claims of a conversion with the number format of its source: nothing can be closer than that."""
+        """Return claims of a conversion with the number format of its source: nothing can be
+        closer than that.
+        """
         return checked((*claims, self.numbers))
 
     def write(self, path: Path) -> None:
@@ -95,7 +105,10 @@ class Reference:
         NotSupported
             If a tensor has an element type that such a file cannot hold.
         """
-        arrays: dict[str, Any] = {"io": np.array(json.dumps(self.io.to_json())), "numbers": np.array(self.numbers)}
+        arrays: dict[str, Any] = {
+            "io": np.array(json.dumps(self.io.to_json())),
+            "numbers": np.array(self.numbers),
+        }
         arrays["classes"] = np.array(self.classes)
         for side, batches in (("i", self.inputs), ("o", self.outputs)):
             for number, batch in enumerate(batches):
@@ -115,7 +128,10 @@ class Reference:
                 count = sum(name.startswith("i") and name.endswith(".0") for name in content.files)
                 sides = [
                     tuple(
-                        {spec.name: content[f"{side}{number}.{place}"] for place, spec in enumerate(specs)}
+                        {
+                            spec.name: content[f"{side}{number}.{place}"]
+                            for place, spec in enumerate(specs)
+                        }
                         for number in range(count)
                     )
                     for side, specs in (("i", io.inputs), ("o", io.outputs))
@@ -141,9 +157,11 @@ def prepared_samples(wrapper: ModelWrapper, dataset: Dataset, count: int) -> lis
 def outputs_of(
     session: InferenceSession, io: IOSpec, samples: Iterable[Batch], binding: Binding = AS_THEY_ARE
 ) -> Iterator[Batch]:
-    """Run samples that agree with ``io``, and yield each one's floating-point outputs by the names of ``io``.
+    """Run samples that agree with ``io``, and yield each one's floating-point outputs by the names
+    of ``io``.
 
-    A session with a fixed batch size gets that many at a time; the last sample is repeated to fill the batch.
+    A session with a fixed batch size gets that many at a time; the last sample is repeated to fill
+    the batch.
     """
     first = session.io.inputs[0].shape if session.io.inputs else ()
     size = (first[0] or 1) if first else 1
@@ -159,11 +177,19 @@ def outputs_of(
 
 
 def _run(
-    session: InferenceSession, taken: tuple[TensorSpec, ...], group: Sequence[Batch], size: int, binding: Binding
+    session: InferenceSession,
+    taken: tuple[TensorSpec, ...],
+    group: Sequence[Batch],
+    size: int,
+    binding: Binding,
 ) -> Iterator[Batch]:
     turned = [binding.there(sample) for sample in group]
     turned += [turned[-1]] * (size - len(turned))
-    joined = turned[0] if size == 1 else {n: np.concatenate([sample[n] for sample in turned]) for n in turned[0]}
+    joined = (
+        turned[0]
+        if size == 1
+        else {n: np.concatenate([sample[n] for sample in turned]) for n in turned[0]}
+    )
     given = session.infer(adapt(joined, taken, session.io.inputs))
     outputs = binding.back({spec.name: real(given[spec.name], spec) for spec in session.io.outputs})
     if size == 1:
@@ -171,7 +197,9 @@ def _run(
         return
     for name, array in outputs.items():
         if not array.ndim or len(array) % size:
-            raise SpecMismatch(f"output {name!r} of shape {array.shape} does not tell {size} samples apart")
+            raise SpecMismatch(
+                f"output {name!r} of shape {array.shape} does not tell {size} samples apart"
+            )
     for number in range(len(group)):
         yield {
             name: array[number * len(array) // size : (number + 1) * len(array) // size]
@@ -181,7 +209,11 @@ def _run(
 
 def real(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
     """Return the real numbers that stored values represent."""
-    return array if spec.scale is None else dequantize_linear(array, spec.scale, spec.zero_point, spec.axis)
+    return (
+        array
+        if spec.scale is None
+        else dequantize_linear(array, spec.scale, spec.zero_point, spec.axis)
+    )
 
 
 def verified(
@@ -204,7 +236,9 @@ def verified(
 
 
 def not_verified(cause: object) -> dict[str, Any]:
-    """Return the reason why a model could not be compared with its source, in the form of a verdict."""
+    """Return the reason why a model could not be compared with its source, in the form of a
+    verdict.
+    """
     return {"verdict": "unknown", "reason": " ".join(str(cause).split())}
 
 
@@ -212,5 +246,7 @@ def _storable(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "O":
         array = array.astype(np.str_)
     if array.dtype.kind not in "biufUS":
-        raise NotSupported(f"tensor {name!r} has {array.dtype.name} elements, which are not compared")
+        raise NotSupported(
+            f"tensor {name!r} has {array.dtype.name} elements, which are not compared"
+        )
     return array

@@ -57,10 +57,16 @@ def _lines(format: str, ways: Mapping[str, Sequence[Result]]) -> Iterator[str]:
     yield "| --- |" + " ---: |" * (len(STATUSES) + 1)
     for title, members in ways.items():
         counts = counted(members)
-        yield f"| {title} | {len(members)} | " + " | ".join(str(counts[status]) for status in STATUSES) + " |"
+        yield (
+            f"| {title} | {len(members)} | "
+            + " | ".join(str(counts[status]) for status in STATUSES)
+            + " |"
+        )
     for title, members in ways.items():
         for status, _, like in by_cause(members):
-            names = ", ".join(result.case.name for result in like[:3]) + (" ..." if len(like) > 3 else "")
+            names = ", ".join(result.case.name for result in like[:3]) + (
+                " ..." if len(like) > 3 else ""
+            )
             yield f"\n{title}: {len(like)} {status}: {shortened(like[0].told, 240)}\n    ({names})"
 
 
@@ -76,7 +82,9 @@ def _section(format: str, ways: Mapping[str, Sequence[Result]]) -> Section:
     for title, members in ways.items():
         counts = counted(members)
         rows.append((Cell(title), *(_number(counts[status]) for status in STATUSES)))
-    blocks: list[Block] = [Table(("Way", *STATUSES), tuple(rows), caption="Cases by what came of them.")]
+    blocks: list[Block] = [
+        Table(("Way", *STATUSES), tuple(rows), caption="Cases by what came of them.")
+    ]
     for title, members in ways.items():
         causes = by_cause(members)
         if causes:
@@ -131,7 +139,9 @@ class ConformanceResult:
     @property
     def passed(self) -> bool:
         """Whether no case computed wrong values, failed unexpectedly, or crashed."""
-        every = [each for ways in self.found.values() for members in ways.values() for each in members]
+        every = [
+            each for ways in self.found.values() for members in ways.values() for each in members
+        ]
         return not any(each.status in (WRONG, FAILED, CRASHED) for each in every)
 
     def show(self) -> None:
@@ -143,17 +153,24 @@ class ConformanceResult:
         return text_of(self.found)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the status of each case, and the reason if it did not pass, as JSON can hold it."""
+        """Return the status of each case, and the reason if it did not pass, as JSON can hold
+        it.
+        """
         return {
             "frameworks": dict(self.frameworks),
             "results": {
-                format: {title: {each.case.name: each.to_json() for each in members} for title, members in ways.items()}
+                format: {
+                    title: {each.case.name: each.to_json() for each in members}
+                    for title, members in ways.items()
+                }
                 for format, ways in self.found.items()
             },
         }
 
     def save_report(self, path: str | Path) -> Path:
-        """Write a report as reStructuredText with an HTML page beside it, and return the path of the page."""
+        """Write a report as reStructuredText with an HTML page beside it, and return the path of
+        the page.
+        """
         document = document_of(self.found, self.frameworks)
         write_rst(document, path)
         page = Path(path).with_suffix(".html")
@@ -178,8 +195,8 @@ def conformance(
     Parameters
     ----------
     vectors
-        Folders or archives with models, inputs and exact outputs: ONNX's published tests of backends, or layers of
-        TensorFlow Lite with numbers in CSV.
+        Folders or archives with models, inputs and exact outputs: ONNX's published tests of
+        backends, or layers of TensorFlow Lite with numbers in CSV.
     only
         Runtimes and compilers to test, by name or as classes; by default all installed ones.
     rtol, atol
@@ -212,10 +229,16 @@ def conformance(
     ['passed']
     """
     check_call(conformance, locals())
-    for name, value, least in (("rtol", rtol, 0.0), ("atol", atol, 0.0), ("time_limit", time_limit, 0.1)):
+    for name, value, least in (
+        ("rtol", rtol, 0.0),
+        ("atol", atol, 0.0),
+        ("time_limit", time_limit, 0.1),
+    ):
         check_range(f"conformance: {name}", value, least)
     check_range("conformance: jobs", jobs, 1)
-    places = [Path(vectors)] if isinstance(vectors, (str, Path)) else [Path(each) for each in vectors]
+    places = (
+        [Path(vectors)] if isinstance(vectors, (str, Path)) else [Path(each) for each in vectors]
+    )
     with ExitStack() as stack:
         folders = [stack.enter_context(_unpacked(path)) for path in places]
         cases = [case for folder in folders for case in find_cases(folder)]
@@ -224,10 +247,14 @@ def conformance(
             mine = [case for case in cases if case.format == format]
             off = (0.0, 0.0) if format == "tflite" else (rtol, atol)
             found[format] = {
-                way.title: _through(way, mine, off, time_limit, jobs, progress) for way in _chosen(format, only)
+                way.title: _through(way, mine, off, time_limit, jobs, progress)
+                for way in _chosen(format, only)
             }
     if not any(found.values()):
-        raise ConfigError("no runtime that reads these vectors is installed; nnpipe list runtimes shows what is needed")
+        raise ConfigError(
+            "no runtime that reads these vectors is installed; nnpipe list runtimes shows what is "
+            "needed"
+        )
     return ConformanceResult(found, framework_versions())
 
 
@@ -264,7 +291,12 @@ def _parts(way: Way) -> set[str]:
 
 
 def _through(
-    way: Way, cases: Sequence[Case], off: tuple[float, float], time_limit: float, jobs: int, progress: Progress
+    way: Way,
+    cases: Sequence[Case],
+    off: tuple[float, float],
+    time_limit: float,
+    jobs: int,
+    progress: Progress,
 ) -> list[Result]:
     start = time.monotonic()
     ended = results(cases, way, *off, time_limit, jobs)

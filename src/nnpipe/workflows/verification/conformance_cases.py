@@ -1,4 +1,6 @@
-"""Running test vectors through every way from a model file to outputs, each case in a subprocess."""
+"""Running test vectors through every way from a model file to outputs, each case in a
+subprocess.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Result:
 
     def to_json(self) -> dict[str, str]:
         """Return the status, and the reason if there is one, as JSON can hold it."""
-        return {"status": self.status, "reason": self.told} if self.reason else {"status": self.status}
+        return (
+            {"status": self.status, "reason": self.told} if self.reason else {"status": self.status}
+        )
 
     @property
     def cause(self) -> str:
@@ -117,7 +121,12 @@ def run_case(request: Mapping[str, Any]) -> list[str]:
 
 
 def _run_case(
-    case: Case, compilers: Sequence[ModelCompiler], runtime: Runtime, folder: Path, rtol: float, atol: float
+    case: Case,
+    compilers: Sequence[ModelCompiler],
+    runtime: Runtime,
+    folder: Path,
+    rtol: float,
+    atol: float,
 ) -> list[str]:
     artifact = _artifact(case, runtime, bool(compilers))
     inputs, outputs = _declared(case)
@@ -148,10 +157,14 @@ def _declared(case: Case) -> tuple[dict[str, Shape], dict[str, Shape]]:
             file.outputs, ()
         )  # the files of tensors contain their shapes
     io = read_tflite(case.model).io
-    return {spec.name: spec.shape for spec in io.inputs}, {spec.name: spec.shape for spec in io.outputs}
+    return {spec.name: spec.shape for spec in io.inputs}, {
+        spec.name: spec.shape for spec in io.outputs
+    }
 
 
-def results(cases: Sequence[Case], way: Way, rtol: float, atol: float, seconds: float, jobs: int) -> Iterator[Result]:
+def results(
+    cases: Sequence[Case], way: Way, rtol: float, atol: float, seconds: float, jobs: int
+) -> Iterator[Result]:
     """Run cases in parallel subprocesses, and yield results in the order in which they finish."""
     waiting: queue.SimpleQueue[Case | None] = queue.SimpleQueue()
     done: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
@@ -182,12 +195,17 @@ def results(cases: Sequence[Case], way: Way, rtol: float, atol: float, seconds: 
             yield result
 
 
-def _result(worker: Worker, case: Case, way: Way, rtol: float, atol: float, seconds: float) -> Result:
+def _result(
+    worker: Worker, case: Case, way: Way, rtol: float, atol: float, seconds: float
+) -> Result:
     assert way.runtime is not None
     request = {
-        "case": case.to_json(), "compilers": [compiler.describe() for compiler in way.compilers],
-        "runtime": way.runtime.describe(), "rtol": rtol, "atol": atol,
-    }  # fmt: skip
+        "case": case.to_json(),
+        "compilers": [compiler.describe() for compiler in way.compilers],
+        "runtime": way.runtime.describe(),
+        "rtol": rtol,
+        "atol": atol,
+    }
     try:
         status, reason = worker.call(request, seconds)
     except Died as error:
@@ -213,5 +231,7 @@ def by_cause(found: Iterable[Result]) -> list[tuple[str, str, list[Result]]]:
     for result in found:
         if result.status != PASSED:
             groups.setdefault((result.status, result.cause), []).append(result)
-    ordered = sorted(groups.items(), key=lambda item: (STATUSES.index(item[0][0]), -len(item[1]), item[0][1]))
+    ordered = sorted(
+        groups.items(), key=lambda item: (STATUSES.index(item[0][0]), -len(item[1]), item[0][1])
+    )
     return [(status, cause, members) for (status, cause), members in ordered]

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.channel_errors import Array, round_to_8_bits
-from nnpipe.analysis.suspect_operations import Level, Suspect, between, coarsest, sure_for, suspects_among
+from nnpipe.analysis.suspect_operations import (
+    Level,
+    Suspect,
+    between,
+    coarsest,
+    sure_for,
+    suspects_among,
+)
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing, comparable
 from nnpipe.analysis.weight_changes import Weighing
 from nnpipe.core.artifact import WEIGHTS_ONLY, Claim, numbers_of
@@ -32,14 +39,20 @@ class Rerun:
     graph: Graph
     batches: Sequence[Batch]
 
-    def __call__(self, given: Mapping[str, Array], tensor: str = "*", resting: bool = False) -> dict[str, Any]:
+    def __call__(
+        self, given: Mapping[str, Array], tensor: str = "*", resting: bool = False
+    ) -> dict[str, Any]:
         """Return the requested tensors as floating point; if ``resting``, all inputs are 0."""
         lengths = [len(next(iter(batch.values()))) for batch in self.batches]
-        stored = {name: _stored(array, self.graph.tensors.get(name)) for name, array in given.items()}
+        stored = {
+            name: _stored(array, self.graph.tensors.get(name)) for name, array in given.items()
+        }
         parts = {name: _parted(array, lengths) for name, array in stored.items()}
         found = []
         for n, batch in enumerate(self.batches):
-            taken = {name: np.zeros_like(array) for name, array in batch.items()} if resting else batch
+            taken = (
+                {name: np.zeros_like(array) for name, array in batch.items()} if resting else batch
+            )
             own = {name: part[n] for name, part in parts.items()}
             found.append(self.source.get_intermediates(Selector(tensor=tensor), taken, own))
         return joined_values(found, self.graph)
@@ -130,7 +143,9 @@ class Divergence:
     def from_json(cls, data: Mapping[str, Any]) -> Divergence:
         """Return the comparison that :meth:`to_json` described."""
         levels = tuple(Level(**level) for level in data["tensors"])
-        suspects, rest = (tuple(map(Suspect.from_json, data[key])) for key in ("suspects", "coarsest"))
+        suspects, rest = (
+            tuple(map(Suspect.from_json, data[key])) for key in ("suspects", "coarsest")
+        )
         return cls(levels, suspects, rest, data["shown"], data["adopted"])
 
     def __str__(self) -> str:
@@ -177,8 +192,14 @@ class PairedValues:
     other_shapes: Mapping[str, tuple[int, ...]]
 
     def given(self) -> dict[str, Array]:
-        """Return the other model's values by the source's tensors, for the operations that follow."""
-        return {pair.source.tensor: pair.found for pair in self.pairs if pair.source.tensor not in self.outputs}
+        """Return the other model's values by the source's tensors, for the operations that
+        follow.
+        """
+        return {
+            pair.source.tensor: pair.found
+            for pair in self.pairs
+            if pair.source.tensor not in self.outputs
+        }
 
 
 def paired_values(
@@ -213,43 +234,75 @@ def paired_values(
     batches = batches_of((source, other), list(samples[:_SAMPLES]))
     taken = binding.towards(source.io.inputs)
     turned = [adapt(binding.there(batch), taken, other.io.inputs) for batch in batches]
-    values = joined_values([other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph)
+    values = joined_values(
+        [other.get_intermediates(_EVERYTHING, batch) for batch in turned], other_graph
+    )
     recompute = Rerun(source, graph, batches)
     outputs = _outputs(source, graph, other, other_graph, binding)
     places = [place for place in _places(graph) if place.tensor not in absent]
     pairs = TensorPairing(
-        places, _places(other_graph), values, recompute, outputs, sure_for(claims),
-        source.wrapper.channel_axis, _at_rest(recompute, outputs),
-    ).pairs()  # fmt: skip
+        places,
+        _places(other_graph),
+        values,
+        recompute,
+        outputs,
+        sure_for(claims),
+        source.wrapper.channel_axis,
+        _at_rest(recompute, outputs),
+    ).pairs()
     if not pairs:
         raise NotSupported("no intermediate tensor of one side goes with one of the other")
     shapes = {name: array.shape for name, array in values.items()}
     return PairedValues(
-        source, graph, other_graph, pairs, recompute, outputs, Rerun(other, other_graph, turned), shapes
-    )  # fmt: skip
+        source,
+        graph,
+        other_graph,
+        pairs,
+        recompute,
+        outputs,
+        Rerun(other, other_graph, turned),
+        shapes,
+    )
 
 
 def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
-    """Judge each operation of the source by its counterpart's values; ``claims`` are those of the conversion."""
-    graph, pairs, axis, claims = values.graph, values.pairs, values.source.wrapper.channel_axis, tuple(claims)
-    at_rest = values.recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
+    """Judge each operation of the source by its counterpart's values; ``claims`` are those of
+    the conversion.
+    """
+    graph, pairs, axis, claims = (
+        values.graph,
+        values.pairs,
+        values.source.wrapper.channel_axis,
+        tuple(claims),
+    )
+    at_rest = values.recompute(
+        {pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True
+    )
     computed, weighted = _computed(graph), _weighted(graph)
     places = _places(values.other_graph)
     exact = _unrounded_tensors(values) if numbers_of(claims) in WEIGHTS_ONLY else ()
     dynamic = numbers_of(claims) == "int8-weights"  # operations round their inputs themselves
-    rounded = {name: round_to_8_bits(array) for name, array in values.given().items()} if dynamic else {}
+    rounded = (
+        {name: round_to_8_bits(array) for name, array in values.given().items()} if dynamic else {}
+    )
     from_rounded = values.recompute(rounded) if rounded else {}
-    levels, suspects = suspects_among(pairs, axis, claims, computed, weighted, places, at_rest, exact, from_rounded)
+    levels, suspects = suspects_among(
+        pairs, axis, claims, computed, weighted, places, at_rest, exact, from_rounded
+    )
     return Divergence(levels, suspects, coarsest(levels, weighted))
 
 
 def _unrounded_tensors(values: PairedValues) -> set[str]:
-    """Return the source's tensors of pairs that both models compute without integers, and the source without weights.
+    """Return the source's tensors of pairs that both models compute without integers, and the
+    source without weights.
 
     They are computed from the pairs before them.
     """
     graph, other_graph = values.graph, values.other_graph
-    known, paired = {pair.source.tensor for pair in values.pairs}, {pair.other.tensor for pair in values.pairs}
+    known, paired = (
+        {pair.source.tensor for pair in values.pairs},
+        {pair.other.tensor for pair in values.pairs},
+    )
     computed, others, within = _computed(graph), _computed(other_graph), weighted_within(values)
     rounded, rounded_there = _integer_tensors(graph), _integer_tensors(other_graph)
     return {
@@ -267,24 +320,33 @@ def _integer_tensors(graph: Graph) -> set[str]:
     return {
         tensor
         for operation in graph.operations
-        if _INTEGERS.search(operation.kind) or not scaled.isdisjoint((*operation.inputs, *operation.outputs))
+        if _INTEGERS.search(operation.kind)
+        or not scaled.isdisjoint((*operation.inputs, *operation.outputs))
         for tensor in operation.outputs
     }
 
 
 def weighted_within(values: PairedValues) -> dict[str, tuple[str, ...]]:
-    """Return by tensor of each pair the source's operations with weights that compute it from the pairs before it."""
+    """Return by tensor of each pair the source's operations with weights that compute it from
+    the pairs before it.
+    """
     computed, weighted = _computed(values.graph), _weighted(values.graph)
     known = {pair.source.tensor for pair in values.pairs}
     return {
-        tensor: tuple(name for each in between(tensor, known, computed)[::-1] for name in weighted.get(each, ()))
+        tensor: tuple(
+            name
+            for each in between(tensor, known, computed)[::-1]
+            for name in weighted.get(each, ())
+        )
         for tensor in known
     }
 
 
 def _computed(graph: Graph) -> dict[str, tuple[str, ...]]:
     """Return by tensor the inputs of the operation that computes it."""
-    return {tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs}
+    return {
+        tensor: operation.inputs for operation in graph.operations for tensor in operation.outputs
+    }
 
 
 def _weighted(graph: Graph) -> dict[str, tuple[str, ...]]:
@@ -299,13 +361,18 @@ def _weighted(graph: Graph) -> dict[str, tuple[str, ...]]:
     }
 
 
-def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing | None = None) -> dict[str, Any]:
-    """Return the verdict and reason that weights and operations add to those of the outputs, if they change them.
+def judged(
+    found: Mapping[str, Any], where: Divergence | None, weights: Weighing | None = None
+) -> dict[str, Any]:
+    """Return the verdict and reason that weights and operations add to those of the outputs, if
+    they change them.
 
-    What a difference comes from is stated only if undoing it makes the outputs equal; otherwise it is a suspicion.
+    What a difference comes from is stated only if undoing it makes the outputs equal; otherwise it
+    is a suspicion.
     """
     on_purpose = found["verdict"] == "changed on purpose"
-    # A model that was changed on purpose computes other values, unless the source is given its weights.
+    # A model that was changed on purpose computes other values, unless the source is given its
+    # weights.
     suspects = () if where is None or (on_purpose and not where.adopted) else where.suspects
     suspects = tuple(each for each in suspects if each.effect != "none")
     wrong = () if weights is None else weights.wrong
@@ -313,12 +380,17 @@ def judged(found: Mapping[str, Any], where: Divergence | None, weights: Weighing
         first = suspects[0]
         told = " with these weights" if where is not None and where.adopted else ""
         cause = "the cause is" if first.effect == "all" else "most suspect is"
-        return {"verdict": "different", "reason": f"{_seen(found, told)}: {cause} {first.name!r}: {first.told}"}
+        return {
+            "verdict": "different",
+            "reason": f"{_seen(found, told)}: {cause} {first.name!r}: {first.told}",
+        }
     if wrong:
         reason = f"{_seen(found)}: most suspect are the weights {wrong[0].name!r}: {wrong[0].wrong}"
         return {"verdict": "different", "reason": reason}
     if on_purpose:
-        told = "its weights could not be compared" if weights is None else f"weights: {weights.told()}"
+        told = (
+            "its weights could not be compared" if weights is None else f"weights: {weights.told()}"
+        )
         return {"reason": f"{found['reason']}; {told}"}
     return {}
 
@@ -330,8 +402,12 @@ def _seen(found: Mapping[str, Any], told: str = "") -> str:
 
 def _at_rest(recompute: Rerun, outputs: Iterable[str]) -> dict[str, Any]:
     """Return what each operation of the source computes if all its inputs are 0."""
-    zeros = {name: np.zeros_like(array) for name, array in recompute({}).items() if comparable(array)}
-    return recompute({name: array for name, array in zeros.items() if name not in outputs}, resting=True)
+    zeros = {
+        name: np.zeros_like(array) for name, array in recompute({}).items() if comparable(array)
+    }
+    return recompute(
+        {name: array for name, array in zeros.items() if name not in outputs}, resting=True
+    )
 
 
 def _places(graph: Graph) -> list[ComputedTensor]:
@@ -344,7 +420,9 @@ def _places(graph: Graph) -> list[ComputedTensor]:
     ]
 
 
-def _outputs(source: LiveModel, graph: Graph, other: LiveModel, other_graph: Graph, binding: Binding) -> dict[str, str]:
+def _outputs(
+    source: LiveModel, graph: Graph, other: LiveModel, other_graph: Graph, binding: Binding
+) -> dict[str, str]:
     """Return the other model's tensor for each output of the source."""
     theirs = dict(zip((spec.name for spec in other.io.outputs), other_graph.outputs, strict=True))
     own = zip((spec.name for spec in source.io.outputs), graph.outputs, strict=True)

@@ -68,11 +68,16 @@ class GateResult:
 
     def __str__(self) -> str:
         """Return one line for each criterion, and one for each doubt."""
-        return lines_of([*map(self._told, self.criteria), *(f"mind: {doubt}" for doubt in self.doubts)])
+        return lines_of(
+            [*map(self._told, self.criteria), *(f"mind: {doubt}" for doubt in self.doubts)]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the criteria and the doubts as JSON can hold them."""
-        return {"passed": self.passed, "criteria": [criterion.to_json() for criterion in self.criteria]}
+        return {
+            "passed": self.passed,
+            "criteria": [criterion.to_json() for criterion in self.criteria],
+        }
 
     def _counts(self, criterion: Criterion) -> str:
         if criterion.status != "undecided":
@@ -107,14 +112,16 @@ def gate(
     ----------
     baseline, new
         The path of a result file, ``FILE#TITLE`` for a candidate in the file of a comparison, a
-        :class:`~nnpipe.measuring.run.Run`, or ``(comparison, title)``.  Two candidates of one comparison took turns on
-        one machine, which detects the smallest differences.
+        :class:`~nnpipe.measuring.run.Run`, or ``(comparison, title)``.  Two candidates of one
+        comparison took turns on one machine, which detects the smallest differences.
     max_slowdown
         The greatest relative increase of the median time: 0.02 for 2 %; from -0.99 to 10.
     max_accuracy_loss
-        The greatest loss of accuracy, as a share of samples: 0.005 for half a percentage point; from -0.99 to 10.
+        The greatest loss of accuracy, as a share of samples: 0.005 for half a percentage point;
+        from -0.99 to 10.
     max_loss
-        The greatest loss of other metrics of quality, by the metric's name, in its unit: ``{"mae": 0.1}``.
+        The greatest loss of other metrics of quality, by the metric's name, in its unit: ``{"mae":
+        0.1}``.
     constraints
         What the new result must keep by itself, such as ``"flash <= 256 KiB"``.
     confidence
@@ -148,12 +155,15 @@ def gate(
     check_range("gate: max_slowdown", max_slowdown, -0.99, 10.0)
     check_range("gate: max_accuracy_loss", max_accuracy_loss, -0.99, 10.0)
     check_range("gate: confidence", confidence, 0.5, 0.9999)
-    losses = dict(max_loss) if max_accuracy_loss is None else {"accuracy": max_accuracy_loss, **max_loss}
+    losses = (
+        dict(max_loss) if max_accuracy_loss is None else {"accuracy": max_accuracy_loss, **max_loss}
+    )
     wanted = [MetricConstraint.parse(text) for text in constraints]
     if max_slowdown is None and not losses and not wanted:
         raise ConfigError(
-            "nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, --max-loss METRIC=LIMIT, "
-            "--constraint 'flash <= 256 KiB', or several of them (in Python, max_slowdown=0.02)"
+            "nothing to check: give --max-slowdown 2%, --max-accuracy-loss 0.5%, --max-loss "
+            "METRIC=LIMIT, --constraint 'flash <= 256 KiB', or several of them (in Python, "
+            "max_slowdown=0.02)"
         )
     one, two = _entry(baseline), _entry(new)
     criteria: list[Criterion] = []
@@ -166,11 +176,15 @@ def gate(
                 for each in (one, two)
                 for doubt in diagnose(each.run)
             ]
-    criteria += [quality_loss(one, two, limit, confidence, judge_unknown, name) for name, limit in losses.items()]
+    criteria += [
+        quality_loss(one, two, limit, confidence, judge_unknown, name)
+        for name, limit in losses.items()
+    ]
     criteria += [kept(one, two, constraint, confidence) for constraint in wanted]
     if losses:
         doubts += [
-            f"the quality of {clean(each.name)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}"
+            f"the quality of {clean(each.name)} is in doubt ({doubt.kind}): "
+            f"{clean(doubt.reason, 600)}"
             for each in (one, two)
             for doubt in quality_doubts(each.run)
         ]

@@ -53,7 +53,8 @@ class Criterion:
     Attributes
     ----------
     name, limit
-        The metric, and the greatest allowed change, as a share of the time or of the samples, or in the metric's unit.
+        The metric, and the greatest allowed change, as a share of the time or of the samples, or in
+        the metric's unit.
     status
         ``"pass"``, ``"fail"`` or ``"undecided"``.
     value, interval
@@ -63,7 +64,8 @@ class Criterion:
     more
         What would decide it, as text; empty if it is decided, or nothing would.
     unit
-        The unit in text: ``"%"`` of a time, ``"points"`` of a percentage, or none for metrics that are no shares.
+        The unit in text: ``"%"`` of a time, ``"points"`` of a percentage, or none for metrics that
+        are no shares.
     found
         What was found and what is wanted, as text; empty if it follows from the numbers.
     blocks
@@ -101,9 +103,14 @@ class Criterion:
     def to_json(self) -> dict[str, Any]:
         """Return the criterion as JSON can hold it."""
         return {
-            "name": self.name, "limit": self.limit, "status": self.status, "value": self.value,
-            "interval": self.interval and list(self.interval), "basis": self.basis, "more": self.more,
-        }  # fmt: skip
+            "name": self.name,
+            "limit": self.limit,
+            "status": self.status,
+            "value": self.value,
+            "interval": self.interval and list(self.interval),
+            "basis": self.basis,
+            "more": self.more,
+        }
 
 
 def same_result(name: str, limit: float, unit: Unit = "%") -> Criterion:
@@ -111,14 +118,23 @@ def same_result(name: str, limit: float, unit: Unit = "%") -> Criterion:
     return decided(name, limit, Centre(0.0, (0.0, 0.0), 1, 1), "the same result", "results", unit)
 
 
-def decided(name: str, limit: float, found: Centre, basis: str, counted: str, unit: Unit = "%") -> Criterion:
+def decided(
+    name: str, limit: float, found: Centre, basis: str, counted: str, unit: Unit = "%"
+) -> Criterion:
     """Return the criterion decided by an interval of logarithms of ratios, or of differences."""
     outer = math.log1p if unit == "%" else float
     inner = math.expm1 if unit == "%" else float
     allowed, value = outer(limit), inner(found.value)
     if found.interval is None:
         return Criterion(
-            name, limit, "undecided", value, None, basis, f"{found.needed - found.number:,} more {counted}", unit
+            name,
+            limit,
+            "undecided",
+            value,
+            None,
+            basis,
+            f"{found.needed - found.number:,} more {counted}",
+            unit,
         )
     low, high = found.interval
     interval = inner(low), inner(high)
@@ -129,24 +145,43 @@ def decided(name: str, limit: float, found: Centre, basis: str, counted: str, un
     # Intervals shrink with the square root of the number.
     distance = abs(allowed - found.value)
     needed = found.number * (found.reach / distance) ** 2 if distance else math.inf
-    more = f"about {max(1, math.ceil(needed) - found.number):,} more {counted}" if needed < _MOST else ""
+    more = (
+        f"about {max(1, math.ceil(needed) - found.number):,} more {counted}"
+        if needed < _MOST
+        else ""
+    )
     return Criterion(name, limit, "undecided", value, interval, basis, more, unit)
 
 
-def kept(baseline: GatedCandidate, new: GatedCandidate, constraint: MetricConstraint, confidence: float) -> Criterion:
+def kept(
+    baseline: GatedCandidate, new: GatedCandidate, constraint: MetricConstraint, confidence: float
+) -> Criterion:
     """Return the criterion of a constraint on the new result; losses are against the baseline."""
     metric = constraint.metric
     figure = Figures(new.run, baseline.run).of(metric, confidence)
     of_both = metric.compared or metric.name == "agreement"
     if of_both and figure.value is not None and baseline.is_same_result(new):
         figure = Figure.exactly(figure.value)
-    judged = [each.run.evaluation for each in ((new, baseline) if of_both else (new,)) if of_both or metric.metric]
-    words = next((found for each in judged if each is not None and (found := each.not_finite_words())), "")
+    judged = [
+        each.run.evaluation
+        for each in ((new, baseline) if of_both else (new,))
+        if of_both or metric.metric
+    ]
+    words = next(
+        (found for each in judged if each is not None and (found := each.not_finite_words())), ""
+    )
     if words or figure.value is None:
         reason = words or figure.reason
         found = f"{metric.name} cannot be told, {constraint.text} is wanted"
         return Criterion(
-            metric.name, constraint.bound, "undecided", None, None, reason, found=found, blocks=bool(words)
+            metric.name,
+            constraint.bound,
+            "undecided",
+            None,
+            None,
+            reason,
+            found=found,
+            blocks=bool(words),
         )
     holds = constraint.judge(figure)
     basis = "exact" if figure.low == figure.high else interval(metric, figure) or "no interval"
@@ -154,7 +189,14 @@ def kept(baseline: GatedCandidate, new: GatedCandidate, constraint: MetricConstr
     ends = (figure.low, figure.high) if math.isfinite(figure.high - figure.low) else None
     if holds is None:
         return Criterion(
-            metric.name, constraint.bound, "undecided", figure.value, ends, basis, "more samples", found=found
+            metric.name,
+            constraint.bound,
+            "undecided",
+            figure.value,
+            ends,
+            basis,
+            "more samples",
+            found=found,
         )
     status: Status = "pass" if holds else "fail"
     return Criterion(metric.name, constraint.bound, status, figure.value, ends, basis, found=found)
@@ -186,15 +228,27 @@ def quality_loss(
     unknown = [each.name for each in (baseline, new) if prepared_unknown(each.run)]
     if unknown and not judge_unknown:
         basis = (
-            f"preprocessing not known of {' and '.join(dict.fromkeys(unknown))}: say it when measuring (--scale, "
+            f"preprocessing not known of {' and '.join(dict.fromkeys(unknown))}: say it when "
+            f"measuring (--scale, "
             "--mean, --deviation), or judge all the same with --judge-unknown"
         )
         return Criterion(name, limit, "undecided", None, None, basis, unit=unit)
     if not comparable(one, two):
-        return Criterion(name, limit, "undecided", None, None, "not judged on the same samples", unit=unit)
+        return Criterion(
+            name, limit, "undecided", None, None, "not judged on the same samples", unit=unit
+        )
     for each, judged in ((new, two), (baseline, one)):
         if words := judged.evaluation.not_finite_words():
-            return Criterion(name, limit, "undecided", None, None, f"{each.name}: {words}", unit=unit, blocks=True)
+            return Criterion(
+                name,
+                limit,
+                "undecided",
+                None,
+                None,
+                f"{each.name}: {words}",
+                unit=unit,
+                blocks=True,
+            )
     if baseline.is_same_result(new):
         return same_result(name, limit, unit)
     gap = quality_difference(computed, one.evaluation, two.evaluation, confidence)
@@ -214,13 +268,17 @@ def _judged(each: GatedCandidate, metric: str) -> Quality:
     except ArtifactError as error:
         raise ArtifactError(f"{each.name}: {error}") from None
     if found is None:
-        raise ConfigError(f"{each.name}: it holds no judged predictions, so there is no quality to compare")
+        raise ConfigError(
+            f"{each.name}: it holds no judged predictions, so there is no quality to compare"
+        )
     try:
         found.task.metric(metric or found.metric.name)
     except KeyError:
         known = [metric.name for metric in found.task.metrics]
         hint = nearest(metric, known) or f"; there are: {', '.join(known)}"
-        raise ConfigError(f"{each.name}: the task {found.task.name!r} has no metric {metric!r}{hint}") from None
+        raise ConfigError(
+            f"{each.name}: the task {found.task.name!r} has no metric {metric!r}{hint}"
+        ) from None
     return found
 
 
@@ -277,33 +335,47 @@ def candidate_of(comparison: Comparison, title: str) -> Run:
     return run
 
 
-def slowdown(baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float) -> Criterion:
+def slowdown(
+    baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float
+) -> Criterion:
     """Return the criterion of the relative increase of the median time."""
     name = "slowdown"
     if baseline.is_same_result(new):
         return same_result(name, limit)
-    same = baseline.whole is not None and new.whole is not None and _same_comparison(baseline.whole, new.whole)
+    same = (
+        baseline.whole is not None
+        and new.whole is not None
+        and _same_comparison(baseline.whole, new.whole)
+    )
     if not same and (unlike := different_conditions(baseline.run, new.run)):
-        return Criterion(name, limit, "undecided", None, None, f"not measured alike: {', '.join(unlike)} differ")
+        return Criterion(
+            name, limit, "undecided", None, None, f"not measured alike: {', '.join(unlike)} differ"
+        )
     turns = [_turns(each) for each in (baseline, new)]
     if same and baseline.whole is not None:
         # Intermediate looks at these measurements widen the intervals.
         whole = baseline.whole
-        level = max(confidence, whole.plan.level(len({*whole.failures, *(run.title for run in whole.runs)})))
+        level = max(
+            confidence, whole.plan.level(len({*whole.failures, *(run.title for run in whole.runs)}))
+        )
         logs = start_ratios(turns[0], turns[1])
         if not len(logs):
             return Criterion(name, limit, "undecided", None, None, "the two never ran together")
         found = centre(logs, level)
         return decided(name, limit, found, f"paired in {found.number} starts", "starts")
     if all(turns):
-        centres = [_of_starts(each, rounds, confidence) for each, rounds in zip((baseline, new), turns, strict=True)]
+        centres = [
+            _of_starts(each, rounds, confidence)
+            for each, rounds in zip((baseline, new), turns, strict=True)
+        ]
         found = _difference(centres[0], centres[1])
         basis = f"{centres[0].number} and {centres[1].number} starts at different times"
         return decided(name, limit, found, basis, "starts of each")
     alone = [_alone(each, confidence) for each in (baseline, new)]
     found = _difference(alone[0], alone[1])
     basis = (
-        f"{alone[0].number:,} and {alone[1].number:,} calls, one start each: that starts differ, often by 1 %, is "
+        f"{alone[0].number:,} and {alone[1].number:,} calls, one start each: that starts differ, "
+        f"often by 1 %, is "
         "not in the interval; nnpipe compare has it in"
     )
     return decided(name, limit, found, basis, "calls of each")
@@ -315,7 +387,9 @@ def different_conditions(one: Run, two: Run) -> list[str]:
 
 
 def _difference(first: Centre, second: Centre) -> Centre:
-    """Return the difference of two independent values (MOVER: Zou and Donner, Stat. Med. 27, 2008, 1693-1702)."""
+    """Return the difference of two independent values (MOVER: Zou and Donner, Stat. Med. 27,
+    2008, 1693-1702).
+    """
     value = second.value - first.value
     number, needed = min(first.number, second.number), max(first.needed, second.needed)
     if first.interval is None or second.interval is None:
@@ -337,7 +411,9 @@ def _alone(each: GatedCandidate, confidence: float) -> Centre:
         raise ConfigError(f"{each.name}: its calls took no time that the clock could see")
     ends = None if interval is None else (math.log(interval[0]), math.log(interval[1]))
     needed = samples_needed(0.5, confidence)
-    return Centre(math.log(median), ends, len(latencies), max(needed, 0 if ends else 2 * len(latencies)))
+    return Centre(
+        math.log(median), ends, len(latencies), max(needed, 0 if ends else 2 * len(latencies))
+    )
 
 
 def _of_starts(each: GatedCandidate, turns: Medians, confidence: float) -> Centre:
@@ -353,7 +429,12 @@ def _turns(each: GatedCandidate) -> Medians:
 
 
 def _same_comparison(one: Comparison, two: Comparison) -> bool:
-    return (one.created, one.command, one.title, one.seconds) == (two.created, two.command, two.title, two.seconds)
+    return (one.created, one.command, one.title, one.seconds) == (
+        two.created,
+        two.command,
+        two.title,
+        two.seconds,
+    )
 
 
 def _at(run: Run, path: tuple[str, ...]) -> Any:

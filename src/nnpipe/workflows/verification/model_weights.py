@@ -17,7 +17,8 @@ from nnpipe.core.quantization import dequantize_linear
 from nnpipe.workflows.verification.binding import in_order, varying
 from nnpipe.workflows.verification.compare_outputs import real
 
-_NEAR = 3  # the greatest number of operations between one on integers and the one that applies the scale
+# the greatest number of operations between one on integers and the one that applies the scale
+_NEAR = 3
 _PASSING = ("dropout", "identity", "cast", "contiguous")
 _NORMALISED = 3  # the fewest inputs of a batch normalisation: data, mean and variance
 _Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -25,7 +26,9 @@ _Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class _Constant:
-    """A tensor that does not depend on the inputs: its values, and the tensor of the file that it comes from."""
+    """A tensor that does not depend on the inputs: its values, and the tensor of the file that
+    it comes from.
+    """
 
     name: str
     values: np.ndarray[Any, Any]
@@ -36,8 +39,9 @@ class _Constant:
 def weights_of(model: LiveModel) -> Weights:
     """Return all weights of a live model, as the numbers with which its operations compute.
 
-    Quantised integers are converted to the numbers that they represent, whether the file states the tensor's scale, an
-    operation applies it, or the operation that takes them has the scale as a further input.
+    Quantised integers are converted to the numbers that they represent, whether the file states the
+    tensor's scale, an operation applies it, or the operation that takes them has the scale as a
+    further input.
 
     Raises
     ------
@@ -57,7 +61,12 @@ def weights_of(model: LiveModel) -> Weights:
             normalised[operation.inputs[0]] = normalisation
         for place, name in enumerate(operation.inputs):
             constant = _as_numbers(operation, place, constants, graph)
-            if name in live or constant is None or constant.values.ndim == 0 or constant.values.size < 2:
+            if (
+                name in live
+                or constant is None
+                or constant.values.ndim == 0
+                or constant.values.size < 2
+            ):
                 continue
             values = constant.values
             if constant.name in seen:
@@ -65,11 +74,16 @@ def weights_of(model: LiveModel) -> Weights:
             seen.add(constant.name)
             found.append(
                 Weight(
-                    constant.name, values.astype(np.float64), operation.name, operation.kind, place,
+                    constant.name,
+                    values.astype(np.float64),
+                    operation.name,
+                    operation.kind,
+                    place,
                     None if constant.step is None else np.asarray(constant.step, np.float64),
-                    operation.outputs[0] if operation.outputs else "", constant.computed,
+                    operation.outputs[0] if operation.outputs else "",
+                    constant.computed,
                 )
-            )  # fmt: skip
+            )
     users = _users(graph)
     alone = {tensor: norm for tensor, norm in normalised.items() if len(users.get(tensor, ())) == 1}
     return Weights(tuple(found), _layout(model), alone, _affine(graph, live, constants))
@@ -92,7 +106,9 @@ def _users(graph: Graph) -> dict[str, list[str]]:
 
 
 def _constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Constant]:
-    """Return the tensors that do not depend on the inputs: weights, and tensors computed from weights only."""
+    """Return the tensors that do not depend on the inputs: weights, and tensors computed from
+    weights only.
+    """
     held: _Arrays = model.get_weights()
     found = {name: _Constant(name, _plain(array)) for name, array in held.items()}
     for name, array in held.items():
@@ -121,19 +137,27 @@ def _constants(model: LiveModel, graph: Graph, live: set[str]) -> dict[str, _Con
 
 
 def _is_computed(origin: _Constant | None, result: np.ndarray[Any, Any]) -> bool:
-    """Return whether floats are others than those that they come from, not only cast or in another order."""
+    """Return whether floats are others than those that they come from, not only cast or in
+    another order.
+    """
     if origin is None or origin.values.dtype.kind != "f" or result.dtype.kind != "f":
         return False
     return origin.computed or not np.isin(result, origin.values.astype(result.dtype)).all()
 
 
 def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # an extension type in NumPy
+    # an extension type in NumPy
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def _step(origin: _Constant | None, result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     """Return the distance of neighbouring numbers, if a result is integers times a scale."""
-    if origin is None or origin.values.shape != result.shape or result.dtype.kind != "f" or not result.size:
+    if (
+        origin is None
+        or origin.values.shape != result.shape
+        or result.dtype.kind != "f"
+        or not result.size
+    ):
         return None
     if origin.values.dtype.kind not in "iu":
         return origin.step  # unchanged
@@ -141,7 +165,12 @@ def _step(origin: _Constant | None, result: np.ndarray[Any, Any]) -> np.ndarray[
         over = None if axis is None else tuple(n for n in range(result.ndim) if n != axis)
         levels = origin.values.astype(np.float64)
         width = np.ptp(levels, axis=over, keepdims=True)
-        step = np.divide(np.ptp(result, axis=over, keepdims=True), width, out=np.zeros_like(width), where=width > 0)
+        step = np.divide(
+            np.ptp(result, axis=over, keepdims=True),
+            width,
+            out=np.zeros_like(width),
+            where=width > 0,
+        )
         least = levels.min(axis=over, keepdims=True)
         again = (levels - least) * step + result.min(axis=over, keepdims=True)
         if np.allclose(again, result, rtol=1e-4, atol=1e-4 * float(np.abs(result).max() or 1.0)):
@@ -156,8 +185,12 @@ def _along(values: np.ndarray[Any, Any], rank: int, axis: int | None) -> np.ndar
     return values.reshape(shape)
 
 
-def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Constant], graph: Graph) -> _Constant | None:
-    """Return the constant that an operation takes, scaled if this operation or a later one has its scale."""
+def _as_numbers(
+    operation: Operation, place: int, constants: Mapping[str, _Constant], graph: Graph
+) -> _Constant | None:
+    """Return the constant that an operation takes, scaled if this operation or a later one has
+    its scale.
+    """
     constant = constants.get(operation.inputs[place])
     if constant is None or constant.values.dtype.kind not in "iuf":
         return None
@@ -165,7 +198,9 @@ def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Const
         return constant
     if constant.values.dtype.itemsize > 1:
         return None  # shapes, axes and counts
-    scale, zero = ([constants.get(name) for name in operation.inputs[place + 1 : place + 3]] + [None, None])[:2]
+    scale, zero = (
+        [constants.get(name) for name in operation.inputs[place + 1 : place + 3]] + [None, None]
+    )[:2]
     if operation.kind.lower().endswith(
         "integer"
     ):  # of ONNX: zero points follow both inputs, scales come in later operations
@@ -174,7 +209,9 @@ def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Const
     if scale is None or scale.values.dtype.kind != "f":
         return None
     known = zero is not None and zero.values.dtype == constant.values.dtype
-    less = constant.values.astype(np.int32) - (zero.values.astype(np.int32) if known and zero is not None else 0)
+    less = constant.values.astype(np.int32) - (
+        zero.values.astype(np.int32) if known and zero is not None else 0
+    )
     steps = scale.values.reshape(-1)
     axis = _channels(operation.kind, less.shape, steps.size)
     if steps.size > 1 and axis is None:
@@ -184,16 +221,23 @@ def _as_numbers(operation: Operation, place: int, constants: Mapping[str, _Const
 
 
 def _channels(kind: str, shape: tuple[int, ...], count: int) -> int | None:
-    """Return the axis of a weight that has as many channels as there are scales; ``None`` for a single scale."""
+    """Return the axis of a weight that has as many channels as there are scales; ``None`` for a
+    single scale.
+    """
     axes = [axis for axis, length in enumerate(shape) if length == count > 1]
     if not axes:
         return None
-    # Columns of a matrix product have scales of their own; other operations have channels of their outputs first.
+    # Columns of a matrix product have scales of their own; other operations have channels of their
+    # outputs first.
     return axes[-1] if "matmul" in kind.lower() else axes[0]
 
 
-def _multiplied_later(operation: Operation, constants: Mapping[str, _Constant], graph: Graph) -> _Constant | None:
-    """Return the weights' scale from a later multiplication of integer sums, which includes the activations' scale."""
+def _multiplied_later(
+    operation: Operation, constants: Mapping[str, _Constant], graph: Graph
+) -> _Constant | None:
+    """Return the weights' scale from a later multiplication of integer sums, which includes the
+    activations' scale.
+    """
     makers = {name: each for each in graph.operations for name in each.outputs}
     tensor = operation.outputs[0]
     for _ in range(_NEAR):
@@ -207,7 +251,9 @@ def _multiplied_later(operation: Operation, constants: Mapping[str, _Constant], 
     return None
 
 
-def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> Normalisation | None:
+def _normalisation(
+    operation: Operation, constants: Mapping[str, _Constant]
+) -> Normalisation | None:
     kind = operation.kind.lower().replace("_", "")
     names = [name for name in operation.inputs[1:] if name in constants]
     stated = [each.epsilon for each in operation.primitives if isinstance(each, PlainPrimitive)]
@@ -229,16 +275,25 @@ def _normalisation(operation: Operation, constants: Mapping[str, _Constant]) -> 
 
 
 def _affine(graph: Graph, live: set[str], constants: Mapping[str, _Constant]) -> dict[str, Affine]:
-    """Return the scale and shift of the layer normalisation before an operation, by the operation's name."""
+    """Return the scale and shift of the layer normalisation before an operation, by the
+    operation's name.
+    """
     results: dict[str, Affine] = {}
     found = {}
     for operation in in_order(graph):
-        kind, taken = operation.kind.lower().replace("_", ""), [name for name in operation.inputs if name in live]
+        kind, taken = (
+            operation.kind.lower().replace("_", ""),
+            [name for name in operation.inputs if name in live],
+        )
         if len(taken) != 1 or not operation.outputs:
             continue
         if "layernorm" in kind or "rmsnorm" in kind:
             arrays = [constants[name].values for name in operation.inputs if name in constants]
-            parts = [part.astype(np.float64) for part in arrays if part.ndim == 1 and part.dtype.kind == "f"]
+            parts = [
+                part.astype(np.float64)
+                for part in arrays
+                if part.ndim == 1 and part.dtype.kind == "f"
+            ]
             if parts and len({part.size for part in parts}) == 1:
                 shift = parts[1] if len(parts) > 1 else np.zeros_like(parts[0])
                 results[operation.outputs[0]] = Affine(operation.name, parts[0], shift)

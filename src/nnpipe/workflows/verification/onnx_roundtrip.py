@@ -37,14 +37,16 @@ class RoundtripRow:
     written
         The operator set that the file needs; 0 if there is no file.
     failed
-        The step that failed: ``made``, ``exported``, ``valid`` or ``run``, or ``crashed``; empty if none did.
+        The step that failed: ``made``, ``exported``, ``valid`` or ``run``, or ``crashed``; empty if
+        none did.
     cause
         Why it failed.
     verdict, error
-        Whether the outputs of ONNX Runtime agree with the framework's (``same``, ``close``, ``different``; empty if it
-        was not run), and the largest relative error.
+        Whether the outputs of ONNX Runtime agree with the framework's (``same``, ``close``,
+        ``different``; empty if it was not run), and the largest relative error.
     imported, import_cause
-        The verdict on the model imported from the file, ``none`` if there is no importer, or ``failed``; and the cause.
+        The verdict on the model imported from the file, ``none`` if there is no importer, or
+        ``failed``; and the cause.
     """
 
     conversion: str
@@ -108,11 +110,17 @@ def _done(step: str, action: Callable[[], T]) -> T:
 def _cause(error: Exception) -> str:
     text = one_line(error, 500)
     return (
-        text if isinstance(error, NNPipeError) else f"{type(error).__name__}: {text}" if text else type(error).__name__
+        text
+        if isinstance(error, NNPipeError)
+        else f"{type(error).__name__}: {text}"
+        if text
+        else type(error).__name__
     )
 
 
-def _made(conversion: ONNXConversion, name: str) -> tuple[ConversionCase, list[np.ndarray[Any, Any]]]:
+def _made(
+    conversion: ONNXConversion, name: str
+) -> tuple[ConversionCase, list[np.ndarray[Any, Any]]]:
     for case in conversion.models():
         if case.name == name:
             return case, conversion.run_model(case.model, case.inputs)
@@ -138,11 +146,15 @@ def _run(path: Path, case: ConversionCase) -> list[np.ndarray[Any, Any]]:
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
     if set(names) != set(case.inputs):
-        raise ConversionError(f"the file takes {', '.join(names)}, the model {', '.join(case.inputs)}")
+        raise ConversionError(
+            f"the file takes {', '.join(names)}, the model {', '.join(case.inputs)}"
+        )
     return [np.asarray(array) for array in session.run(None, dict(case.inputs))]
 
 
-def _judged(expected: Sequence[np.ndarray[Any, Any]], found: Sequence[np.ndarray[Any, Any]]) -> tuple[str, float]:
+def _judged(
+    expected: Sequence[np.ndarray[Any, Any]], found: Sequence[np.ndarray[Any, Any]]
+) -> tuple[str, float]:
     if len(expected) != len(found):
         raise _Failed("run", f"the model gives {len(expected)} outputs, the file {len(found)}")
     try:
@@ -157,7 +169,10 @@ def _named(arrays: Sequence[np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, 
 
 
 def _imported(
-    conversion: ONNXConversion, path: Path, case: ConversionCase, expected: Sequence[np.ndarray[Any, Any]]
+    conversion: ONNXConversion,
+    path: Path,
+    case: ConversionCase,
+    expected: Sequence[np.ndarray[Any, Any]],
 ) -> dict[str, str]:
     try:
         model = conversion.import_model(path)

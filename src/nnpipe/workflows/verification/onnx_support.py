@@ -32,7 +32,9 @@ def text_of(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> str:
 
 
 def _lines(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> Iterator[str]:
-    yield "| framework | model | " + " | ".join(f"opset {opset}" for opset in opsets) + " | import |"
+    yield (
+        "| framework | model | " + " | ".join(f"opset {opset}" for opset in opsets) + " | import |"
+    )
     yield "| --- | --- |" + " --- |" * (len(opsets) + 1)
     for framework in dict.fromkeys(row.framework for row in rows):
         for model, mine in _by_model([row for row in rows if row.framework == framework]).items():
@@ -40,13 +42,18 @@ def _lines(rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> Iterator[str]
             cells = []
             for opset in opsets:
                 row = by_opset.get(opset)
-                cells.append("–" if row is None else ", ".join(filter(None, (_outcome(row), _written(row)))))
+                cells.append(
+                    "–" if row is None else ", ".join(filter(None, (_outcome(row), _written(row))))
+                )
             yield f"| {framework} | {model} | " + " | ".join(cells) + f" | {_import(mine)} |"
     for row in rows:
         if row.failed:
             yield f"\n{row.framework}, {row.model}, opset {row.opset}: {_outcome(row)}: {row.cause}"
         elif row.imported == "failed":
-            yield f"\n{row.framework}, {row.model}, opset {row.opset}: import failed: {row.import_cause}"
+            yield (
+                f"\n{row.framework}, {row.model}, opset {row.opset}: import failed: "
+                f"{row.import_cause}"
+            )
 
 
 def document_of(
@@ -55,11 +62,14 @@ def document_of(
     absent: Sequence[type[ONNXConversion]],
     frameworks: Mapping[str, str],
 ) -> Document:
-    """Return a document with a section for each framework, the missing frameworks, and the versions."""
+    """Return a document with a section for each framework, the missing frameworks, and the
+    versions.
+    """
     introduction = (
-        "Each model was exported in each operator set, checked by onnx, run by ONNX Runtime and compared with what its "
-        "framework gives: same (no relative error above 0.0001), close or different, with the largest relative error. "
-        "Where a file needs another operator set than the one asked for, the cell says which."
+        "Each model was exported in each operator set, checked by onnx, run by ONNX Runtime and "
+        "compared with what its framework gives: same (no relative error above 0.0001), close or "
+        "different, with the largest relative error. Where a file needs another operator set than "
+        "the one asked for, the cell says which."
     )
     sections = [Section("How to read this", (Paragraph(introduction),))]
     sections += [_section(cls, found, opsets) for cls, found in rows.items()]
@@ -71,24 +81,37 @@ def document_of(
     return Document("ONNX support", (*sections, Section("Versions", (Paragraph(versions),))))
 
 
-def _section(cls: type[ONNXConversion], rows: Sequence[RoundtripRow], opsets: Sequence[int]) -> Section:
+def _section(
+    cls: type[ONNXConversion], rows: Sequence[RoundtripRow], opsets: Sequence[int]
+) -> Section:
     lines = []
     for model, mine in _by_model(rows).items():
         by_opset = {row.opset: row for row in mine}
         cells = [
-            Cell(_outcome(by_opset[opset]), None, _written(by_opset[opset])) if opset in by_opset else Cell("–")
+            Cell(_outcome(by_opset[opset]), None, _written(by_opset[opset]))
+            if opset in by_opset
+            else Cell("–")
             for opset in opsets
         ]
         lines.append((Cell(model), *cells, Cell(_import(mine))))
     header = ("Model", *(f"opset {opset}" for opset in opsets), "Import")
     blocks: list[Block] = [Paragraph(cls.summary()), Table(header, tuple(lines))]
     causes = tuple(
-        (row.model, str(row.opset), _outcome(row) if row.failed else "import failed", row.cause or row.import_cause)
+        (
+            row.model,
+            str(row.opset),
+            _outcome(row) if row.failed else "import failed",
+            row.cause or row.import_cause,
+        )
         for row in rows
         if row.failed or row.imported == "failed"
     )
     if causes:
-        blocks.append(Table(("Model", "Opset", "What", "Cause"), causes, caption="What did not work, and why."))
+        blocks.append(
+            Table(
+                ("Model", "Opset", "What", "Cause"), causes, caption="What did not work, and why."
+            )
+        )
     reasons = dict.fromkeys(row.import_cause for row in rows if row.imported == "none")
     blocks += [Paragraph(f"Import: {reason}.", "note") for reason in reasons]
     return Section(cls.framework, tuple(blocks))
@@ -96,9 +119,12 @@ def _section(cls: type[ONNXConversion], rows: Sequence[RoundtripRow], opsets: Se
 
 def _outcome(row: RoundtripRow) -> str:
     if row.failed:
-        return {"made": "not made", "exported": "not exported", "valid": "invalid", "run": "does not run"}.get(
-            row.failed, row.failed
-        )
+        return {
+            "made": "not made",
+            "exported": "not exported",
+            "valid": "invalid",
+            "run": "does not run",
+        }.get(row.failed, row.failed)
     error = "infinite" if row.error < 0 else f"{row.error:.0e}"
     return f"{row.verdict}, {error}"
 
@@ -108,13 +134,17 @@ def _written(row: RoundtripRow) -> str:
 
 
 def _import(rows: Sequence[RoundtripRow]) -> str:
-    """Return the results of importing one model's files as one cell, naming operator sets if they differ."""
+    """Return the results of importing one model's files as one cell, naming operator sets if
+    they differ.
+    """
     found: dict[str, list[int]] = {}
     for row in rows:
         if row.imported:
             found.setdefault(_TOLD.get(row.imported, row.imported), []).append(row.opset)
     if len(found) > 1:
-        return "; ".join(f"{state} ({', '.join(map(str, opsets))})" for state, opsets in found.items())
+        return "; ".join(
+            f"{state} ({', '.join(map(str, opsets))})" for state, opsets in found.items()
+        )
     return next(iter(found), "–")
 
 
@@ -167,7 +197,9 @@ class ONNXSupport:
 
     @property
     def passed(self) -> bool:
-        """Whether every file that runs agrees with its model, and every imported model with its file."""
+        """Whether every file that runs agrees with its model, and every imported model with its
+        file.
+        """
         return not any("different" in (row.verdict, row.imported) for row in self.every)
 
     def show(self) -> None:
@@ -183,7 +215,9 @@ class ONNXSupport:
         return {"frameworks": dict(self.frameworks), "rows": [row.to_json() for row in self.every]}
 
     def save_report(self, path: str | Path) -> Path:
-        """Write the table as reStructuredText with an HTML page beside it, and return the path of the page."""
+        """Write the table as reStructuredText with an HTML page beside it, and return the path
+        of the page.
+        """
         document = document_of(self.rows, self.opsets, self.absent, self.frameworks)
         write_rst(document, path)
         page = Path(path).with_suffix(".html")
@@ -253,7 +287,9 @@ def onnx_support(
     chosen = given or [cls for cls in components(ONNXConversion) if not cls.missing()]
     absent = () if given else tuple(cls for cls in components(ONNXConversion) if cls.missing())
     if not chosen:
-        raise MissingDependency("no framework that writes ONNX is installed; nnpipe list onnxconverters shows them")
+        raise MissingDependency(
+            "no framework that writes ONNX is installed; nnpipe list onnxconverters shows them"
+        )
     wanted = tuple(dict.fromkeys(opsets))
     with ExitStack() as stack:
         place = Path(stack.enter_context(temporary_folder()) if folder is None else folder)
@@ -263,7 +299,11 @@ def onnx_support(
 
 
 def _rows(
-    cls: type[ONNXConversion], opsets: Sequence[int], folder: Path, seconds: float, progress: Progress
+    cls: type[ONNXConversion],
+    opsets: Sequence[int],
+    folder: Path,
+    seconds: float,
+    progress: Progress,
 ) -> Iterator[RoundtripRow]:
     """Yield a row for every model in every operator set; errors are recorded in the row."""
     name = cls.dotted_path()
@@ -271,7 +311,9 @@ def _rows(
         with Worker(f"{TASKS}:names_of") as worker:
             models = worker.call({"conversion": name}, seconds)
     except (NNPipeError, Unforeseen) as error:
-        yield RoundtripRow(name, cls.framework, "(all)", opsets[0], failed="made", cause=_brief(error))
+        yield RoundtripRow(
+            name, cls.framework, "(all)", opsets[0], failed="made", cause=_brief(error)
+        )
         return
     tries = [(model, opset) for model in models for opset in opsets]
     with Worker(f"{TASKS}:convert") as worker:
@@ -281,9 +323,13 @@ def _rows(
             try:
                 yield RoundtripRow(**worker.call(task, seconds))
             except Died as error:
-                yield RoundtripRow(name, cls.framework, model, opset, failed="crashed", cause=str(error))
+                yield RoundtripRow(
+                    name, cls.framework, model, opset, failed="crashed", cause=str(error)
+                )
             except (NNPipeError, Unforeseen) as error:
-                yield RoundtripRow(name, cls.framework, model, opset, failed="made", cause=_brief(error))
+                yield RoundtripRow(
+                    name, cls.framework, model, opset, failed="made", cause=_brief(error)
+                )
 
 
 def _brief(error: Exception) -> str:

@@ -32,13 +32,15 @@ def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     task
-        ``reference``, ``artifact`` and ``source`` are paths; ``runtime`` is a description or ``None``; ``tolerances``;
-        ``claims`` of the user; ``pairs`` and ``axes`` of the :class:`Binding`.
+        ``reference``, ``artifact`` and ``source`` are paths; ``runtime`` is a description or
+        ``None``; ``tolerances``; ``claims`` of the user; ``pairs`` and ``axes`` of the
+        :class:`Binding`.
 
     Returns
     -------
     dict
-        The result of :func:`verified`, with the origin of the claims, the binding, and the name of the runtime.
+        The result of :func:`verified`, with the origin of the claims, the binding, and the name of
+        the runtime.
     """
     reference = Reference.read(Path(task["reference"]))
     path = Path(task["artifact"])
@@ -48,7 +50,9 @@ def run_artifact(task: Mapping[str, Any]) -> dict[str, Any]:
         claims, told = _claims(path, Path(task["source"]), task["claims"])
         if not task["claims"] and (own := reference.with_own_numbers(claims)) != claims:
             claims, told = own, f"{told}; the source computes with {reference.numbers}"
-        found = verified(session, reference, Tolerances.from_json(task["tolerances"]), binding, claims)
+        found = verified(
+            session, reference, Tolerances.from_json(task["tolerances"]), binding, claims
+        )
     bound_by = {"names": dict(binding.names), "axes": list(binding.axes)}
     return {**found, "claims_by": told, "binding": bound_by, "artifact": str(path), "run_by": what}
 
@@ -58,7 +62,9 @@ def _claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim
     if given:
         return checked(given), "as told"
     artifact = described(path)
-    declared = None if artifact is None or artifact.parent is None else declared_claims(artifact, source)
+    declared = (
+        None if artifact is None or artifact.parent is None else declared_claims(artifact, source)
+    )
     if declared is not None:
         return declared, "as its compilers declare"
     model = _opened(path, format_of(path))
@@ -67,7 +73,9 @@ def _claims(path: Path, source: Path, given: Sequence[str]) -> tuple[tuple[Claim
     return seen_claims(model), "as its numbers show; --claim says otherwise"
 
 
-def _artifact_session(path: Path, described: Mapping[str, Any] | None) -> tuple[InferenceSession, str]:
+def _artifact_session(
+    path: Path, described: Mapping[str, Any] | None
+) -> tuple[InferenceSession, str]:
     format = format_of(path)
     if described is None:
         model = _opened(path, format)
@@ -92,15 +100,15 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     task
-        ``reference``, ``artifact`` and ``source`` are paths; ``candidate`` is the source; ``binding``; ``sample``
-        is the number of the worst; ``claims`` of the conversion, and those ``told`` by the user.
+        ``reference``, ``artifact`` and ``source`` are paths; ``candidate`` is the source;
+        ``binding``; ``sample`` is the number of the worst; ``claims`` of the conversion, and those
+        ``told`` by the user.
 
     Returns
     -------
     dict
-        ``divergence`` and ``weights``, as :meth:`Divergence.to_json` and :meth:`Weighing.to_json` return
-        them, or a text
-        with the reason why there is no comparison.
+        ``divergence`` and ``weights``, as :meth:`Divergence.to_json` and :meth:`Weighing.to_json`
+        return them, or a text with the reason why there is no comparison.
     """
     path, candidate = Path(task["artifact"]), CandidateSpec.from_json(task["candidate"])
     if not candidate.wrapper.offers("get_intermediates"):
@@ -118,8 +126,12 @@ def look_inside(task: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _shown(path: Path, reference: Reference, task: Mapping[str, Any]) -> tuple[LiveModel, tuple[Claim, ...], str]:
-    """Open the artifact, or the nearest file that it was made from whose values can be inspected."""
+def _shown(
+    path: Path, reference: Reference, task: Mapping[str, Any]
+) -> tuple[LiveModel, tuple[Claim, ...], str]:
+    """Open the artifact, or the nearest file that it was made from whose values can be
+    inspected.
+    """
     artifact, source = described(path), Path(task["source"])
     for made in [None] if artifact is None else lineage(artifact):
         here = path if made in (None, artifact) else made.path
@@ -130,9 +142,12 @@ def _shown(path: Path, reference: Reference, task: Mapping[str, Any]) -> tuple[L
             return other, checked(task["claims"]), ""
         assert made is not None
         made.verify()
-        claims = checked(task["told"] or reference.with_own_numbers(declared_claims(made, source) or ()))
+        claims = checked(
+            task["told"] or reference.with_own_numbers(declared_claims(made, source) or ())
+        )
         return other, claims, f"{here}, which it was made from"
     raise NotSupported(
-        f"{path} shows neither weights nor values, nor is a file here that it was made from and that does: its outputs "
+        f"{path} shows neither weights nor values, nor is a file here that it was made from and "
+        f"that does: its outputs "
         "were compared, and no tensor can be named"
     )

@@ -64,7 +64,10 @@ class Case:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Case:
         """Return the case that :meth:`to_json` described."""
-        sets = tuple((tuple(map(Path, given)), tuple(map(Path, expected))) for given, expected in data["sets"])
+        sets = tuple(
+            (tuple(map(Path, given)), tuple(map(Path, expected)))
+            for given, expected in data["sets"]
+        )
         return cls(data["format"], data["name"], Path(data["model"]), sets)
 
 
@@ -76,11 +79,16 @@ def find_cases(folder: Path) -> list[Case]:
     DatasetError
         If there is none.
     """
-    found = [_onnx_case(path) for path in folder.rglob("model.onnx") if any(path.parent.glob("test_data_set_*"))]
+    found = [
+        _onnx_case(path)
+        for path in folder.rglob("model.onnx")
+        if any(path.parent.glob("test_data_set_*"))
+    ]
     found += [case for path in folder.rglob("*.tflite") if (case := _tflite_case(path))]
     if not found:
         raise DatasetError(
-            f"{folder}: no test vectors below it; expected folders with model.onnx and test_data_set_0, "
+            f"{folder}: no test vectors below it; expected folders with model.onnx and "
+            f"test_data_set_0, "
             "or NAME.tflite with NAME_golden_DTYPE.csv"
         )
     return sorted(found, key=lambda case: (case.format, _in_order(case.name)))
@@ -93,9 +101,12 @@ def _in_order(name: str) -> list[Any]:
 
 def _onnx_case(model: Path) -> Case:
     sets = []
-    for folder in sorted(model.parent.glob("test_data_set_*"), key=lambda path: _in_order(path.name)):
+    for folder in sorted(
+        model.parent.glob("test_data_set_*"), key=lambda path: _in_order(path.name)
+    ):
         sides = [
-            sorted(folder.glob(f"{side}_*.pb"), key=lambda path: _in_order(path.name)) for side in ("input", "output")
+            sorted(folder.glob(f"{side}_*.pb"), key=lambda path: _in_order(path.name))
+            for side in ("input", "output")
         ]
         sets.append((tuple(sides[0]), tuple(sides[1])))
     return Case("onnx", model.parent.name, model, tuple(sets))
@@ -112,11 +123,16 @@ def _tflite_case(model: Path) -> Case | None:
             golden.append(path)
     if not golden:
         return None
-    return Case("tflite", model.stem, model, ((tuple(inputs[i] for i in sorted(inputs)), tuple(golden)),))
+    return Case(
+        "tflite", model.stem, model, ((tuple(inputs[i] for i in sorted(inputs)), tuple(golden)),)
+    )
 
 
-def read_side(files: Sequence[Path], names: Sequence[str], shapes: Mapping[str, Shape]) -> dict[str, Array]:
-    """Return the inputs or outputs of a case by the names of the model's tensors, in the order of its file.
+def read_side(
+    files: Sequence[Path], names: Sequence[str], shapes: Mapping[str, Shape]
+) -> dict[str, Array]:
+    """Return the inputs or outputs of a case by the names of the model's tensors, in the order of
+    its file.
 
     Raises
     ------
@@ -124,16 +140,21 @@ def read_side(files: Sequence[Path], names: Sequence[str], shapes: Mapping[str, 
         If a file is damaged, or there are more files than tensors.
     """
     if len(files) > len(names):
-        raise ArtifactError(f"{len(files)} tensors in {files[0].parent}, the model has {len(names)}")
+        raise ArtifactError(
+            f"{len(files)} tensors in {files[0].parent}, the model has {len(names)}"
+        )
     found = {}
     for name, path in zip(names, files, strict=False):
         if path.stat().st_size > _LARGEST:
             raise ArtifactError(f"{path}: too large for a test vector")
         try:
-            found[name] = _read_csv(path, shapes[name]) if path.suffix == ".csv" else _read_tensor(path)
+            found[name] = (
+                _read_csv(path, shapes[name]) if path.suffix == ".csv" else _read_tensor(path)
+            )
         except ArtifactError:
             raise
-        except Exception as error:  # errors of protocol buffers have no common base class but Exception
+        # errors of protocol buffers have no common base class but Exception
+        except Exception as error:
             raise ArtifactError(f"{path}: not a tensor: {one_line(error, 200)}") from None
     return found
 
@@ -147,7 +168,9 @@ def _read_tensor(path: Path) -> Array:
         raise ArtifactError(f"{path}: its data lie in another file; refused")
     array: Array = np.asarray(onnx.numpy_helper.to_array(tensor))
     if array.dtype.kind == "O":  # text, as bytes
-        texts = [text.decode("utf-8") if isinstance(text, bytes) else text for text in array.ravel()]
+        texts = [
+            text.decode("utf-8") if isinstance(text, bytes) else text for text in array.ravel()
+        ]
         array = np.array(texts, dtype=object).reshape(array.shape)
     return array
 
@@ -155,7 +178,9 @@ def _read_tensor(path: Path) -> Array:
 def _read_csv(path: Path, shape: tuple[int | None, ...]) -> Array:
     matched = _CSV.search(path.name)
     assert matched is not None  # that is how it was found
-    numbers = [number for number in path.read_text("ascii").replace("\n", ",").split(",") if number.strip()]
+    numbers = [
+        number for number in path.read_text("ascii").replace("\n", ",").split(",") if number.strip()
+    ]
     dtype = np.dtype(matched[2])
     flat = np.array([float(n) if dtype.kind == "f" else int(n) for n in numbers], dtype)
     return flat.reshape([-1 if length is None else length for length in shape])
@@ -173,7 +198,10 @@ def difference(expected: Array, found: Array, rtol: float, atol: float) -> str:
     if expected.shape != found.shape:
         return f"gives shape {show_shape(found.shape)}, not {show_shape(expected.shape)}"
     if expected.dtype.kind in "fc" or expected.dtype.name == "bfloat16":
-        a, b = (array.astype(np.complex128 if array.dtype.kind == "c" else np.float64) for array in (expected, found))
+        a, b = (
+            array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+            for array in (expected, found)
+        )
         wrong = ~np.isclose(b, a, rtol=rtol, atol=atol, equal_nan=True)
     elif _is_text(expected):
         a, b = expected.astype(np.str_), found.astype(np.str_)

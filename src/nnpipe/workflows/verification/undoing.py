@@ -1,8 +1,9 @@
-"""Finding out whether a suspect is the cause of a difference: it is undone in the other model, which then runs again.
+"""Finding out whether a suspect is the cause of a difference: it is undone in the other model,
+which then runs again.
 
-Where a suspect's values are, the other model gets those that the source computes from the other's own values.  If its
-outputs are the source's then, the suspect is the cause.  If they are as far away as before, it is not.  In between, it
-is only the most suspect.
+Where a suspect's values are, the other model gets those that the source computes from the other's
+own values.  If its outputs are the source's then, the suspect is the cause.  If they are as far
+away as before, it is not.  In between, it is only the most suspect.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from nnpipe.workflows.verification.model_weights import source_types
 def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weighing) -> Divergence:
     """Return a divergence whose suspects begin with the operations that have wrong weights.
 
-    A fault changes the values of later operations, too, sometimes more than its own (before a normalisation).  Wrong
-    weights show its exact place.
+    A fault changes the values of later operations, too, sometimes more than its own (before a
+    normalisation).  Wrong weights show its exact place.
 
     Parameters
     ----------
@@ -55,27 +56,46 @@ def led_by_weights(where: Divergence, source: Graph, other: Graph, weights: Weig
     Returns
     -------
     Divergence
-        Each operation with wrong weights once, the most changed first, then the other suspects in their order.
+        Each operation with wrong weights once, the most changed first, then the other suspects in
+        their order.
     """
     by_values = {suspect.name: suspect for suspect in where.suspects}
     found: dict[str, Suspect] = {}
     here_live, there_live = varying(source), varying(other)
     for change in weights.wrong:
-        there = tuple(operation.name for operation in computing_with(other, there_live, change.other))
+        there = tuple(
+            operation.name for operation in computing_with(other, there_live, change.other)
+        )
         for operation in computing_with(source, here_live, change.name):
             known = found.get(operation.name) or by_values.get(operation.name)
             if known is None:
-                level = Level(operation.outputs[0], operation.name, operation.kind, operation.layer, "", 0, 0, 0, 0)
-                found[operation.name] = Suspect(operation.name, level, (operation.name,), there, change.wrong)
+                level = Level(
+                    operation.outputs[0],
+                    operation.name,
+                    operation.kind,
+                    operation.layer,
+                    "",
+                    0,
+                    0,
+                    0,
+                    0,
+                )
+                found[operation.name] = Suspect(
+                    operation.name, level, (operation.name,), there, change.wrong
+                )
             else:
                 told = f"{known.told}; {change.wrong}"
-                found[operation.name] = replace(known, there=tuple({*known.there, *there}), told=told)
+                found[operation.name] = replace(
+                    known, there=tuple({*known.there, *there}), told=told
+                )
     rest = tuple(suspect for suspect in where.suspects if suspect.name not in found)
     return replace(where, suspects=(*found.values(), *rest))
 
 
 def computing_with(graph: Graph, live: set[str], weight: str) -> list[Operation]:
-    """Return the operations that compute with a weight, also after its conversion or reshaping by others."""
+    """Return the operations that compute with a weight, also after its conversion or reshaping
+    by others.
+    """
     waiting, found = [weight], []
     while waiting:
         name = waiting.pop()
@@ -95,13 +115,19 @@ _PICKING = ("gather", "embedding", "take")  # operations that use only some of t
 
 
 def ignore_unused_differences(
-    weighed: Weighing, values: PairedValues, here: Weights, theirs: Mapping[str, Array], outputs_are_same: bool
+    weighed: Weighing,
+    values: PairedValues,
+    here: Weights,
+    theirs: Mapping[str, Array],
+    outputs_are_same: bool,
 ) -> Weighing:
-    """Return a comparison of weights in which differences that have no effect are remarks, not faults.
+    """Return a comparison of weights in which differences that have no effect are remarks, not
+    faults.
 
-    A difference is excused if the source's values, recomputed with the other model's numbers, show that the other model
-    does not compute with them as the source would.  A kernel must also be the source's up to a factor and a constant
-    for each channel, so that no number without an effect on these samples is excused with the others.
+    A difference is excused if the source's values, recomputed with the other model's numbers, show
+    that the other model does not compute with them as the source would.  A kernel must also be the
+    source's up to a factor and a constant for each channel, so that no number without an effect on
+    these samples is excused with the others.
 
     Parameters
     ----------
@@ -112,10 +138,11 @@ def ignore_unused_differences(
     here
         The weights of the source.
     theirs
-        The other model's numbers for these, see :func:`~nnpipe.analysis.weight_changes.counterparts`.
+        The other model's numbers for these, see
+        :func:`~nnpipe.analysis.weight_changes.counterparts`.
     outputs_are_same
-        Whether the outputs differ by rounding only.  Then other factors of channels and other vectors have no effect
-        either, such as another epsilon where a variance is 0.
+        Whether the outputs differ by rounding only.  Then other factors of channels and other
+        vectors have no effect either, such as another epsilon where a variance is 0.
     """
     if not weighed.wrong:
         return weighed
@@ -139,7 +166,9 @@ def ignore_unused_differences(
 def numbers_to_adopt(
     weighed: Weighing, values: PairedValues, here: Weights, theirs: Mapping[str, Array]
 ) -> Iterator[tuple[WeightChange, str]]:
-    """Yield wrong weights that the source can be given as the other model has them, with their names in the source."""
+    """Yield wrong weights that the source can be given as the other model has them, with their
+    names in the source.
+    """
     betas = {norm.name: norm.beta_name for norm in here.normalised.values()}
     own = {weight.name: weight.values for weight in here.tensors}
     held = values.source.get_weights()
@@ -150,7 +179,9 @@ def numbers_to_adopt(
 
 
 def _harmless(change: WeightChange, here: Weights, values: PairedValues) -> WeightChange:
-    """Return a change as a remark, if it is one of factors of channels, or of a vector of which each number is used."""
+    """Return a change as a remark, if it is one of factors of channels, or of a vector of which
+    each number is used.
+    """
     ranks = {weight.name: weight.values.ndim for weight in here.tensors}
     if not change.wrong or not (change.rescaled or ranks.get(change.name, 1) == 1):
         return change
@@ -174,7 +205,8 @@ class _Candidate:
         if self.numbers.ndim != 1:
             return _MADE_UP_FOR if has_no_effect(expected, adopted, found, axis) else ""
         channels, count = self.change.channels, self.numbers.size
-        if np.ptp(self.numbers) == 0 and count not in expected.shape[1:]:  # neutral, and part of a later operation
+        # neutral, and part of a later operation
+        if np.ptp(self.numbers) == 0 and count not in expected.shape[1:]:
             return _MADE_UP_FOR if has_no_effect(expected, adopted, found, axis) else ""
         if is_lost(expected, adopted, channels, count):
             return _LOST
@@ -182,14 +214,20 @@ class _Candidate:
 
 
 def _first_after(values: PairedValues, name: str, claims: Iterable[Claim]) -> Pair | None:
-    """Return the first pair that is computed with a weight, if there is exactly one, from and to certain pairs."""
+    """Return the first pair that is computed with a weight, if there is exactly one, from and to
+    certain pairs.
+    """
     pairs = {pair.source.tensor: pair for pair in values.pairs}
     operations = values.graph.operations
     following: dict[str, list[str]] = {}
     for operation in operations:
         for taken in operation.inputs:
             following.setdefault(taken, []).extend(operation.outputs)
-    starts = [t for each in computing_with(values.graph, varying(values.graph), name) for t in each.outputs]
+    starts = [
+        t
+        for each in computing_with(values.graph, varying(values.graph), name)
+        for t in each.outputs
+    ]
     found = _until(pairs, starts, following)
     if len(found) != 1:
         return None
@@ -199,12 +237,19 @@ def _first_after(values: PairedValues, name: str, claims: Iterable[Claim]) -> Pa
     certain = {
         tensor
         for tensor, pair in pairs.items()
-        if pair.sure or (tensor in values.outputs and noise_to_signal(pair.expected, pair.found) < least)
+        if pair.sure
+        or (tensor in values.outputs and noise_to_signal(pair.expected, pair.found) < least)
     }
-    return pairs[last] if certain.issuperset(found | _until(pairs, before.get(last, ()), before)) else None
+    return (
+        pairs[last]
+        if certain.issuperset(found | _until(pairs, before.get(last, ()), before))
+        else None
+    )
 
 
-def _until(pairs: Container[str], starts: Iterable[str], following: Mapping[str, Iterable[str]]) -> set[str]:
+def _until(
+    pairs: Container[str], starts: Iterable[str], following: Mapping[str, Iterable[str]]
+) -> set[str]:
     """Return the paired tensors at which a walk from some tensors ends."""
     waiting, seen, found = list(starts), set(), set()
     while waiting:
@@ -218,7 +263,9 @@ def _until(pairs: Container[str], starts: Iterable[str], following: Mapping[str,
 
 
 def _rounds(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
-    """Yield candidates together that do not change the same tensor, so that one run is enough for them."""
+    """Yield candidates together that do not change the same tensor, so that one run is enough
+    for them.
+    """
     waiting = list(candidates)
     while waiting:
         first = {candidate.pair.source.tensor: candidate for candidate in reversed(waiting)}
@@ -228,20 +275,30 @@ def _rounds(candidates: Sequence[_Candidate]) -> Iterator[list[_Candidate]]:
 
 def _is_reshaped(held: np.ndarray[Any, Any] | None, used: Array) -> bool:
     """Return whether the source computes with all of a weight, in its order."""
-    return held is not None and held.size == used.size and bool(np.all(held.ravel() == used.ravel()))
+    return (
+        held is not None and held.size == used.size and bool(np.all(held.ravel() == used.ravel()))
+    )
 
 
-def _adopting(together: Sequence[_Candidate], values: PairedValues) -> Iterator[tuple[_Candidate, Array]]:
+def _adopting(
+    together: Sequence[_Candidate], values: PairedValues
+) -> Iterator[tuple[_Candidate, Array]]:
     """Yield candidates with the tensors that the source computes with their numbers."""
-    computed = with_numbers({candidate.name: candidate.numbers for candidate in together}, values, values.given())
+    computed = with_numbers(
+        {candidate.name: candidate.numbers for candidate in together}, values, values.given()
+    )
     for candidate in together:
         yield candidate, np.asarray(computed[candidate.pair.source.tensor], np.float64)
 
 
 def with_numbers(
-    numbers: Mapping[str, Array], values: PairedValues, given: Mapping[str, Array] = MappingProxyType({})
+    numbers: Mapping[str, Array],
+    values: PairedValues,
+    given: Mapping[str, Array] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return all tensors that the source computes with other numbers in some weights, and restore its own."""
+    """Return all tensors that the source computes with other numbers in some weights, and
+    restore its own.
+    """
     source = values.source
     before = source.get_weights(numbers)
     changed = {name: array.reshape(before[name].shape) for name, array in numbers.items()}
@@ -254,8 +311,8 @@ def with_numbers(
 
 _ORDER: tuple[Effect, ...] = ("all", "", "none")
 _TRIED = 3  # suspects that are shown
-# The greatest share of the difference that may remain if its cause is undone: half of what is allowed, since other
-# samples leave a little more or less.
+# The greatest share of the difference that may remain if its cause is undone: half of what is
+# allowed, since other samples leave a little more or less.
 _LEFT, _LEFT_BY_INTEGERS = 0.005, 0.05
 
 
@@ -279,23 +336,36 @@ class Undoing:
 
     def outputs_are_same(self) -> bool:
         """Return whether the outputs differ by rounding only."""
-        return bool(self._outputs) and self._agreement(self._found).max_relative <= Tolerances().same_tolerance
+        return (
+            bool(self._outputs)
+            and self._agreement(self._found).max_relative <= Tolerances().same_tolerance
+        )
 
     def undo_suspects(self, suspects: Collection[Suspect]) -> tuple[Suspect, ...]:
-        """Return suspects with the effect of undoing the first of them: causes come first, others without one last."""
+        """Return suspects with the effect of undoing the first of them: causes come first,
+        others without one last.
+        """
         first = [self._with_effect(each) for each in list(suspects)[:_TRIED]]
-        return (*sorted(first, key=lambda each: _ORDER.index(each.effect)), *list(suspects)[_TRIED:])
+        return (
+            *sorted(first, key=lambda each: _ORDER.index(each.effect)),
+            *list(suspects)[_TRIED:],
+        )
 
     @cached_property
     def _outputs(self) -> tuple[Pair, ...]:
         """The pairs of the outputs; none if one output has no pair."""
-        found = tuple(pair for pair in self.values.pairs if pair.source.tensor in self.values.outputs)
+        found = tuple(
+            pair for pair in self.values.pairs if pair.source.tensor in self.values.outputs
+        )
         return found if len(found) == len(self.values.outputs) else ()
 
     @cached_property
     def _own(self) -> Mapping[str, Array]:
         computed = self.values.recompute({})
-        return {pair.source.tensor: np.asarray(computed[pair.source.tensor], np.float64) for pair in self._outputs}
+        return {
+            pair.source.tensor: np.asarray(computed[pair.source.tensor], np.float64)
+            for pair in self._outputs
+        }
 
     @cached_property
     def _found(self) -> Mapping[str, Array]:
@@ -305,18 +375,23 @@ class Undoing:
         """Compare outputs with the source's, sample by sample."""
         sides = (self._own, found)
         count = len(next(iter(self._own.values())))
-        ours, theirs = ([{t: a[n : n + 1] for t, a in side.items()} for n in range(count)] for side in sides)
+        ours, theirs = (
+            [{t: a[n : n + 1] for t, a in side.items()} for n in range(count)] for side in sides
+        )
         return compare(ours, theirs)
 
     def _with_effect(self, suspect: Suspect) -> Suspect:
         within = weighted_within(self.values)
-        wanted = {tensor for tensor, names in within.items() if not set(suspect.within).isdisjoint(names)}
+        wanted = {
+            tensor for tensor, names in within.items() if not set(suspect.within).isdisjoint(names)
+        }
         pairs = [p for p in self.values.pairs if p.source.tensor in {suspect.level.tensor, *wanted}]
         if not self._outputs:
             return suspect
         ways: tuple[Callable[[], dict[str, Array]], ...] = (
-            lambda: self._undone(pairs), lambda: self._without(self._wrong_in(suspect)),
-        )  # fmt: skip
+            lambda: self._undone(pairs),
+            lambda: self._without(self._wrong_in(suspect)),
+        )
         found: list[tuple[Effect, float]] = []
         for undo in ways:
             try:
@@ -335,18 +410,27 @@ class Undoing:
         return {
             name: numbers
             for name, numbers in self.wrong.items()
-            if any(operation.name in suspect.within for operation in computing_with(graph, live, name))
+            if any(
+                operation.name in suspect.within for operation in computing_with(graph, live, name)
+            )
         }
 
     def _without(self, numbers: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the other model's outputs without what its numbers for some weights change in the source's outputs."""
+        """Return the other model's outputs without what its numbers for some weights change in
+        the source's outputs.
+        """
         if not numbers:
             return {}
         spoilt = with_numbers(numbers, self.values)
-        return {tensor: own - (spoilt[tensor] - self._found[tensor]) for tensor, own in self._own.items()}
+        return {
+            tensor: own - (spoilt[tensor] - self._found[tensor])
+            for tensor, own in self._own.items()
+        }
 
     def _undone(self, pairs: Collection[Pair]) -> dict[str, Array]:
-        """Return the other model's outputs if it continues with the source's results at some pairs."""
+        """Return the other model's outputs if it continues with the source's results at some
+        pairs.
+        """
         if not pairs:
             return {}
         given = {pair.other.tensor: self._as_other(pair) for pair in pairs}
@@ -369,7 +453,9 @@ class Undoing:
         return np.transpose(pair.expected, tuple(map(int, np.argsort(pair.order))))
 
     def _effect(self, undone: Mapping[str, Array]) -> tuple[Effect, float]:
-        """Return what undoing a suspect does to the outputs, and the share of their difference that is left."""
+        """Return what undoing a suspect does to the outputs, and the share of their difference
+        that is left.
+        """
         before = self._distance(self._found)
         left = self._distance(undone) / before if before else 0.0
         if self.outputs_are_same():
@@ -383,6 +469,12 @@ class Undoing:
         return ("none" if none else ""), left
 
     def _distance(self, found: Mapping[str, Array]) -> float:
-        """Return the power of the difference of outputs from the source's, relative to that of the source's."""
-        off = {tensor: float(power((found[tensor] - own).ravel())) for tensor, own in self._own.items()}
-        return sum(off[tensor] / (float(power(own.ravel())) or 1.0) for tensor, own in self._own.items())
+        """Return the power of the difference of outputs from the source's, relative to that of
+        the source's.
+        """
+        off = {
+            tensor: float(power((found[tensor] - own).ravel())) for tensor, own in self._own.items()
+        }
+        return sum(
+            off[tensor] / (float(power(own.ravel())) or 1.0) for tensor, own in self._own.items()
+        )

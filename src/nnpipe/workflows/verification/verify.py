@@ -97,11 +97,15 @@ class VerifyResult:
         return _RANK[self.verdict] >= _RANK[at_least]
 
     def show(self) -> None:
-        """Print the errors of each output, the suspected operations and weights, and the verdict."""
+        """Print the errors of each output, the suspected operations and weights, and the
+        verdict.
+        """
         show_text(str(self))
 
     def __str__(self) -> str:
-        """Return the errors of each output, the suspected operations and weights, and the verdict as text."""
+        """Return the errors of each output, the suspected operations and weights, and the
+        verdict as text.
+        """
         return "\n".join([*self._compared(), *_table(self.agreement), *self._inside()])
 
     def to_json(self) -> dict[str, Any]:
@@ -109,10 +113,17 @@ class VerifyResult:
         inside = {"divergence": self.divergence, "weights": self.weights}
         return {
             **self.agreement.to_json(self.tolerances, self.claims),
-            "verdict": self.verdict, "reason": self.reason, "worst_sample": self.worst_sample,
-            "claims_by": self.claims_by, "artifact": str(self.artifact), "run_by": self.run_by,
-            **{key: found if isinstance(found, str) else found.to_json() for key, found in inside.items()},
-        }  # fmt: skip
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "worst_sample": self.worst_sample,
+            "claims_by": self.claims_by,
+            "artifact": str(self.artifact),
+            "run_by": self.run_by,
+            **{
+                key: found if isinstance(found, str) else found.to_json()
+                for key, found in inside.items()
+            },
+        }
 
     def _compared(self) -> Iterator[str]:
         yield f"source:   {self.source} ({self.source_run_by})"
@@ -124,14 +135,21 @@ class VerifyResult:
         same, samples = self.agreement.same_class, self.agreement.samples
         if same is not None:
             low, high = wilson_interval(same, samples)
-            yield f"same class: {same} of {samples} samples (95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+            yield (
+                f"same class: {same} of {samples} samples (95 % interval {100 * low:.1f} to "
+                f"{100 * high:.1f} %)"
+            )
         where, weights = self.divergence, self.weights
         if isinstance(where, str):
             yield f"no intermediate values to compare: {where}"
         elif where.adopted or self.verdict in ("same", "close", "different"):
             yield str(where)
         if weights != where:
-            yield str(weights) if isinstance(weights, Weighing) else f"no weights to compare: {weights}"
+            yield (
+                str(weights)
+                if isinstance(weights, Weighing)
+                else f"no weights to compare: {weights}"
+            )
         yield f"verdict: {self.verdict} ({self.reason})"
 
 
@@ -172,29 +190,30 @@ def verify(
     Parameters
     ----------
     source
-        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an ``nn.Module`` of PyTorch,
-        a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or ``(wrapper, path)``.
+        The path of a model file (``.onnx``, ``.tflite``, ``.keras``, ``.h5``, ``.pt2``), an
+        ``nn.Module`` of PyTorch, a model of Keras, a :class:`~nnpipe.core.live_model.LiveModel`, or
+        ``(wrapper, path)``.
     artifact
-        The model to compare with it: the path of a model file, an :class:`~nnpipe.core.artifact.Artifact`, an
-        ``nn.Module``, or a Keras model.
+        The model to compare with it: the path of a model file, an
+        :class:`~nnpipe.core.artifact.Artifact`, an ``nn.Module``, or a Keras model.
     data
-        Samples, without labels or with them: an array or tensor, a dict of them by input, ``(inputs, labels)``, a
-        PyTorch ``DataLoader``, a ``tf.data.Dataset``; or a :class:`~nnpipe.core.dataset.Dataset`, whose test split is
-        used.
+        Samples, without labels or with them: an array or tensor, a dict of them by input,
+        ``(inputs, labels)``, a PyTorch ``DataLoader``, a ``tf.data.Dataset``; or a
+        :class:`~nnpipe.core.dataset.Dataset`, whose test split is used.
     samples
         Number of samples to compare, drawn with a fixed seed.
     source_runtime, runtime
-        The runtimes of the source and of the artifact, or their names; by default the source's framework, and a runtime
-        for the artifact's format.
+        The runtimes of the source and of the artifact, or their names; by default the source's
+        framework, and a runtime for the artifact's format.
     match
-        Names of the artifact's tensors by those of the source's; required if names differ and there are
-        several tensors.
+        Names of the artifact's tensors by those of the source's; required if names differ and there
+        are several tensors.
     artifact_axes
-        The order of the source's axes in the artifact's inputs: ``(0, 2, 3, 1)`` if only the artifact has
-        channels last.
+        The order of the source's axes in the artifact's inputs: ``(0, 2, 3, 1)`` if only the
+        artifact has channels last.
     claims
-        The claims of the conversion; by default those of the description beside the artifact, or else those that follow
-        from its numbers.
+        The claims of the conversion; by default those of the description beside the artifact, or
+        else those that follow from its numbers.
     tolerances
         The tolerances for the verdicts ``same`` and ``close``.
     preparation
@@ -254,10 +273,15 @@ def verify(
         with ModelProcess(wrapper, dataset, path, judged=False) as running:
             running.run(samples, reference, time_limit, source_made)
         task = {
-            "reference": str(reference), "artifact": str(other), "source": str(path),
-            "runtime": None if made is None else made.describe(), "claims": list(told),
-            "pairs": dict(match or {}), "axes": list(artifact_axes), "tolerances": bounds.to_json(),
-        }  # fmt: skip
+            "reference": str(reference),
+            "artifact": str(other),
+            "source": str(path),
+            "runtime": None if made is None else made.describe(),
+            "claims": list(told),
+            "pairs": dict(match or {}),
+            "axes": list(artifact_axes),
+            "tolerances": bounds.to_json(),
+        }
         found = _compared(task, time_limit)
         candidate = CandidateSpec(path.name, wrapper, path, dataset=dataset, judged=False)
         divergence, weights = _inside(task, candidate, found, time_limit)
@@ -267,11 +291,21 @@ def verify(
         None if isinstance(weights, str) else weights,
     )
     return VerifyResult(
-        source=path, source_run_by=type(source_made or wrapper).__name__, artifact=other, run_by=found["run_by"],
-        data=type(dataset).__name__, verdict=found["verdict"], reason=found["reason"],
-        claims=checked(found["claims"]), claims_by=found["claims_by"], agreement=Agreement.from_json(found),
-        tolerances=bounds, worst_sample=found["worst_sample"], divergence=divergence, weights=weights,
-    )  # fmt: skip
+        source=path,
+        source_run_by=type(source_made or wrapper).__name__,
+        artifact=other,
+        run_by=found["run_by"],
+        data=type(dataset).__name__,
+        verdict=found["verdict"],
+        reason=found["reason"],
+        claims=checked(found["claims"]),
+        claims_by=found["claims_by"],
+        agreement=Agreement.from_json(found),
+        tolerances=bounds,
+        worst_sample=found["worst_sample"],
+        divergence=divergence,
+        weights=weights,
+    )
 
 
 def _made(runtime: str | Runtime | None) -> Runtime | None:
@@ -284,7 +318,10 @@ def _made(runtime: str | Runtime | None) -> Runtime | None:
 def _file(artifact: Any, folder: Path, samples: Arrays | None) -> Path:
     """Return the file to compare with the source, checked before anything slow begins."""
     if isinstance(artifact, ModelWrapper):
-        raise ConfigError("verify: artifact takes a file or a model of a framework; export the wrapper's model first")
+        raise ConfigError(
+            "verify: artifact takes a file or a model of a framework; export the wrapper's model "
+            "first"
+        )
     if isinstance(artifact, Artifact):
         path = artifact.path
     elif isinstance(artifact, (str, Path)):
@@ -320,9 +357,12 @@ def _inside(
     """Return the comparison by operations and by weights, or the reasons why there is none."""
     request = {
         **{key: task[key] for key in ("reference", "artifact", "source")},
-        "told": task["claims"], "candidate": candidate.to_json(), "binding": found["binding"],
-        "sample": found["worst_sample"], "claims": found["claims"],
-    }  # fmt: skip
+        "told": task["claims"],
+        "candidate": candidate.to_json(),
+        "binding": found["binding"],
+        "sample": found["worst_sample"],
+        "claims": found["claims"],
+    }
     try:
         with Worker(f"{TASKS}:look_inside") as worker:
             inside = worker.attempt("showing them", request, seconds)

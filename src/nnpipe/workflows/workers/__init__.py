@@ -1,1 +1,3 @@
-"""Workers of searches and sweeps: jobs on this machine, on others and on clusters, which are watched and replaced."""
+"""Workers of searches and sweeps: jobs on this machine, on others and on clusters, which are
+watched and replaced.
+"""

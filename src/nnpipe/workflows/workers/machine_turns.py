@@ -25,8 +25,9 @@ except ImportError:  # Windows: workers need Unix
 class MachineTurns:
     """Turns of the workers of one user on a machine.
 
-    Any number of workers may be :meth:`working` at a time, or one :meth:`measuring` alone.  A worker that waits to
-    measure lets no other begin to work, so it does not wait for ever.  The system ends the turns of a killed process.
+    Any number of workers may be :meth:`working` at a time, or one :meth:`measuring` alone.  A
+    worker that waits to measure lets no other begin to work, so it does not wait for ever.  The
+    system ends the turns of a killed process.
 
     Parameters
     ----------
@@ -36,7 +37,10 @@ class MachineTurns:
 
     def __init__(self, folder: Path | None = None) -> None:
         if folder is None:
-            folder = shared_temporary_folder() / f"nnpipe-turns-{os.getuid() if hasattr(os, 'getuid') else 0}"
+            folder = (
+                shared_temporary_folder()
+                / f"nnpipe-turns-{os.getuid() if hasattr(os, 'getuid') else 0}"
+            )
         self._folder = folder
 
     @contextmanager
@@ -66,14 +70,17 @@ class MachineTurns:
 
 
 def turn(turns: MachineTurns | None, *, alone: bool = False) -> AbstractContextManager[None]:
-    """Return a turn beside others, or alone; one that needs no waiting if nobody else works on this machine."""
+    """Return a turn beside others, or alone; one that needs no waiting if nobody else works on
+    this machine.
+    """
     if turns is None:
         return nullcontext()
     return turns.measuring() if alone else turns.working()
 
 
 def is_of_kind(kind: str, facts: dict[str, Any] | None = None, name: str | None = None) -> bool:
-    """Return whether this machine is of a kind: a part of the name of its processor, board, GPU or of its own name.
+    """Return whether this machine is of a kind: a part of the name of its processor, board, GPU or
+    of its own name.
 
     Parameters
     ----------
@@ -86,9 +93,12 @@ def is_of_kind(kind: str, facts: dict[str, Any] | None = None, name: str | None 
         return True
     facts = host_facts() if facts is None else facts
     names = [
-        platform.node() if name is None else name, facts.get("cpu", {}).get("model"), facts.get("board"),
-        platform.machine(), *(gpu.get("name") for gpu in facts.get("gpus", [])),
-    ]  # fmt: skip
+        platform.node() if name is None else name,
+        facts.get("cpu", {}).get("model"),
+        facts.get("board"),
+        platform.machine(),
+        *(gpu.get("name") for gpu in facts.get("gpus", [])),
+    ]
     return any(kind.casefold() in str(each).casefold() for each in names if each)
 
 
@@ -115,7 +125,9 @@ class LeaseRenewal:
 
     @contextmanager
     def of(self, name: str, renew: Callable[[], object]) -> Iterator[None]:
-        """Renew a lease with this function while the block runs; ``name`` says in warnings what the lease is of."""
+        """Renew a lease with this function while the block runs; ``name`` says in warnings what
+        the lease is of.
+        """
         key = object()
         with self._lock:
             self._leases[key] = name, renew

@@ -1,8 +1,8 @@
 """Workers as jobs: started at their places, watched, and started again when they die.
 
-A worker that is killed loses nothing but its attempt at a trial, whose lease is ended as soon as the death is seen.
-Those on this machine end when the process that started them is killed, those on other machines go on; the same command
-finds them again by their names.
+A worker that is killed loses nothing but its attempt at a trial, whose lease is ended as soon as
+the death is seen. Those on this machine end when the process that started them is killed, those on
+other machines go on; the same command finds them again by their names.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ class WorkerJobs(Closing):
         NNPipeError
             If one cannot be started.
         """
-        self._workers = [_Worker(name, place.address) for place in self.places for name in place.names()]
+        self._workers = [
+            _Worker(name, place.address) for place in self.places for name in place.names()
+        ]
         for worker in self._workers:
             known = self.database.jobs.find(f"{self.title}: {worker.name}", limit=1)
             job = known[0] if known and known[0].folder else None
@@ -140,7 +142,8 @@ class WorkerJobs(Closing):
             worker.looked = time.monotonic()
             try:
                 worker.job = refresh(self.database, worker.job, collect=False)
-            except NNPipeError as error:  # its machine may answer later; until then its lease may expire
+            # its machine may answer later; until then its lease may expire
+            except NNPipeError as error:
                 log.warning("worker %s: %s", worker.name, error)
                 continue
             if worker.job.ended and worker.job.state != COMPLETED:
@@ -168,12 +171,14 @@ class WorkerJobs(Closing):
         worker.deaths += 1
         if worker.deaths > _MOST_DEATHS:
             raise ConfigError(
-                f"worker {worker.name} ended {worker.deaths} times before anything was completed, the last time: "
-                f"{job.run.reason}; {self._last_line(job)}"
+                f"worker {worker.name} ended {worker.deaths} times before anything was completed, "
+                f"the last time: {job.run.reason}; {self._last_line(job)}"
             )
         log.warning("worker %s ended (%s) and is started again", worker.name, job.run.reason)
         try:
-            worker.job = resume(self.database, job, self.program.environment(worker.name, worker.address == HERE))
+            worker.job = resume(
+                self.database, job, self.program.environment(worker.name, worker.address == HERE)
+            )
         except NNPipeError as error:
             log.warning("worker %s: %s", worker.name, error)
             worker.job = self.database.jobs.get(job.id)
@@ -181,20 +186,27 @@ class WorkerJobs(Closing):
     def _submit(self, worker: _Worker) -> None:
         here = worker.address == HERE
         spec = JobSpec(
-            file=self.program.script, directory=Path("/"), send=() if here else self.program.send, grace=_GRACE,
-            environment=self.program.environment(worker.name, here), cpus=1.0,
+            file=self.program.script,
+            directory=Path("/"),
+            send=() if here else self.program.send,
+            grace=_GRACE,
+            environment=self.program.environment(worker.name, here),
+            cpus=1.0,
             **({} if here else {"python": self.program.python}),
-        )  # fmt: skip
+        )
         place = place_at(worker.address, self.folder)
         name = f"{self.title}: {worker.name}"
         try:
             worker.job = submit(self.database, spec, place, name=name)
         except EndedWhileStarting:
-            (worker.job,) = self.database.jobs.find(name, limit=1)  # it is started again like any that has ended
+            # it is started again like any that has ended
+            (worker.job,) = self.database.jobs.find(name, limit=1)
 
     def _last_line(self, job: JobRecord) -> str:
         try:
-            written = place_at(job.place).look(job.folder, -1, -_SHOWN).log.decode("utf-8", "replace")
+            written = (
+                place_at(job.place).look(job.folder, -1, -_SHOWN).log.decode("utf-8", "replace")
+            )
         except NNPipeError:
             return ""
         lines = [line.strip() for line in written.splitlines() if line.strip()]

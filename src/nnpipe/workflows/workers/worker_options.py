@@ -44,7 +44,8 @@ class WorkerPlace:
 
     @classmethod
     def parse(cls, text: str, count: int = 1) -> WorkerPlace:
-        """Return the place of ``here``, ``ssh:HOST``, ``ssh://USER@HOST:PORT`` or ``ray://HOST:PORT``.
+        """Return the place of ``here``, ``ssh:HOST``, ``ssh://USER@HOST:PORT`` or
+        ``ray://HOST:PORT``.
 
         With ``=N`` at the end it has so many workers, otherwise ``count``.
 
@@ -57,10 +58,13 @@ class WorkerPlace:
         if not sign:
             where = text.strip()
         elif not number.isdigit() or not 1 <= int(number) <= MOST_WORKERS:
-            raise ConfigError(f"{text}: expected a number of workers from 1 to {MOST_WORKERS} after =")
+            raise ConfigError(
+                f"{text}: expected a number of workers from 1 to {MOST_WORKERS} after ="
+            )
         else:
             count = int(number)
-        return cls(place_at(where).address, count)  # raises an error unless there may be such a place
+        # raises an error unless there may be such a place
+        return cls(place_at(where).address, count)
 
 
 def places_of(texts: Sequence[str], workers: int) -> tuple[WorkerPlace, ...]:
@@ -82,7 +86,9 @@ def places_of(texts: Sequence[str], workers: int) -> tuple[WorkerPlace, ...]:
     seen: set[str] = set()
     for place in found:
         if place.address in seen:
-            raise ConfigError(f"{place.address} stands there twice; write {place.address}=2 for two workers")
+            raise ConfigError(
+                f"{place.address} stands there twice; write {place.address}=2 for two workers"
+            )
         seen.add(place.address)
     return tuple(found)
 
@@ -106,8 +112,8 @@ class WorkerOptions:
     storage
         The storage through which workers exchange files; empty without one.
     measure_on
-        The kind of the machines that measure, see :func:`~nnpipe.workflows.workers.machine_turns.is_of_kind`; empty
-        for all.
+        The kind of the machines that measure, see
+        :func:`~nnpipe.workflows.workers.machine_turns.is_of_kind`; empty for all.
     """
 
     places: Sequence[WorkerPlace]
@@ -124,14 +130,18 @@ class WorkerOptions:
         return any(not place.here for place in self.places)
 
     def check(self, database: RunDatabase) -> None:
-        """Raise :class:`ConfigError` if workers elsewhere cannot reach a database, or none can measure."""
+        """Raise :class:`ConfigError` if workers elsewhere cannot reach a database, or none can
+        measure.
+        """
         if self.elsewhere and "://" not in database.opened_by[0]:
             raise ConfigError(
-                f"{database.shown}: a file of SQLite is for one machine; workers on others need PostgreSQL: "
+                f"{database.shown}: a file of SQLite is for one machine; workers on others need "
+                f"PostgreSQL: "
                 "--database postgresql://user@host/name"
             )
         if not self.elsewhere and not is_of_kind(self.measure_on):
             raise ConfigError(
-                f"--measure-on: this machine is not of the kind {self.measure_on!r}, and no worker runs elsewhere; "
+                f"--measure-on: this machine is not of the kind {self.measure_on!r}, and no worker "
+                f"runs elsewhere; "
                 "give a place that is, with --on"
             )

@@ -75,7 +75,9 @@ class WorkerTask:
         if self.directory:
             owner = identity(os.getpid())
             found[OWNER] = json.dumps(None if owner is None else owner.to_json())
-            found["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
+            found["PYTHONPATH"] = os.pathsep.join(
+                str(Path(entry).absolute()) for entry in sys.path if entry
+            )
         return found
 
     @classmethod
@@ -99,11 +101,13 @@ def write_script(folder: Path, module: str, settings: Mapping[str, object]) -> P
     folder
         Where they are written.
     module
-        Has the function ``work``, which is called with a :class:`WorkerTask`, the settings and the script's folder.
+        Has the function ``work``, which is called with a :class:`WorkerTask`, the settings and the
+        script's folder.
     settings
         The settings in the form of JSON.
     """
-    write_text(folder / SETTINGS, json.dumps(settings), private=True)  # it may hold addresses with passwords
+    # it may hold addresses with passwords
+    write_text(folder / SETTINGS, json.dumps(settings), private=True)
     script = folder / "worker.py"
     write_text(script, _SCRIPT.format(module=module))
     return script

@@ -1,4 +1,6 @@
-"""Functions of the elements of two tensors: arithmetic, comparisons, and functions of truth values."""
+"""Functions of the elements of two tensors: arithmetic, comparisons, and functions of truth
+values.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from nnpipe.compilers._c_code.fixed_point import LIMITS, float_range, multiplier_of, quantised_range, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.quantised_layer import CLAMP, CLAMP_Q, DSP, REQUANTISE, RESCALE
+from nnpipe.compilers._c_code.fixed_point import (
+    LIMITS,
+    float_range,
+    multiplier_of,
+    quantised_range,
+    scale_of,
+    zero_of,
+)
+from nnpipe.compilers._c_code.operators.quantised_layer import (
+    CLAMP,
+    CLAMP_Q,
+    DSP,
+    REQUANTISE,
+    RESCALE,
+)
 from nnpipe.compilers._c_code.step import (
     C_TYPES,
     SUFFIXES,
@@ -52,9 +67,10 @@ def mul(op: OperatorView) -> CStep:
     values = [zero_of(first), zero_of(second), zero_of(out), multiplier, shift, low, high]
     kernel = CKernel("mul_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
     return CStep(
-        f"nn_mul_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, *PAIRS, kernel),
+        f"nn_mul_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
+        (CLAMP_Q, RESCALE, *PAIRS, kernel),
         before=[positions(op), struct(f"nn_product_{SUFFIXES[kind]}", "s", values)],
-    )  # fmt: skip
+    )
 
 
 def _integer_kind(op: OperatorView) -> str:
@@ -69,7 +85,10 @@ def _sum(op: OperatorView, sign: int) -> CStep:
     first, second, out = op.input(0), op.input(1), op.output()
     left = 15 if kind == "int16" else 20
     if kind == "int16":
-        op.expect(not (zero_of(first) or zero_of(second) or zero_of(out)), "a zero point of 16-bit numbers is not 0")
+        op.expect(
+            not (zero_of(first) or zero_of(second) or zero_of(out)),
+            "a zero point of 16-bit numbers is not 0",
+        )
         # Such scales have a kernel of their own, which only shifts.
         powers = all(math.frexp(scale_of(each))[0] == 0.5 for each in (first, second, out))
         op.expect(not powers, "all its scales are powers of two")
@@ -79,24 +98,44 @@ def _sum(op: OperatorView, sign: int) -> CStep:
     # TensorFlow Lite would end the process.
     op.expect(whole[1] <= 0, "its output has a very small scale")
     low, high = quantised_range(op.operator.option(0, "<b"), out)
-    if kind == "int8" and first.shape == second.shape == out.shape and (parts[0] == _HALF or parts[1] == _HALF):
+    if (
+        kind == "int8"
+        and first.shape == second.shape == out.shape
+        and (parts[0] == _HALF or parts[1] == _HALF)
+    ):
         found = _sum_of_int8(op, sign, parts, whole, (low, high))
         if found is not None:
             return found
     values = [
-        zero_of(first), zero_of(second), zero_of(out), left, *parts[0], *parts[1], *whole, sign, low, high
-    ]  # fmt: skip
+        zero_of(first),
+        zero_of(second),
+        zero_of(out),
+        left,
+        *parts[0],
+        *parts[1],
+        *whole,
+        sign,
+        low,
+        high,
+    ]
     kernel = CKernel("add_q.c", (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])))
     return CStep(
-        f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);", (CLAMP_Q, RESCALE, *PAIRS, kernel),
+        f"nn_add_{SUFFIXES[kind]}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
+        (CLAMP_Q, RESCALE, *PAIRS, kernel),
         before=[positions(op), struct(f"nn_sum_{SUFFIXES[kind]}", "s", values)],
-    )  # fmt: skip
+    )
 
 
 def _sum_of_int8(
-    op: OperatorView, sign: int, parts: list[tuple[int, int]], whole: tuple[int, int], bounds: tuple[int, int]
+    op: OperatorView,
+    sign: int,
+    parts: list[tuple[int, int]],
+    whole: tuple[int, int],
+    bounds: tuple[int, int],
 ) -> CStep | None:
-    """Return the step of a sum of tensors of the same shape, or None if ``nn_requantise`` cannot compute it."""
+    """Return the step of a sum of tensors of the same shape, or None if ``nn_requantise`` cannot
+    compute it.
+    """
     signs, places = [1, sign], [0, 1] if parts[0] == _HALF else [1, 0]
     zeros = [zero_of(op.input(place)) for place in places]
     multiplier, shift = parts[places[1]]
@@ -105,20 +144,37 @@ def _sum_of_int8(
     # A half is one times a half that is rounded: the numbers are even.
     left, shift = (21, -1) if (multiplier, shift) == _HALF else (20, shift)
     out_zero = zero_of(op.output())
-    if max(shift, whole[1]) >= 0 or shift < -29 or abs(2 * out_zero + 1) << -whole[1] - 1 >= 1 << 30:
+    if (
+        max(shift, whole[1]) >= 0
+        or shift < -29
+        or abs(2 * out_zero + 1) << -whole[1] - 1 >= 1 << 30
+    ):
         return None
     first = signs[places[0]] << 19
     values = [
-        first, -first * zeros[0], 1 << left, -zeros[1] << left, multiplier, shift, signs[places[1]], out_zero,
-        *whole, *bounds,
-    ]  # fmt: skip
+        first,
+        -first * zeros[0],
+        1 << left,
+        -zeros[1] << left,
+        multiplier,
+        shift,
+        signs[places[1]],
+        out_zero,
+        *whole,
+        *bounds,
+    ]
     clamps = bounds != LIMITS["int8"]
-    words = (("@", "clamped"), ("CLAMP", "nn_clamp")) if clamps else (("@", "whole"), ("CLAMP", "nn_saturate"))
+    words = (
+        (("@", "clamped"), ("CLAMP", "nn_clamp"))
+        if clamps
+        else (("@", "whole"), ("CLAMP", "nn_saturate"))
+    )
     return CStep(
-        f"nn_add_s8_{words[0][1]}({{in{places[0]}}}, {{in{places[1]}}}, {{out0}}, {op.output().count}, &s);",
+        f"nn_add_s8_{words[0][1]}({{in{places[0]}}}, {{in{places[1]}}}, {{out0}}, "
+        f"{op.output().count}, &s);",
         (*((CLAMP_Q,) if clamps else ()), DSP, REQUANTISE, CKernel("add_s8.c", words)),
         before=[struct(f"nn_sum_s8_{words[0][1]}", "s", values)],
-    )  # fmt: skip
+    )
 
 
 def div(op: OperatorView) -> CStep:
@@ -165,7 +221,7 @@ def prelu(op: OperatorView) -> CStep:
         f"nn_prelu_{suffix}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
         (CLAMP_Q, RESCALE, *PAIRS, CKernel("prelu_q.c", words)),
         before=[positions(op), struct(f"nn_slope_{suffix}", "s", values)],
-    )  # fmt: skip
+    )
 
 
 def squared_difference(op: OperatorView) -> CStep:
@@ -174,7 +230,9 @@ def squared_difference(op: OperatorView) -> CStep:
     if kinds == ("float32",) * 3:
         return pairwise(op, "squared_difference", "float32", "(a - b) * (a - b)")
     if kinds == ("int32",) * 3:
-        return pairwise(op, "squared_difference", "int32", "(int32_t)(((uint32_t)a - b) * ((uint32_t)a - b))")
+        return pairwise(
+            op, "squared_difference", "int32", "(int32_t)(((uint32_t)a - b) * ((uint32_t)a - b))"
+        )
     if kinds != ("int8",) * 3:
         raise op.unsupported()
     first, second, out = op.input(0), op.input(1), op.output()
@@ -184,9 +242,11 @@ def squared_difference(op: OperatorView) -> CStep:
     op.expect(whole[1] <= 0, "its output has a very small scale")
     both = scales(op, *(multiplier_of(scale_of(each) / twice) for each in (first, second)))
     return CStep(
-        f"nn_squared_difference_s8({{in0}}, {{in1}}, {{out0}}, &p, &s, {whole[0]}, {whole[1]}, {zero_of(out)});",
-        (CLAMP_Q, RESCALE, *PAIRS, SCALES, CKernel("squared_difference.c")), before=[positions(op), both],
-    )  # fmt: skip
+        f"nn_squared_difference_s8({{in0}}, {{in1}}, {{out0}}, &p, &s, {whole[0]}, {whole[1]}, "
+        f"{zero_of(out)});",
+        (CLAMP_Q, RESCALE, *PAIRS, SCALES, CKernel("squared_difference.c")),
+        before=[positions(op), both],
+    )
 
 
 def scales(op: OperatorView, first: tuple[int, int], second: tuple[int, int]) -> str:
@@ -202,11 +262,16 @@ def add_n(op: OperatorView) -> CStep:
         op.expect_shape(op.input(place).shape)
     step = add(op.reordered(0, 1))
     # The output so far is an input of each further sum; an element is read before it is written.
-    more = [step.statement.replace("{in0}", "{out0}").replace("{in1}", f"{{in{n}}}") for n in range(2, len(op.inputs))]
+    more = [
+        step.statement.replace("{in0}", "{out0}").replace("{in1}", f"{{in{n}}}")
+        for n in range(2, len(op.inputs))
+    ]
     return replace(step, statement=" ".join([step.statement, *more]))
 
 
-def pairwise(op: OperatorView, name: str, kind: str, value: str, *kernels: CKernel, out: str = "") -> CStep:
+def pairwise(
+    op: OperatorView, name: str, kind: str, value: str, *kernels: CKernel, out: str = ""
+) -> CStep:
     """Return the step of a function of two elements.
 
     Parameters
@@ -223,13 +288,16 @@ def pairwise(op: OperatorView, name: str, kind: str, value: str, *kernels: CKern
     name = f"{name}_{SUFFIXES.get(kind, kind)}"
     words = (("@", name), ("IN", C_TYPES[kind]), ("OUT", C_TYPES[out or kind]), ("COMPUTE", value))
     return CStep(
-        f"nn_{name}({{in0}}, {{in1}}, {{out0}}, &p);", (*PAIRS, *kernels, CKernel("pairwise.c", words)),
+        f"nn_{name}({{in0}}, {{in1}}, {{out0}}, &p);",
+        (*PAIRS, *kernels, CKernel("pairwise.c", words)),
         before=[positions(op)],
-    )  # fmt: skip
+    )
 
 
 def _plain(op: OperatorView, name: str, operator: str) -> CStep | None:
-    """Return the step of real or whole numbers without scales, or None if the first input is of another type."""
+    """Return the step of real or whole numbers without scales, or None if the first input is of
+    another type.
+    """
     kinds, activation = op.types(), op.operator.option(0, "<b")
     if op.input(0).spec.dtype not in ("float32", "int32"):
         return None
@@ -241,18 +309,23 @@ def _plain(op: OperatorView, name: str, operator: str) -> CStep | None:
     low, high = map(text_of, float_range(activation))
     return CStep(
         f"nn_{name}_f32({{in0}}, {{in1}}, {{out0}}, &p, {low}, {high});",
-        (CLAMP, *PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))), before=[positions(op)],
-    )  # fmt: skip
+        (CLAMP, *PAIRS, CKernel("pairs_f.c", (("@", name), ("OPERATOR", operator)))),
+        before=[positions(op)],
+    )
 
 
 def positions(op: OperatorView) -> str:
-    """Return the lengths of four axes, and how far each input moves along them; all axes in one where shapes agree."""
+    """Return the lengths of four axes, and how far each input moves along them; all axes in one
+    where shapes agree.
+    """
     lengths, (first, second) = broadcast(op, op.input(0).shape, op.input(1).shape)
     return struct("nn_pairs", "p", [braced(lengths), braced(first), braced(second)])
 
 
 def broadcast(op: OperatorView, *shapes: tuple[int, ...]) -> tuple[list[int], list[list[int]]]:
-    """Return the lengths of four axes of an output, and how far the place in each input moves along them."""
+    """Return the lengths of four axes of an output, and how far the place in each input moves
+    along them.
+    """
     try:
         made = np.broadcast_shapes(*shapes)
     except ValueError:
@@ -277,7 +350,9 @@ def comparison(name: str, compare: str) -> Builder:
 
     def build(op: OperatorView) -> CStep:
         kinds = op.types()
-        op.expect(len(kinds) == 3 and kinds[0] == kinds[1] and kinds[2] == "bool", str(op.unsupported()))
+        op.expect(
+            len(kinds) == 3 and kinds[0] == kinds[1] and kinds[2] == "bool", str(op.unsupported())
+        )
         scaled = kinds[0] in ("int8", "uint8") and op.input(0).spec.scale is not None
         if not scaled:
             known = kinds[0] in SUFFIXES or (kinds[0] == "bool" and compare in ("==", "!="))
@@ -289,14 +364,17 @@ def comparison(name: str, compare: str) -> Builder:
         words = (("@", suffix), ("IN", C_TYPES[kinds[0]]), ("COMPARE", compare))
         return CStep(
             f"nn_{suffix}({{in0}}, {{in1}}, {{out0}}, &p, &s);",
-            (RESCALE, *PAIRS, SCALES, CKernel("compare_q.c", words)), before=[positions(op), scales(op, *factors)],
-        )  # fmt: skip
+            (RESCALE, *PAIRS, SCALES, CKernel("compare_q.c", words)),
+            before=[positions(op), scales(op, *factors)],
+        )
 
     return build
 
 
 def logical(name: str, operator: str) -> Builder:
-    """Return what makes the step of a function of two truth values, such as ``"LOGICAL_AND"`` and ``"&&"``."""
+    """Return what makes the step of a function of two truth values, such as ``"LOGICAL_AND"``
+    and ``"&&"``.
+    """
 
     def build(op: OperatorView) -> CStep:
         op.expect(op.types() == ("bool",) * 3, str(op.unsupported()))
@@ -309,4 +387,6 @@ def logical_not(op: OperatorView) -> CStep:
     """Return the step of LOGICAL_NOT."""
     op.expect_shape(op.input(0).shape)
     op.expect(op.types() == ("bool", "bool"), str(op.unsupported()))
-    return CStep(f"nn_logical_not({{in0}}, {{out0}}, {op.output().count});", (CKernel("logical_not.c"),))
+    return CStep(
+        f"nn_logical_not({{in0}}, {{out0}}, {op.output().count});", (CKernel("logical_not.c"),)
+    )

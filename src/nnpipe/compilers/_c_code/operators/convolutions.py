@@ -33,13 +33,27 @@ from nnpipe.compilers._c_code.operators.quantised_layer import (
     fully_connected_int8,
     quantised_layer,
 )
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct, text_of
+from nnpipe.compilers._c_code.step import (
+    C_TYPES,
+    SUFFIXES,
+    CKernel,
+    CStep,
+    OperatorView,
+    braced,
+    struct,
+    text_of,
+)
 
 
 def window(
-    op: OperatorView, filter_shape: tuple[int, int, int], out_channels: int, steps: Sequence[int], padding: int
+    op: OperatorView,
+    filter_shape: tuple[int, int, int],
+    out_channels: int,
+    steps: Sequence[int],
+    padding: int,
 ) -> list[int]:
-    """Return the numbers of a window over the input, after checking that all of it lies inside of input and output.
+    """Return the numbers of a window over the input, after checking that all of it lies inside of
+    input and output.
 
     Parameters
     ----------
@@ -56,11 +70,18 @@ def window(
     """
     shape = op.input(0).shape
     op.expect(len(shape) == 4 and min(shape) > 0, f"its input has the shape {shape}")
-    op.expect(min(*filter_shape, out_channels, *steps) > 0, "a filter, stride or dilation is not positive")
-    op.expect(max(*filter_shape, out_channels, *steps) < 1 << 16, "a filter, stride or dilation is too large")
+    op.expect(
+        min(*filter_shape, out_channels, *steps) > 0, "a filter, stride or dilation is not positive"
+    )
+    op.expect(
+        max(*filter_shape, out_channels, *steps) < 1 << 16,
+        "a filter, stride or dilation is too large",
+    )
     op.expect(padding in (0, 1), "its padding is neither SAME nor VALID")
     lengths, pads = [], []
-    for length, size, stride, step in zip(shape[1:3], filter_shape[:2], steps[:2], steps[2:], strict=True):
+    for length, size, stride, step in zip(
+        shape[1:3], filter_shape[:2], steps[:2], steps[2:], strict=True
+    ):
         reach = (size - 1) * step + 1
         made = -(-length // stride) if padding == 0 else (length - reach + stride) // stride
         lengths.append(made)
@@ -77,14 +98,20 @@ def conv_2d(op: OperatorView) -> CStep:
     channels, rows, columns, depth = weights.shape
     steps = [op.operator.option(n, "<i", 1) for n in (2, 1, 5, 4)]
     numbers = window(op, (rows, columns, depth), channels, steps, op.operator.option(0, "<b"))
-    op.expect(numbers[3] % depth == 0 and channels % (numbers[3] // depth) == 0, "its groups have different sizes")
+    op.expect(
+        numbers[3] % depth == 0 and channels % (numbers[3] // depth) == 0,
+        "its groups have different sizes",
+    )
     return _windowed(op, "conv", numbers, channels, 0, op.operator.option(3, "<b"))
 
 
 def depthwise_conv_2d(op: OperatorView) -> CStep:
     """Return the step of DEPTHWISE_CONV_2D."""
     weights = op.input(1)
-    op.expect(len(weights.shape) == 4 and weights.shape[0] == 1, "its filter has another shape than (1, h, w, c)")
+    op.expect(
+        len(weights.shape) == 4 and weights.shape[0] == 1,
+        "its filter has another shape than (1, h, w, c)",
+    )
     _, rows, columns, channels = weights.shape
     steps = [op.operator.option(n, "<i", 1) for n in (2, 1, 6, 5)]
     numbers = window(op, (rows, columns, 1), channels, steps, op.operator.option(0, "<b"))
@@ -92,14 +119,18 @@ def depthwise_conv_2d(op: OperatorView) -> CStep:
     return _windowed(op, "depthwise", numbers, channels, 3, op.operator.option(4, "<b"))
 
 
-def _windowed(op: OperatorView, name: str, numbers: list[int], channels: int, axis: int, activation: int) -> CStep:
+def _windowed(
+    op: OperatorView, name: str, numbers: list[int], channels: int, axis: int, activation: int
+) -> CStep:
     place = [struct("nn_window", "w", numbers)]
     if op.input(0).spec.dtype == "float32":
         low, high = map(text_of, float_range(activation))
         return CStep(
             f"nn_{name}_f32({{in0}}, {{weights}}, {bias_place(op)}, {{out0}}, &w, {low}, {high});",
-            (CLAMP, WINDOW, INSIDE, CKernel(f"{name}_f.c")), float_constants(op, channels), place,
-        )  # fmt: skip
+            (CLAMP, WINDOW, INSIDE, CKernel(f"{name}_f.c")),
+            float_constants(op, channels),
+            place,
+        )
     layer = quantised_layer(op, channels, axis, activation)
     if layer.dtype == "int8" and layer.weight_zero == 0 and name == "depthwise":
         return depthwise_conv_2d_int8(layer, place[0], numbers)
@@ -108,9 +139,17 @@ def _windowed(op: OperatorView, name: str, numbers: list[int], channels: int, ax
     kernel, bias = f"nn_{name}_plain_{SUFFIXES[layer.dtype]}", bias_place(op)
     return CStep(
         f"{kernel}({{in0}}, {{weights}}, {bias}, {{multiplier}}, {{shift}}, {{out0}}, &w, &z);",
-        (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE, ZEROS, WINDOW, INSIDE,
-         CKernel(f"{name}_q.c", layer_words(op))), layer.constants(), [*place, layer.zeros],
-    )  # fmt: skip
+        (
+            CLAMP_Q,
+            RESCALE64 if layer.dtype == "int16" else RESCALE,
+            ZEROS,
+            WINDOW,
+            INSIDE,
+            CKernel(f"{name}_q.c", layer_words(op)),
+        ),
+        layer.constants(),
+        [*place, layer.zeros],
+    )
 
 
 def fully_connected(op: OperatorView) -> CStep:
@@ -126,20 +165,27 @@ def fully_connected(op: OperatorView) -> CStep:
     if op.input(0).spec.dtype == "float32":
         low, high = map(text_of, float_range(activation))
         return CStep(
-            f"nn_dense_f32({{in0}}, {{weights}}, {bias_place(op)}, {{out0}}, {batches}, {depth}, {units}, "
-            f"{low}, {high});",
-            (CLAMP, CKernel("dense_f.c")), float_constants(op, units),
-        )  # fmt: skip
+            f"nn_dense_f32({{in0}}, {{weights}}, {bias_place(op)}, {{out0}}, {batches}, {depth}, "
+            f"{units}, {low}, {high});",
+            (CLAMP, CKernel("dense_f.c")),
+            float_constants(op, units),
+        )
     layer = quantised_layer(op, units, 0, activation)
     if layer.dtype == "int8" and layer.weight_zero == 0:
         return fully_connected_int8(layer, batches)
     suffix = SUFFIXES[layer.dtype]
     return CStep(
-        f"nn_dense_plain_{suffix}({{in0}}, {{weights}}, {bias_place(op)}, {{multiplier}}, {{shift}}, {{out0}}, "
-        f"{batches}, {depth}, {units}, &z);",
-        (CLAMP_Q, RESCALE64 if layer.dtype == "int16" else RESCALE_ONCE, ZEROS,
-         CKernel("dense_q.c", layer_words(op, "nn_rescale_once"))), layer.constants(), [layer.zeros],
-    )  # fmt: skip
+        f"nn_dense_plain_{suffix}({{in0}}, {{weights}}, {bias_place(op)}, {{multiplier}}, "
+        f"{{shift}}, {{out0}}, {batches}, {depth}, {units}, &z);",
+        (
+            CLAMP_Q,
+            RESCALE64 if layer.dtype == "int16" else RESCALE_ONCE,
+            ZEROS,
+            CKernel("dense_q.c", layer_words(op, "nn_rescale_once")),
+        ),
+        layer.constants(),
+        [layer.zeros],
+    )
 
 
 def _has_bias(op: OperatorView) -> bool:
@@ -154,14 +200,18 @@ def bias_place(op: OperatorView) -> str:
 def float_constants(op: OperatorView, channels: int) -> dict[str, npt.NDArray[np.generic]]:
     """Return weights and bias of a layer that is computed in floats."""
     weights = op.input(1)
-    op.expect(op.output().spec.dtype == "float32" and weights.spec.dtype in ("float32", "int8"), str(op.unsupported()))
+    op.expect(
+        op.output().spec.dtype == "float32" and weights.spec.dtype in ("float32", "int8"),
+        str(op.unsupported()),
+    )
     content = op.constant(1)
-    if weights.spec.dtype == "int8":  # LiteRT rounds the input, too; with real numbers the result is closer
+    # LiteRT rounds the input, too; with real numbers the result is closer
+    if weights.spec.dtype == "int8":
         axis = weights.spec.axis or 0
         scales = np.asarray(scales_of(weights, weights.shape[axis], axis), np.float32)
-        content = (content.astype(np.float32) - (0 if weights.spec.axis is not None else zero_of(weights))) * (
-            scales.reshape([-1 if n == axis else 1 for n in range(content.ndim)])
-        )
+        content = (
+            content.astype(np.float32) - (0 if weights.spec.axis is not None else zero_of(weights))
+        ) * (scales.reshape([-1 if n == axis else 1 for n in range(content.ndim)]))
     bias = bias_of(op, channels, "float32")
     return {"weights": content} if bias is None else {"weights": content, "bias": bias}
 
@@ -172,46 +222,68 @@ def layer_words(op: OperatorView, rescale: str = "nn_rescale") -> tuple[tuple[st
     wide = kind == "int16"
     bias = op.input(2).spec.dtype if _has_bias(op) else "int64" if wide else "int32"
     return (
-        ("@", SUFFIXES[kind]), ("IN", C_TYPES[kind]), ("OUT", C_TYPES[kind]),
-        ("WEIGHT", C_TYPES[op.input(1).spec.dtype]), ("BIAS", C_TYPES[bias]),
-        ("SUM", "int64_t" if wide else "int32_t"), ("RESCALE", "nn_rescale64" if wide else rescale),
-    )  # fmt: skip
+        ("@", SUFFIXES[kind]),
+        ("IN", C_TYPES[kind]),
+        ("OUT", C_TYPES[kind]),
+        ("WEIGHT", C_TYPES[op.input(1).spec.dtype]),
+        ("BIAS", C_TYPES[bias]),
+        ("SUM", "int64_t" if wide else "int32_t"),
+        ("RESCALE", "nn_rescale64" if wide else rescale),
+    )
 
 
 def transpose_conv(op: OperatorView) -> CStep:
     """Return the step of TRANSPOSE_CONV; its output has the shape that the file states for it."""
     layer_op = op.reordered(2, 1, 3)
     data, weights, out = layer_op.input(0), layer_op.input(1), op.output()
-    op.expect(len(weights.shape) == len(data.shape) == len(out.shape) == 4, "a tensor has not four axes")
+    op.expect(
+        len(weights.shape) == len(data.shape) == len(out.shape) == 4, "a tensor has not four axes"
+    )
     op.expect(min(*data.shape, *weights.shape, *out.shape) > 0, "a tensor is empty")
     channels, rows, columns, depth = weights.shape
     shape = op.input(0).content
-    op.expect(shape is None or op.integers(0) == list(out.shape), "its output has another shape than it says")
-    op.expect((out.shape[0], out.shape[3], depth) == (data.shape[0], channels, data.shape[3]), "its shapes differ")
+    op.expect(
+        shape is None or op.integers(0) == list(out.shape),
+        "its output has another shape than it says",
+    )
+    op.expect(
+        (out.shape[0], out.shape[3], depth) == (data.shape[0], channels, data.shape[3]),
+        "its shapes differ",
+    )
     strides = [op.operator.option(n, "<i", 1) for n in (2, 1)]
-    op.expect(min(strides) > 0 and max(*strides, rows, columns) < 1 << 15, "a filter or stride is too large or small")
+    op.expect(
+        min(strides) > 0 and max(*strides, rows, columns) < 1 << 15,
+        "a filter or stride is too large or small",
+    )
     padding, activation = op.operator.option(0, "<b"), op.operator.option(3, "<b")
     op.expect(padding in (0, 1), "its padding is neither SAME nor VALID")
     pads = []
     for length, size, stride in zip(out.shape[1:3], (rows, columns), strides, strict=True):
         reached = -(-length // stride) if padding == 0 else (length + stride - size) // stride
         pads.append(max(0, (reached - 1) * stride + size - length) // 2)
-    place = struct("nn_window", "w", [*data.shape, *out.shape[1:], rows, columns, depth, *strides, 1, 1, *pads])
+    place = struct(
+        "nn_window", "w", [*data.shape, *out.shape[1:], rows, columns, depth, *strides, 1, 1, *pads]
+    )
     if data.spec.dtype == "float32":
         low, high = map(text_of, float_range(activation))
         return CStep(
-            f"nn_transpose_conv_f32({{in2}}, {{weights}}, {bias_place(layer_op)}, {{out0}}, &w, {low}, {high});",
-            (CLAMP, WINDOW, CKernel("transpose_conv_f.c")), float_constants(layer_op, channels), [place],
-        )  # fmt: skip
+            f"nn_transpose_conv_f32({{in2}}, {{weights}}, {bias_place(layer_op)}, {{out0}}, &w, "
+            f"{low}, {high});",
+            (CLAMP, WINDOW, CKernel("transpose_conv_f.c")),
+            float_constants(layer_op, channels),
+            [place],
+        )
     layer = quantised_layer(layer_op, channels, 0, activation)
     op.expect(layer.dtype != "uint8" and layer.weight_zero == 0, str(op.unsupported()))
     suffix, rescale = SUFFIXES[layer.dtype], RESCALE64 if layer.dtype == "int16" else RESCALE
     return CStep(
-        f"nn_transpose_conv_{suffix}({{in2}}, {{weights}}, {bias_place(layer_op)}, {{multiplier}}, {{shift}}, "
+        f"nn_transpose_conv_{suffix}({{in2}}, {{weights}}, {bias_place(layer_op)}, {{multiplier}}, "
+        f"{{shift}}, "
         "{out0}, &w, &z);",
         (CLAMP_Q, rescale, ZEROS, WINDOW, CKernel("transpose_conv_q.c", layer_words(layer_op))),
-        layer.constants(), [place, layer.zeros],
-    )  # fmt: skip
+        layer.constants(),
+        [place, layer.zeros],
+    )
 
 
 _LARGEST_WINDOW = 1 << 15  # elements, so that sums of 16-bit numbers stay below 2^31
@@ -231,7 +303,9 @@ def _pool(op: OperatorView, name: str) -> CStep:
     strides, sizes = ([op.operator.option(n, "<i", 0) for n in pair] for pair in ((2, 1), (4, 3)))
     data, out = op.input(0), op.output()
     channels = data.shape[-1] if data.shape else 0
-    numbers = window(op, (sizes[0], sizes[1], 1), channels, [*strides, 1, 1], op.operator.option(0, "<b"))
+    numbers = window(
+        op, (sizes[0], sizes[1], 1), channels, [*strides, 1, 1], op.operator.option(0, "<b")
+    )
     op.expect(sizes[0] * sizes[1] <= _LARGEST_WINDOW, "its window is too large")
     place, activation = [struct("nn_window", "w", numbers)], op.operator.option(5, "<b")
     kind = data.spec.dtype
@@ -239,15 +313,27 @@ def _pool(op: OperatorView, name: str) -> CStep:
     if kind == "float32":
         low, high = map(text_of, float_range(activation))
         words = (("@", "f32"), ("OUT", "float"), ("NUMBER", "float"), ("CLAMP", "nn_clamp_f32"))
-        kernel = CKernel("average_pool_f.c") if name == "average_pool" else CKernel("max_pool.c", words)
+        kernel = (
+            CKernel("average_pool_f.c") if name == "average_pool" else CKernel("max_pool.c", words)
+        )
         return CStep(
-            f"nn_{name}_f32({{in0}}, {{out0}}, &w, {low}, {high});", (CLAMP, WINDOW, INSIDE, kernel), before=place
+            f"nn_{name}_f32({{in0}}, {{out0}}, &w, {low}, {high});",
+            (CLAMP, WINDOW, INSIDE, kernel),
+            before=place,
         )
     if kind not in ("int8", "uint8", "int16"):
         raise op.unsupported()
-    op.expect((data.spec.scale, zero_of(data)) == (out.spec.scale, zero_of(out)), "input and output have other scales")
+    op.expect(
+        (data.spec.scale, zero_of(data)) == (out.spec.scale, zero_of(out)),
+        "input and output have other scales",
+    )
     least, most = quantised_range(activation, out)
-    words = (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind]), ("NUMBER", "int32_t"), ("CLAMP", "nn_clamp"))
+    words = (
+        ("@", SUFFIXES[kind]),
+        ("OUT", C_TYPES[kind]),
+        ("NUMBER", "int32_t"),
+        ("CLAMP", "nn_clamp"),
+    )
     kernel = CKernel("average_pool_q.c" if name == "average_pool" else "max_pool.c", words)
     return CStep(
         f"nn_{name}_{SUFFIXES[kind]}({{in0}}, {{out0}}, &w, {least}, {most});",
@@ -262,15 +348,24 @@ _MOST = 1 << 15  # numbers in a sum of products of 8-bit numbers
 def batch_matmul(op: OperatorView) -> CStep:
     """Return the step of BATCH_MATMUL, with broadcasting of up to three axes of matrices."""
     first, second, out = op.input(0), op.input(1), op.output()
-    op.expect(all(2 <= len(t.shape) <= 5 and min(t.shape) > 0 for t in (first, second)), "its inputs are no matrices")
+    op.expect(
+        all(2 <= len(t.shape) <= 5 and min(t.shape) > 0 for t in (first, second)),
+        "its inputs are no matrices",
+    )
     shapes, steps = [], []
-    for tensor, swapped in ((first, op.operator.option(0, "<b")), (second, op.operator.option(1, "<b"))):
+    for tensor, swapped in (
+        (first, op.operator.option(0, "<b")),
+        (second, op.operator.option(1, "<b")),
+    ):
         more = 5 - len(tensor.shape)
         shape, step = [1] * more + [*tensor.shape], [0] * more + contiguous(tensor.shape)
         if swapped:
             shape[3:], step[3:] = shape[:2:-1], step[:2:-1]
         shapes.append(shape)
-        steps.append([0 if length == 1 else move for length, move in zip(shape[:3], step[:3], strict=True)] + step[3:])
+        steps.append(
+            [0 if length == 1 else move for length, move in zip(shape[:3], step[:3], strict=True)]
+            + step[3:]
+        )
     (rows, depth), (also, columns) = shapes[0][3:], shapes[1][3:]
     op.expect(depth == also, f"its inputs have the shapes {first.shape} and {second.shape}")
     fit = all(a == b or 1 in (a, b) for a, b in zip(shapes[0][:3], shapes[1][:3], strict=True))
@@ -278,20 +373,35 @@ def batch_matmul(op: OperatorView) -> CStep:
     batches = [max(a, b) for a, b in zip(shapes[0][:3], shapes[1][:3], strict=True)]
     rank = max(len(first.shape), len(second.shape))
     op.expect_shape([*batches, rows, columns][5 - rank :])
-    place = struct("nn_matmul", "m", [
-        braced([*batches, rows]), braced(steps[0][:4]), braced([*steps[1][:3], 0]), columns, depth, steps[0][4],
-        steps[1][4], steps[1][3],
-    ])  # fmt: skip
+    place = struct(
+        "nn_matmul",
+        "m",
+        [
+            braced([*batches, rows]),
+            braced(steps[0][:4]),
+            braced([*steps[1][:3], 0]),
+            columns,
+            depth,
+            steps[0][4],
+            steps[1][4],
+            steps[1][3],
+        ],
+    )
     shared = (CKernel("axes.c"), CKernel("matmul_shape.c"))
     kinds = op.types()
     if kinds == ("float32",) * 3:
         return CStep(
-            "nn_matmul_f32({in0}, {in1}, {out0}, &m);", (*shared, CKernel("matmul_f.c")), before=[place]
-        )  # fmt: skip
+            "nn_matmul_f32({in0}, {in1}, {out0}, &m);",
+            (*shared, CKernel("matmul_f.c")),
+            before=[place],
+        )
     kind = kinds[0]
     op.expect(kinds == (kind,) * 3 and kind in ("int8", "int16"), str(op.unsupported()))
     wide, suffix = kind == "int16", SUFFIXES[kind]
-    op.expect(not wide or not any(map(zero_of, (first, second, out))), "a zero point of 16-bit numbers is not 0")
+    op.expect(
+        not wide or not any(map(zero_of, (first, second, out))),
+        "a zero point of 16-bit numbers is not 0",
+    )
     op.expect(depth <= _MOST, "its sums could overflow")
     # The product of the scales has 32 bits in LiteRT.
     factor = float(np.float32(scale_of(first)) * np.float32(scale_of(second))) / scale_of(out)
@@ -299,14 +409,21 @@ def batch_matmul(op: OperatorView) -> CStep:
     op.expect(not wide or shift <= 14, "its output has a very small scale")
     low, high = LIMITS[kind]
     words = (
-        ("@", suffix), ("IN", C_TYPES[kind]), ("SUM", "int64_t" if wide else "int32_t"), ("LEAST", str(low)),
-        ("MOST", str(high)), ("RESCALE", "nn_rescale64" if wide else "nn_rescale"),
-    )  # fmt: skip
-    numbers = ", ".join(map(str, (zero_of(first), zero_of(second), multiplier, shift, zero_of(out))))
+        ("@", suffix),
+        ("IN", C_TYPES[kind]),
+        ("SUM", "int64_t" if wide else "int32_t"),
+        ("LEAST", str(low)),
+        ("MOST", str(high)),
+        ("RESCALE", "nn_rescale64" if wide else "nn_rescale"),
+    )
+    numbers = ", ".join(
+        map(str, (zero_of(first), zero_of(second), multiplier, shift, zero_of(out)))
+    )
     return CStep(
         f"nn_matmul_{suffix}({{in0}}, {{in1}}, {{out0}}, &m, {numbers});",
-        (CLAMP_Q, RESCALE64 if wide else RESCALE, *shared, CKernel("matmul_q.c", words)), before=[place],
-    )  # fmt: skip
+        (CLAMP_Q, RESCALE64 if wide else RESCALE, *shared, CKernel("matmul_q.c", words)),
+        before=[place],
+    )
 
 
 def l2_normalization(op: OperatorView) -> CStep:
@@ -319,7 +436,8 @@ def l2_normalization(op: OperatorView) -> CStep:
     rows = data.count // length
     if op.types() == ("float32", "float32"):
         return CStep(
-            f"nn_l2_norm_f32({{in0}}, {{out0}}, {rows}, {length});", (CKernel("sqrt.c"), CKernel("l2_norm_f.c"))
+            f"nn_l2_norm_f32({{in0}}, {{out0}}, {rows}, {length});",
+            (CKernel("sqrt.c"), CKernel("l2_norm_f.c")),
         )
     op.expect(op.types() == ("int8", "int8"), str(op.unsupported()))
     holds = scale_of(out) == 1 / 128 and zero_of(out) == 0

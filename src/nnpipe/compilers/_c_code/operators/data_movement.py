@@ -45,7 +45,11 @@ def _joined(op: OperatorView, shapes: list[tuple[int, ...]], axis: int) -> CStep
     for number, shape in enumerate(shapes):
         op.expect(len(shape) == len(out.shape), "its inputs have other numbers of axes")
         expect_same_values(op, op.input(number), out)
-        op.expect(tuple(shape[:axis]) + tuple(shape[axis + 1 :]) == out.shape[:axis] + out.shape[axis + 1 :], "shapes")
+        op.expect(
+            tuple(shape[:axis]) + tuple(shape[axis + 1 :])
+            == out.shape[:axis] + out.shape[axis + 1 :],
+            "shapes",
+        )
         before.append(moves(f"m{number}", shape, contiguous(shape), steps, 0, start * steps[axis]))
         statements.append(f"nn_move_{{bytes}}({{in{number}}}, {{out0}}, &m{number});")
         start += shape[axis]
@@ -60,7 +64,9 @@ def transpose(op: OperatorView) -> CStep:
     op.expect_shape([data.shape[n] for n in order])
     expect_same_values(op, data, op.output())
     steps = contiguous(data.shape)
-    movement = moves("m", op.output().shape, [steps[n] for n in order], contiguous(op.output().shape), 0, 0)
+    movement = moves(
+        "m", op.output().shape, [steps[n] for n in order], contiguous(op.output().shape), 0, 0
+    )
     return _step(op, ["nn_move_{bytes}({in0}, {out0}, &m);"], [movement])
 
 
@@ -68,10 +74,14 @@ def pad(op: OperatorView) -> CStep:
     """Return the step of PAD and PADV2."""
     data, out = op.input(0), op.output()
     widths = op.integers(1)
-    op.expect(len(widths) == 2 * len(data.shape) and min(widths, default=0) >= 0, "its widths are none")
+    op.expect(
+        len(widths) == 2 * len(data.shape) and min(widths, default=0) >= 0, "its widths are none"
+    )
     first, last = widths[::2], widths[1::2]
     op.expect_shape([a + n + b for a, n, b in zip(first, data.shape, last, strict=True)])
-    value = op.constant(2).reshape(-1)[0] if len(op.inputs) > 2 and op.inputs[2] is not None else None
+    value = (
+        op.constant(2).reshape(-1)[0] if len(op.inputs) > 2 and op.inputs[2] is not None else None
+    )
     steps = contiguous(out.shape)
     start = sum(a * step for a, step in zip(first, steps, strict=True))
     movement = moves("m", data.shape, contiguous(data.shape), steps, 0, start)
@@ -80,16 +90,23 @@ def pad(op: OperatorView) -> CStep:
 
 
 def fill_step(
-    op: OperatorView, data: ProgramTensor, statements: Sequence[str], before: Sequence[str],
+    op: OperatorView,
+    data: ProgramTensor,
+    statements: Sequence[str],
+    before: Sequence[str],
     value: np.generic | None = None,
-) -> CStep:  # fmt: skip
+) -> CStep:
     """Return a step that moves elements into an output filled with a value, by default zero."""
     expect_same_values(op, data, op.output())
     pattern = np.asarray(_zero(data) if value is None else value, data.spec.dtype)
     number, size = int(pattern.view(f"uint{8 * pattern.itemsize}")), pattern.itemsize
     op.expect(op.output().count > 0, "its output is empty")
     fill = f"nn_fill_{size}({{out0}}, {op.output().count}, {number}u);"
-    return CStep(" ".join([fill, *statements]), [*move_kernels(size), CKernel("fill.c", _words(size))], before=before)
+    return CStep(
+        " ".join([fill, *statements]),
+        [*move_kernels(size), CKernel("fill.c", _words(size))],
+        before=before,
+    )
 
 
 def strided_slice(op: OperatorView) -> CStep:
@@ -98,7 +115,10 @@ def strided_slice(op: OperatorView) -> CStep:
     begin, end, stride = (op.integers(n) for n in (1, 2, 3))
     masks = [op.operator.option(n, "<i") for n in range(5)]
     op.expect(masks[2] == masks[3] == 0, "it adds axes or has an ellipsis")
-    op.expect(len(begin) == len(end) == len(stride) <= len(data.shape), "its begin, end and strides are no slice")
+    op.expect(
+        len(begin) == len(end) == len(stride) <= len(data.shape),
+        "its begin, end and strides are no slice",
+    )
     op.expect(0 not in stride, "a stride is 0")
     starts, lengths, moved, kept = [], [], [], []
     for axis, length in enumerate(data.shape):
@@ -126,7 +146,10 @@ def slice_of(op: OperatorView) -> CStep:
     data, begin, size = op.input(0), op.integers(1), op.integers(2)
     op.expect(len(begin) == len(size) == len(data.shape), "its begin and size are no slice")
     lengths = [n - at if s == -1 else s for n, at, s in zip(data.shape, begin, size, strict=True)]
-    holds = all(at >= 0 and s >= 0 and at + s <= n for n, at, s in zip(data.shape, begin, lengths, strict=True))
+    holds = all(
+        at >= 0 and s >= 0 and at + s <= n
+        for n, at, s in zip(data.shape, begin, lengths, strict=True)
+    )
     op.expect(holds, "it reaches outside of its input")
     op.expect_shape(lengths)
     return _cut(op, begin, [1] * len(begin), lengths)
@@ -141,7 +164,9 @@ def reverse(op: OperatorView) -> CStep:
     return _cut(op, starts, [-1 if n in axes else 1 for n in range(len(shape))], shape)
 
 
-def _cut(op: OperatorView, starts: Sequence[int], strides: Sequence[int], lengths: Sequence[int]) -> CStep:
+def _cut(
+    op: OperatorView, starts: Sequence[int], strides: Sequence[int], lengths: Sequence[int]
+) -> CStep:
     data = op.input(0)
     expect_same_values(op, data, op.output())
     steps = contiguous(data.shape)
@@ -155,7 +180,11 @@ def _step(op: OperatorView, statements: list[str], before: list[str]) -> CStep:
     size = np.dtype(op.output().spec.dtype).itemsize
     if op.output().count == 0:
         raise CompileError("its output is empty")
-    return CStep(" ".join(each.replace("{bytes}", str(size)) for each in statements), move_kernels(size), before=before)
+    return CStep(
+        " ".join(each.replace("{bytes}", str(size)) for each in statements),
+        move_kernels(size),
+        before=before,
+    )
 
 
 def _words(size: int) -> tuple[tuple[str, str], ...]:
@@ -171,7 +200,10 @@ def expect_same_values(op: OperatorView, data: ProgramTensor, out: ProgramTensor
     """Check that equal numbers mean the same in an input and an output."""
     op.expect(data.spec.dtype == out.spec.dtype, str(op.unsupported()))
     same = (data.spec.scale, data.spec.zero_point) == (out.spec.scale, out.spec.zero_point)
-    op.expect(same or data.spec.dtype not in ("int8", "uint8", "int16"), "inputs and outputs have other scales")
+    op.expect(
+        same or data.spec.dtype not in ("int8", "uint8", "int16"),
+        "inputs and outputs have other scales",
+    )
 
 
 def _zero(data: ProgramTensor) -> int:
@@ -184,9 +216,16 @@ def contiguous(shape: Sequence[int]) -> list[int]:
 
 
 def moves(
-    name: str, lengths: Sequence[int], inside: Sequence[int], outside: Sequence[int], in_start: int, out_start: int
+    name: str,
+    lengths: Sequence[int],
+    inside: Sequence[int],
+    outside: Sequence[int],
+    in_start: int,
+    out_start: int,
 ) -> str:
-    """Return the definition of a movement: how far the places move along each axis, and where they start."""
+    """Return the definition of a movement: how far the places move along each axis, and where
+    they start.
+    """
     if len(lengths) > _AXES:
         raise CompileError(f"it has more than {_AXES} axes")
     fill = [0] * (_AXES - len(lengths))
@@ -206,10 +245,15 @@ def split(op: OperatorView) -> CStep:
 def split_v(op: OperatorView) -> CStep:
     """Return the step of SPLIT_V; one length may be -1, for what is left."""
     data, lengths, axes = op.input(0), op.integers(1), op.integers(2)
-    op.expect(len(axes) == 1 and len(lengths) == len(op.outputs), "it has another number of outputs than of lengths")
+    op.expect(
+        len(axes) == 1 and len(lengths) == len(op.outputs),
+        "it has another number of outputs than of lengths",
+    )
     axis = op.axis(axes[0], len(data.shape))
     op.expect(lengths.count(-1) <= 1, "several lengths are left open")
-    lengths = [data.shape[axis] - sum(n for n in lengths if n != -1) if n == -1 else n for n in lengths]
+    lengths = [
+        data.shape[axis] - sum(n for n in lengths if n != -1) if n == -1 else n for n in lengths
+    ]
     return _split_step(op, 0, axis, lengths, True)
 
 
@@ -249,15 +293,24 @@ def _gathered(op: OperatorView, count: int, lengths: Sequence[int], elements: in
     suffix = f"{size}_{places.spec.dtype}"
     words = (("@", suffix), ("PLACE", C_TYPES[places.spec.dtype]), ("OUT", f"uint{8 * size}_t"))
     return CStep(
-        f"nn_gather_nd_{suffix}({{in0}}, {{in1}}, {{out0}}, {count}, {len(lengths)}, lengths, {elements // count});",
-        (CKernel("gather_nd.c", words),), before=[struct("int32_t", f"lengths[{len(lengths)}]", lengths)],
-    )  # fmt: skip
+        f"nn_gather_nd_{suffix}({{in0}}, {{in1}}, {{out0}}, {count}, {len(lengths)}, lengths, "
+        f"{elements // count});",
+        (CKernel("gather_nd.c", words),),
+        before=[struct("int32_t", f"lengths[{len(lengths)}]", lengths)],
+    )
 
 
-def _split_step(op: OperatorView, place: int, axis: int, lengths: Sequence[int], keeps: bool) -> CStep:
-    """Return the step that copies parts along an axis; each keeps the axis, or has a length of 1 there."""
+def _split_step(
+    op: OperatorView, place: int, axis: int, lengths: Sequence[int], keeps: bool
+) -> CStep:
+    """Return the step that copies parts along an axis; each keeps the axis, or has a length of 1
+    there.
+    """
     data = op.input(place)
-    op.expect(len(lengths) > 0 and min(lengths) > 0 and sum(lengths) == data.shape[axis], "its parts are none")
+    op.expect(
+        len(lengths) > 0 and min(lengths) > 0 and sum(lengths) == data.shape[axis],
+        "its parts are none",
+    )
     steps = contiguous(data.shape)
     size = np.dtype(data.spec.dtype).itemsize
     statements, before, start = [], [], 0
@@ -279,23 +332,35 @@ _SYMMETRIC = 1
 def mirror_pad(op: OperatorView) -> CStep:
     """Return the step of MIRROR_PAD."""
     data, widths = op.input(0), op.integers(1)
-    op.expect(len(data.shape) <= 4 and min(data.shape, default=0) > 0, f"its input has the shape {data.shape}")
+    op.expect(
+        len(data.shape) <= 4 and min(data.shape, default=0) > 0,
+        f"its input has the shape {data.shape}",
+    )
     op.expect(len(widths) == 2 * len(data.shape), "its widths are none")
     without = int(op.operator.option(0, "<b") != _SYMMETRIC)
     for length, first, last in zip(data.shape, widths[::2], widths[1::2], strict=True):
-        op.expect(min(first, last) >= 0 and max(first, last) <= length - without, "it is padded by too much")
-    op.expect_shape([a + n + b for a, n, b in zip(widths[::2], data.shape, widths[1::2], strict=True)])
+        op.expect(
+            min(first, last) >= 0 and max(first, last) <= length - without,
+            "it is padded by too much",
+        )
+    op.expect_shape(
+        [a + n + b for a, n, b in zip(widths[::2], data.shape, widths[1::2], strict=True)]
+    )
     expect_same_values(op, data, op.output())
     more = 4 - len(data.shape)
-    rows = ([1] * more + [*op.output().shape], [1] * more + [*data.shape], [0] * more + widths[::2],
-            [0] * more + contiguous(data.shape))  # fmt: skip
+    rows = (
+        [1] * more + [*op.output().shape],
+        [1] * more + [*data.shape],
+        [0] * more + widths[::2],
+        [0] * more + contiguous(data.shape),
+    )
     size = np.dtype(data.spec.dtype).itemsize
     kernel = CKernel("mirror_pad.c", (("@", str(size)), ("OUT", f"uint{8 * size}_t")))
     return CStep(
         f"nn_mirror_pad_{size}({{in0}}, {{out0}}, size, {without});",
         (CKernel("axes.c"), CKernel("mirrored.c"), kernel),
         before=[f"static const int32_t size[16] = {braced([n for row in rows for n in row])};"],
-    )  # fmt: skip
+    )
 
 
 def fill(op: OperatorView) -> CStep:

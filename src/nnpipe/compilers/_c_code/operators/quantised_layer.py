@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import multiplier_of, quantised_range, scale_of, scales_of, zero_of
+from nnpipe.compilers._c_code.fixed_point import (
+    multiplier_of,
+    quantised_range,
+    scale_of,
+    scales_of,
+    zero_of,
+)
 from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, struct
 from nnpipe.core.errors import CompileError
 from nnpipe.formats.tflite_graph import ProgramTensor
@@ -50,7 +56,9 @@ class QuantisedLayer:
     @property
     def zeros(self) -> str:
         """The definition of its zero points and bounds."""
-        return struct("nn_zeros", "z", [self.in_zero, self.weight_zero, self.out_zero, self.low, self.high])
+        return struct(
+            "nn_zeros", "z", [self.in_zero, self.weight_zero, self.out_zero, self.low, self.high]
+        )
 
     def factor_constants(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the factors as constants."""
@@ -104,7 +112,9 @@ def quantised_layer(op: OperatorView, channels: int, axis: int, activation: int)
     if wide and max(s for _, s in factors) > 14:
         raise CompileError("its scales are too far apart for 16-bit numbers")
     low, high = quantised_range(activation, out)
-    return QuantisedLayer(kinds[0], content, bias, factors, zero_of(data), weight_zero, zero_of(out), low, high)
+    return QuantisedLayer(
+        kinds[0], content, bias, factors, zero_of(data), weight_zero, zero_of(out), low, high
+    )
 
 
 def bias_of(op: OperatorView, channels: int, *kinds: str) -> npt.NDArray[np.generic] | None:
@@ -112,7 +122,9 @@ def bias_of(op: OperatorView, channels: int, *kinds: str) -> npt.NDArray[np.gene
     if len(op.inputs) < 3 or op.inputs[2] is None:
         return None
     bias = op.constant(2)
-    op.expect(bias.size == channels and str(bias.dtype) in kinds, "its bias has another size or type")
+    op.expect(
+        bias.size == channels and str(bias.dtype) in kinds, "its bias has another size or type"
+    )
     return bias.reshape(-1)
 
 
@@ -125,13 +137,20 @@ def _factors(op: OperatorView, scales: list[float]) -> list[float]:
 
 
 def _check_sums(
-    content: npt.NDArray[np.generic], zero: int, data: ProgramTensor, bias: npt.NDArray[np.generic] | None,
-    channels: int, axis: int,
-) -> None:  # fmt: skip
+    content: npt.NDArray[np.generic],
+    zero: int,
+    data: ProgramTensor,
+    bias: npt.NDArray[np.generic] | None,
+    channels: int,
+    axis: int,
+) -> None:
     """Check that no input can overflow a sum: what overflows in C is undefined."""
     # A part of a sum may be a little larger than the whole where the zero point is in the bias.
     most = 32768 if data.spec.dtype == "int16" else 256
-    sums = np.abs(np.moveaxis(content.astype(np.int64) - zero, axis, 0).reshape(channels, -1)).sum(1) * most
+    sums = (
+        np.abs(np.moveaxis(content.astype(np.int64) - zero, axis, 0).reshape(channels, -1)).sum(1)
+        * most
+    )
     if bias is not None:
         sums = sums.astype(object) + np.abs(bias.astype(object))
     limit = _LARGEST_SUM if data.spec.dtype != "int16" else 1 << 47
@@ -177,10 +196,17 @@ def conv_2d_int8(layer: QuantisedLayer, place: str) -> CStep:
     weights = np.pad(flat, ((0, 0), (0, 0), (0, -columns * depth % 4)))
     suffix, kernels, constants = _rounded(layer)
     return CStep(
-        f"nn_conv_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, {{scratch}}, &w, &z);",
-        (*kernels, *map(CKernel, ("columns.c", "products.c", "rows.c")), CKernel("conv_s8.c", _words(suffix))),
-        {**constants, "weights": weights}, [place, layer.zeros], 4 * weights[0].size,
-    )  # fmt: skip
+        f"nn_conv_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, "
+        f"{{scratch}}, &w, &z);",
+        (
+            *kernels,
+            *map(CKernel, ("columns.c", "products.c", "rows.c")),
+            CKernel("conv_s8.c", _words(suffix)),
+        ),
+        {**constants, "weights": weights},
+        [place, layer.zeros],
+        4 * weights[0].size,
+    )
 
 
 def depthwise_conv_2d_int8(layer: QuantisedLayer, place: str, window: Sequence[int]) -> CStep:
@@ -203,11 +229,13 @@ def depthwise_conv_2d_int8(layer: QuantisedLayer, place: str, window: Sequence[i
     weights = np.append(np.moveaxis(layer.weights, 3, 0).reshape(-1), np.zeros(3, np.int8))
     suffix, kernels, constants = _rounded(layer, axis=3)
     return CStep(
-        f"nn_depthwise_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, {{scratch}}, "
-        f"{width}, {height}, &w, &z);",
+        f"nn_depthwise_{suffix}({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, "
+        f"{{out0}}, {{scratch}}, {width}, {height}, &w, &z);",
         (*kernels, CKernel("taps.c"), CKernel("depthwise_s8.c", _words(suffix))),
-        {**constants, "weights": weights}, [place, layer.zeros], width * height + 4,
-    )  # fmt: skip
+        {**constants, "weights": weights},
+        [place, layer.zeros],
+        width * height + 4,
+    )
 
 
 def fully_connected_int8(layer: QuantisedLayer, batches: int) -> CStep:
@@ -218,8 +246,9 @@ def fully_connected_int8(layer: QuantisedLayer, batches: int) -> CStep:
         f"nn_dense_s8({{in0}}, {{weights}}, {{bias}}, {{multiplier}}, {{shift}}, {{out0}}, "
         f"{batches}, {depth}, {units}, &z);",
         (CLAMP_Q, RESCALE_ONCE, ZEROS, DSP, MVE, CKernel("rows.c"), CKernel("dense_s8.c")),
-        {**layer.factor_constants(), "weights": weights, "bias": _bias(layer, 0)}, [layer.zeros],
-    )  # fmt: skip
+        {**layer.factor_constants(), "weights": weights, "bias": _bias(layer, 0)},
+        [layer.zeros],
+    )
 
 
 def _by_channel(layer: QuantisedLayer, axis: int) -> npt.NDArray[np.int64]:
@@ -229,14 +258,18 @@ def _by_channel(layer: QuantisedLayer, axis: int) -> npt.NDArray[np.int64]:
 def _bias(layer: QuantisedLayer, axis: int) -> npt.NDArray[np.int32]:
     """Return the bias with the zero point of the input."""
     bias = 0 if layer.bias is None else layer.bias.reshape(-1).astype(np.int64)
-    found: npt.NDArray[np.int32] = (bias - layer.in_zero * _by_channel(layer, axis).sum(1)).astype(np.int32)
+    found: npt.NDArray[np.int32] = (bias - layer.in_zero * _by_channel(layer, axis).sum(1)).astype(
+        np.int32
+    )
     return found
 
 
 def _rounded(
     layer: QuantisedLayer, axis: int = 0
 ) -> tuple[str, tuple[CKernel, ...], dict[str, npt.NDArray[np.generic]]]:
-    """Return the end of a kernel's name, which says how it rounds and clamps; what it needs; bias and factors."""
+    """Return the end of a kernel's name, which says how it rounds and clamps; what it needs;
+    bias and factors.
+    """
     bias = _bias(layer, axis)
     most = np.abs(bias.astype(np.int64)) + 128 * np.abs(_by_channel(layer, axis)).sum(1)
     quick = _quick_factors(layer, most.tolist())
@@ -248,7 +281,9 @@ def _rounded(
 
 
 def _quick_factors(layer: QuantisedLayer, most: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Return factors for ``nn_requantise``, or None if it cannot compute a channel; ``most`` bounds each one's sum."""
+    """Return factors for ``nn_requantise``, or None if it cannot compute a channel; ``most``
+    bounds each one's sum.
+    """
     found = []
     for (multiplier, shift), bound in zip(layer.factors, most, strict=True):
         if multiplier == 0 or (shift < 0 and bound < 1 << -shift - 1):  # it is always rounded to 0
@@ -262,6 +297,9 @@ def _quick_factors(layer: QuantisedLayer, most: Sequence[int]) -> list[tuple[int
 def _words(suffix: str) -> tuple[tuple[str, str], ...]:
     any_shift = "_any" if "_any" in suffix else ""
     return (
-        ("@", suffix), ("ROUNDING", f"nn_rounding{any_shift}"), ("REQUANTISE", f"nn_requantise{any_shift}"),
-        ("QUICK", "0" if any_shift else "1"), ("CLAMP", "nn_clamp" if "_clamped" in suffix else "nn_saturate"),
-    )  # fmt: skip
+        ("@", suffix),
+        ("ROUNDING", f"nn_rounding{any_shift}"),
+        ("REQUANTISE", f"nn_requantise{any_shift}"),
+        ("QUICK", "0" if any_shift else "1"),
+        ("CLAMP", "nn_clamp" if "_clamped" in suffix else "nn_saturate"),
+    )

@@ -16,14 +16,21 @@ from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView, braced, 
 
 _TANH = 4
 # Places of the inputs: of input, forget, cell and output gate.
-_WEIGHTS, _RECURRENT, _BIASES, _LEFT_OUT = (1, 2, 3, 4), (5, 6, 7, 8), (12, 13, 14, 15), (9, 10, 11, 16, 17)
+_WEIGHTS, _RECURRENT, _BIASES, _LEFT_OUT = (
+    (1, 2, 3, 4),
+    (5, 6, 7, 8),
+    (12, 13, 14, 15),
+    (9, 10, 11, 16, 17),
+)
 _OUTPUT_STATE, _CELL_STATE = 18, 19
 _MOST = 1 << 15  # numbers in a sum of products of 8-bit numbers
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """The numbers of a layer, how far its steps and batches are apart, and its weights, stacked by gates."""
+    """The numbers of a layer, how far its steps and batches are apart, and its weights, stacked
+    by gates.
+    """
 
     batches: int
     steps: int
@@ -36,21 +43,39 @@ class _Layer:
 
 
 def unidirectional_sequence_lstm(op: OperatorView) -> CStep:
-    """Return the step of UNIDIRECTIONAL_SEQUENCE_LSTM in its basic form: of real or 8-bit numbers."""
+    """Return the step of UNIDIRECTIONAL_SEQUENCE_LSTM in its basic form: of real or 8-bit
+    numbers.
+    """
     layer = _layer(op)
-    places = f"{{in0}}, {{weights}}, {{recurrent}}, {{bias}}, (OUT *){{in{_OUTPUT_STATE}}}, (CELL *){{in{_CELL_STATE}}}"
+    places = (
+        f"{{in0}}, {{weights}}, {{recurrent}}, {{bias}}, (OUT *){{in{_OUTPUT_STATE}}}, (CELL "
+        f"*){{in{_CELL_STATE}}}"
+    )
     if set(op.types()) == {"float32"}:
-        numbers = (layer.batches, layer.steps, layer.depth, layer.units, layer.next_step, layer.next_batch)
+        numbers = (
+            layer.batches,
+            layer.steps,
+            layer.depth,
+            layer.units,
+            layer.next_step,
+            layer.next_batch,
+        )
         return CStep(
-            f"nn_lstm_f32({places}, {{scratch}}, {{out0}}, {', '.join(map(str, numbers))}, {text_of(layer.clip)});"
-            .replace("OUT", "float").replace("CELL", "float"),
-            (CLAMP, *LOGISTIC, *TANH, CKernel("lstm_f.c")), layer.stacked, scratch=16 * layer.units,
-        )  # fmt: skip
+            f"nn_lstm_f32({places}, {{scratch}}, {{out0}}, {', '.join(map(str, numbers))}, "
+            f"{text_of(layer.clip)});".replace("OUT", "float").replace("CELL", "float"),
+            (CLAMP, *LOGISTIC, *TANH, CKernel("lstm_f.c")),
+            layer.stacked,
+            scratch=16 * layer.units,
+        )
     return CStep(
-        f"nn_lstm_s8({places}, {{scratch}}, {{out0}}, &s);".replace("OUT", "int8_t").replace("CELL", "int16_t"),
-        (CLAMP_Q, RESCALE, CKernel("curves16.c"), CKernel("lstm_q.c")), layer.stacked, [_of_8_bits(op, layer)],
+        f"nn_lstm_s8({places}, {{scratch}}, {{out0}}, &s);".replace("OUT", "int8_t").replace(
+            "CELL", "int16_t"
+        ),
+        (CLAMP_Q, RESCALE, CKernel("curves16.c"), CKernel("lstm_q.c")),
+        layer.stacked,
+        [_of_8_bits(op, layer)],
         8 * layer.units,
-    )  # fmt: skip
+    )
 
 
 def _layer(op: OperatorView) -> _Layer:
@@ -58,7 +83,11 @@ def _layer(op: OperatorView) -> _Layer:
     extra = [n for n in (*_LEFT_OUT, *range(20, len(op.inputs))) if op.inputs[n] is not None]
     op.expect(not extra, "it has peepholes, a projection or a normalisation")
     op.expect(op.operator.option(0, "<b") == _TANH, "its activation is not tanh")
-    data, clip, time_major = op.input(0), op.operator.real_option(1), op.operator.option(3, "<b") != 0
+    data, clip, time_major = (
+        op.input(0),
+        op.operator.real_option(1),
+        op.operator.option(3, "<b") != 0,
+    )
     op.expect(math.isfinite(clip) and clip >= 0, f"its cells are clipped at {clip}")
     op.expect(len(data.shape) == 3 and min(data.shape) > 0, f"its input has the shape {data.shape}")
     batches, steps = (data.shape[1], data.shape[0]) if time_major else data.shape[:2]
@@ -68,8 +97,10 @@ def _layer(op: OperatorView) -> _Layer:
         op.expect(op.state(place).shape == (batches, units), "a state has another shape")
     stacked: dict[str, npt.NDArray[np.generic]] = {}
     for name, places, shape in (
-        ("weights", _WEIGHTS, (units, depth)), ("recurrent", _RECURRENT, (units, units)), ("bias", _BIASES, (units,)),
-    ):  # fmt: skip
+        ("weights", _WEIGHTS, (units, depth)),
+        ("recurrent", _RECURRENT, (units, units)),
+        ("bias", _BIASES, (units,)),
+    ):
         parts = [op.constant(place) for place in places]
         op.expect(all(part.shape == shape for part in parts), "its weights have different shapes")
         stacked[name] = np.concatenate(parts)
@@ -78,7 +109,9 @@ def _layer(op: OperatorView) -> _Layer:
 
 
 def _of_8_bits(op: OperatorView, layer: _Layer) -> str:
-    """Return the definition of the numbers of a layer of 8-bit numbers, whose cells have 16 bits."""
+    """Return the definition of the numbers of a layer of 8-bit numbers, whose cells have 16
+    bits.
+    """
     data, state, cell = op.input(0), op.state(_OUTPUT_STATE), op.state(_CELL_STATE)
     weights = {op.input(place).spec.dtype for place in (*_WEIGHTS, *_RECURRENT)}
     kinds = (
@@ -88,12 +121,21 @@ def _of_8_bits(op: OperatorView, layer: _Layer) -> str:
         cell.spec.dtype,
         str(layer.stacked["bias"].dtype),
     )
-    op.expect(kinds == ("int8", "int8", "int8", "int16", "int32") and weights == {"int8"}, str(op.unsupported()))
+    op.expect(
+        kinds == ("int8", "int8", "int8", "int16", "int32") and weights == {"int8"},
+        str(op.unsupported()),
+    )
     op.expect(max(layer.depth, layer.units) <= _MOST, "its sums could overflow")
-    op.expect(int(np.abs(layer.stacked["bias"].astype(np.int64)).max()) < 1 << 30, "its sums could overflow")
+    op.expect(
+        int(np.abs(layer.stacked["bias"].astype(np.int64)).max()) < 1 << 30,
+        "its sums could overflow",
+    )
     fraction, exponent = math.frexp(scale_of(cell))
     bits = 15 + exponent - 1
-    op.expect(fraction == 0.5 and 0 <= bits <= 6 and zero_of(cell) == 0, "its cells have a scale that no kernel takes")
+    op.expect(
+        fraction == 0.5 and 0 <= bits <= 6 and zero_of(cell) == 0,
+        "its cells have a scale that no kernel takes",
+    )
     hidden = op.intermediate(4)
     # LiteRT computes these factors in 32 bits; gates have 12 bits behind the point.
     factors = []
@@ -101,16 +143,37 @@ def _of_8_bits(op: OperatorView, layer: _Layer) -> str:
         for place in places:
             op.expect(zero_of(op.input(place)) == 0, "its weights have a zero point")
             factors.append(
-                multiplier_of(float(np.float32(scale_of(op.input(place))) * np.float32(scale_of(given)) * 4096))
+                multiplier_of(
+                    float(
+                        np.float32(scale_of(op.input(place))) * np.float32(scale_of(given)) * 4096
+                    )
+                )
             )
     factor = multiplier_of(float(np.float32(2.0**-30 / scale_of(hidden))))
     op.expect(factor[1] <= 0, "an output has a very small scale")
     clip = int(min(max(np.float32(layer.clip) / np.float32(scale_of(cell)), -32768.0), 32767.0))
-    rows = [braced([*first, *second]) for first, second in zip(factors[:4], factors[4:], strict=True)]
-    return struct("nn_lstm", "s", [
-        layer.batches, layer.steps, layer.depth, layer.units, layer.next_step, layer.next_batch, zero_of(data),
-        zero_of(state), *factor, zero_of(hidden), bits, clip, braced(rows),
-    ])  # fmt: skip
+    rows = [
+        braced([*first, *second]) for first, second in zip(factors[:4], factors[4:], strict=True)
+    ]
+    return struct(
+        "nn_lstm",
+        "s",
+        [
+            layer.batches,
+            layer.steps,
+            layer.depth,
+            layer.units,
+            layer.next_step,
+            layer.next_batch,
+            zero_of(data),
+            zero_of(state),
+            *factor,
+            zero_of(hidden),
+            bits,
+            clip,
+            braced(rows),
+        ],
+    )
 
 
 # SVDF: dense layers whose results of several runs are weighted by how long ago they were.
@@ -140,16 +203,26 @@ def svdf(op: OperatorView) -> CStep:
     view = op.reordered(0, 1, 3)  # the bias where layers have it
     bias = bias_of(view, units, "float32" if data.spec.dtype == "float32" else "int32")
     constants = weights if bias is None else {**weights, "bias": bias}
-    kinds = (data.spec.dtype, features.spec.dtype, times.spec.dtype, state.spec.dtype, op.output().spec.dtype)
+    kinds = (
+        data.spec.dtype,
+        features.spec.dtype,
+        times.spec.dtype,
+        state.spec.dtype,
+        op.output().spec.dtype,
+    )
     if kinds == ("float32",) * 5:
         low, high = map(text_of, float_range(op.operator.option(1, "<b")))
         return CStep(
-            f"nn_svdf_f32({{in0}}, {{features}}, {{times}}, {bias_place(view)}, (float *){{in4}}, {{out0}}, &s, "
-            f"{low}, {high});",
-            (CLAMP, _SHAPE, CKernel("svdf_f.c")), constants, [place],
-        )  # fmt: skip
+            f"nn_svdf_f32({{in0}}, {{features}}, {{times}}, {bias_place(view)}, (float *){{in4}}, "
+            f"{{out0}}, &s, {low}, {high});",
+            (CLAMP, _SHAPE, CKernel("svdf_f.c")),
+            constants,
+            [place],
+        )
     op.expect(kinds == ("int8", "int8", "int16", "int16", "int8"), str(op.unsupported()))
-    op.expect(op.operator.option(1, "<b") == _RELU, "its activation is not ReLU, which LiteRT demands")
+    op.expect(
+        op.operator.option(1, "<b") == _RELU, "its activation is not ReLU, which LiteRT demands"
+    )
     op.expect(depth <= _MOST, "its sums could overflow")
     factors = [
         multiplier_of(scale_of(first) * scale_of(second) / scale_of(result))
@@ -158,7 +231,9 @@ def svdf(op: OperatorView) -> CStep:
     op.expect(factors[1][1] <= 0, "its output has a very small scale")
     numbers = [zero_of(data), *factors[0], *factors[1], zero_of(op.output())]
     return CStep(
-        f"nn_svdf_s8({{in0}}, {{features}}, {{times}}, {bias_place(view)}, (int16_t *){{in4}}, {{out0}}, &s, factors);",
-        (CLAMP_Q, RESCALE, _SHAPE, CKernel("svdf_q.c")), constants,
+        f"nn_svdf_s8({{in0}}, {{features}}, {{times}}, {bias_place(view)}, (int16_t *){{in4}}, "
+        f"{{out0}}, &s, factors);",
+        (CLAMP_Q, RESCALE, _SHAPE, CKernel("svdf_q.c")),
+        constants,
         [place, f"static const int32_t factors[6] = {braced(numbers)};"],
-    )  # fmt: skip
+    )

@@ -7,11 +7,28 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import LIMITS, divided, multiplier_of, power_of_e, rescaled, scale_of, zero_of
+from nnpipe.compilers._c_code.fixed_point import (
+    LIMITS,
+    divided,
+    multiplier_of,
+    power_of_e,
+    rescaled,
+    scale_of,
+    zero_of,
+)
 from nnpipe.compilers._c_code.operators.binary import PAIRS, broadcast, pairwise
 from nnpipe.compilers._c_code.operators.data_movement import expect_same_values
 from nnpipe.compilers._c_code.operators.quantised_layer import CLAMP_Q, RAISED, RESCALE
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct, text_of
+from nnpipe.compilers._c_code.step import (
+    C_TYPES,
+    SUFFIXES,
+    CKernel,
+    CStep,
+    OperatorView,
+    braced,
+    struct,
+    text_of,
+)
 
 _REDUCTION = (CKernel("axes.c"), CKernel("reduction.c"))
 _MOST = 1 << 22  # elements of a mean, so that sums of 8-bit numbers stay below 2^31
@@ -25,7 +42,9 @@ def mean(op: OperatorView) -> CStep:
     kinds = (data.spec.dtype, out.spec.dtype)
     if kinds == ("float32", "float32"):
         return CStep(
-            f"nn_mean_f32({{in0}}, {{out0}}, &r, {count}.0f);", (*_REDUCTION, CKernel("mean_f.c")), before=[place]
+            f"nn_mean_f32({{in0}}, {{out0}}, &r, {count}.0f);",
+            (*_REDUCTION, CKernel("mean_f.c")),
+            before=[place],
         )
     if kinds not in (("int8", "int8"), ("uint8", "uint8")):
         raise op.unsupported()
@@ -36,13 +55,18 @@ def mean(op: OperatorView) -> CStep:
     # A sum has up to 8 bits more than the count.
     op.expect(shift + count.bit_length() + 9 <= 31, "its output has a very small scale")
     low, high = LIMITS[kinds[0]]
-    words = (("@", SUFFIXES[kinds[0]]), ("OUT", C_TYPES[kinds[0]]), ("LEAST", str(low)), ("MOST", str(high)))
+    words = (
+        ("@", SUFFIXES[kinds[0]]),
+        ("OUT", C_TYPES[kinds[0]]),
+        ("LEAST", str(low)),
+        ("MOST", str(high)),
+    )
     values = [zero_of(data) * count, multiplier, shift, zero_of(out)]
     return CStep(
         f"nn_mean_of_{SUFFIXES[kinds[0]]}({{in0}}, {{out0}}, &r, &m);",
         (CLAMP_Q, RESCALE, *_REDUCTION, CKernel("mean_q.c", words)),
         before=[place, struct(f"nn_mean_{SUFFIXES[kinds[0]]}", "m", values)],
-    )  # fmt: skip
+    )
 
 
 def total(op: OperatorView) -> CStep:
@@ -71,13 +95,17 @@ def cumsum(op: OperatorView) -> CStep:
     axis = op.axis(axes[0], len(data.shape))
     op.expect_shape(data.shape)
     kind = data.spec.dtype
-    op.expect(kind == op.output().spec.dtype and kind in ("float32", "int32", "int64"), str(op.unsupported()))
+    op.expect(
+        kind == op.output().spec.dtype and kind in ("float32", "int32", "int64"),
+        str(op.unsupported()),
+    )
     sums = {"float32": "float", "int32": "uint32_t", "int64": "uint64_t"}[kind]
     words = (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind]), ("SUM", sums))
     outer, inner = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
     how = ", ".join(str(int(op.operator.option(n, "<b") != 0)) for n in (0, 1))
     return CStep(
-        f"nn_running_sum_{SUFFIXES[kind]}({{in0}}, {{out0}}, {outer}, {data.shape[axis]}, {inner}, {how});",
+        f"nn_running_sum_{SUFFIXES[kind]}({{in0}}, {{out0}}, {outer}, {data.shape[axis]}, {inner}, "
+        f"{how});",
         (CKernel("running_sum.c", words),),
     )
 
@@ -109,7 +137,9 @@ def _folded(op: OperatorView, name: str, start: str, following: str) -> CStep:
     suffix = f"{name}_{SUFFIXES.get(kind, kind)}"
     words = (("@", suffix), ("OUT", C_TYPES[kind]), ("START", start), ("NEXT", following))
     return CStep(
-        f"nn_reduce_{suffix}({{in0}}, {{out0}}, &r);", (*_REDUCTION, CKernel("reduce.c", words)), before=[place]
+        f"nn_reduce_{suffix}({{in0}}, {{out0}}, &r);",
+        (*_REDUCTION, CKernel("reduce.c", words)),
+        before=[place],
     )
 
 
@@ -125,7 +155,9 @@ def _reduced(op: OperatorView) -> tuple[str, int]:
         if op.operator.option(0, "<b")
         else [data.shape[n] for n in kept]
     )
-    place = struct("nn_reduction", "r", [*_axes(data.shape, kept), *_axes(data.shape, sorted(axes))])
+    place = struct(
+        "nn_reduction", "r", [*_axes(data.shape, kept), *_axes(data.shape, sorted(axes))]
+    )
     return place, math.prod(data.shape[n] for n in axes)
 
 
@@ -156,11 +188,17 @@ def softmax(op: OperatorView) -> CStep:
     holds = abs(scale_of(op.output()) * 256 - 1) <= 0.001 and zero_of(op.output()) == low
     op.expect(holds, "its output has another scale than 1 / 256, or another zero point")
     powers, _, _ = _powers(op, length, beta)
-    words = (("@", SUFFIXES[kinds[0]]), ("OUT", C_TYPES[kinds[0]]), ("LEAST", str(low)), ("MOST", str(high)))
+    words = (
+        ("@", SUFFIXES[kinds[0]]),
+        ("OUT", C_TYPES[kinds[0]]),
+        ("LEAST", str(low)),
+        ("MOST", str(high)),
+    )
     return CStep(
         f"nn_softmax_{SUFFIXES[kinds[0]]}({{in0}}, {{out0}}, {rows}, {length}, {{powers}});",
-        (*_KERNELS, CKernel("softmax_q.c", words)), {"powers": powers},
-    )  # fmt: skip
+        (*_KERNELS, CKernel("softmax_q.c", words)),
+        {"powers": powers},
+    )
 
 
 def log_softmax(op: OperatorView) -> CStep:
@@ -182,7 +220,7 @@ def log_softmax(op: OperatorView) -> CStep:
         (*_KERNELS, CKernel("log_softmax_q.c")),
         {"powers": np.array([divided(int(power), 12) for power in powers], np.int32)},
         [f"static const int32_t factors[4] = {braced([multiplier, shift, *back])};"],
-    )  # fmt: skip
+    )
 
 
 def _rows(op: OperatorView) -> tuple[int, int]:
@@ -192,14 +230,20 @@ def _rows(op: OperatorView) -> tuple[int, int]:
     return data.count // data.shape[-1], data.shape[-1]
 
 
-def _powers(op: OperatorView, length: int, beta: float) -> tuple[npt.NDArray[np.int32], tuple[int, int], int]:
-    """Return powers of e for the differences 0 to -255, the factor of a difference, and the least one that counts."""
+def _powers(
+    op: OperatorView, length: int, beta: float
+) -> tuple[npt.NDArray[np.int32], tuple[int, int], int]:
+    """Return powers of e for the differences 0 to -255, the factor of a difference, and the
+    least one that counts.
+    """
     op.expect(length < _LONGEST, "its rows are too long")
     scale = beta * scale_of(op.input(0)) * 2.0 ** (31 - _BITS)
     op.expect(1 < scale < 1 << 30, "its input has a very small or a very large scale")
     multiplier, shift = multiplier_of(scale)
     least = -math.floor(((1 << _BITS) - 1) * (1 << 31 - _BITS) / (1 << shift))
-    found = [power_of_e(rescaled(-x, multiplier, shift), _BITS) if -x >= least else 0 for x in range(256)]
+    found = [
+        power_of_e(rescaled(-x, multiplier, shift), _BITS) if -x >= least else 0 for x in range(256)
+    ]
     return np.array(found, np.int32), (multiplier, shift), least
 
 
@@ -226,7 +270,9 @@ def minimum(op: OperatorView) -> CStep:
 def select(op: OperatorView) -> CStep:
     """Return the step of SELECT_V2, with broadcasting."""
     truth, first, second, out = op.input(0), op.input(1), op.input(2), op.output()
-    op.expect(truth.spec.dtype == "bool" and first.spec.dtype == second.spec.dtype, str(op.unsupported()))
+    op.expect(
+        truth.spec.dtype == "bool" and first.spec.dtype == second.spec.dtype, str(op.unsupported())
+    )
     for each in (first, second):
         expect_same_values(op, each, out)
     lengths, steps = broadcast(op, truth.shape, first.shape, second.shape)
@@ -234,9 +280,10 @@ def select(op: OperatorView) -> CStep:
     kernel = CKernel("select.c", (("@", str(size)), ("OUT", f"uint{8 * size}_t")))
     pairs = struct("nn_pairs", "p", [braced(lengths), braced(steps[1]), braced(steps[2])])
     return CStep(
-        f"nn_select_{size}({{in0}}, {{in1}}, {{in2}}, {{out0}}, &p, steps);", (*PAIRS, kernel),
+        f"nn_select_{size}({{in0}}, {{in1}}, {{in2}}, {{out0}}, &p, steps);",
+        (*PAIRS, kernel),
         before=[pairs, f"static const int32_t steps[4] = {braced(steps[0])};"],
-    )  # fmt: skip
+    )
 
 
 def select_alike(op: OperatorView) -> CStep:
@@ -256,10 +303,16 @@ def _place(op: OperatorView, name: str, compare: str) -> CStep:
     if kinds[0] not in SUFFIXES or kinds[1] not in ("int32", "int64"):
         raise op.unsupported()
     suffix = f"{name}_{SUFFIXES[kinds[0]]}_{SUFFIXES[kinds[1]]}"
-    words = (("@", suffix), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]), ("COMPARE", compare))
+    words = (
+        ("@", suffix),
+        ("IN", C_TYPES[kinds[0]]),
+        ("OUT", C_TYPES[kinds[1]]),
+        ("COMPARE", compare),
+    )
     outer, inner = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
     return CStep(
-        f"nn_arg_{suffix}({{in0}}, {{out0}}, {outer}, {data.shape[axis]}, {inner});", (CKernel("arg.c", words),)
+        f"nn_arg_{suffix}({{in0}}, {{out0}}, {outer}, {data.shape[axis]}, {inner});",
+        (CKernel("arg.c", words),),
     )
 
 

@@ -1,4 +1,6 @@
-"""Images in another size; which places of the input an output is made of is computed ahead of time."""
+"""Images in another size; which places of the input an output is made of is computed ahead of
+time.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,19 @@ def resize_nearest_neighbor(op: OperatorView) -> CStep:
     size = _size(op)
     corners, centers = (op.operator.option(n, "<b") != 0 for n in (0, 1))
     found = {
-        name: np.array([_nearest(at, *lengths, corners, centers) for at in range(lengths[1])], np.int32)
+        name: np.array(
+            [_nearest(at, *lengths, corners, centers) for at in range(lengths[1])], np.int32
+        )
         for name, lengths in (("rows", (size[1], size[3])), ("columns", (size[2], size[4])))
     }
     width = np.dtype(op.output().spec.dtype).itemsize
     words = (("@", str(width)), ("OUT", f"uint{8 * width}_t"))
     return CStep(
         f"nn_resize_nearest_{width}({{in0}}, {{out0}}, size, {{rows}}, {{columns}});",
-        (CKernel("resize_nearest.c", words),), found, [_definition(size)],
-    )  # fmt: skip
+        (CKernel("resize_nearest.c", words),),
+        found,
+        [_definition(size)],
+    )
 
 
 def resize_bilinear(op: OperatorView) -> CStep:
@@ -45,36 +51,51 @@ def resize_bilinear(op: OperatorView) -> CStep:
     real = kind in ("uint8", "float32")  # as the reference kernels have it
     between = _between if real else _between_integers
     found: dict[str, npt.NDArray[np.generic]] = {}
-    for names, lengths in ((("rows", "down"), (size[1], size[3])), (("columns", "right"), (size[2], size[4]))):
+    for names, lengths in (
+        (("rows", "down"), (size[1], size[3])),
+        (("columns", "right"), (size[2], size[4])),
+    ):
         places = [between(at, *lengths, corners, centers) for at in range(lengths[1])]
         found[names[0]] = np.array([place[:2] for place in places], np.int32)
         found[names[1]] = np.array([place[2] for place in places], np.float32 if real else np.int32)
     words = (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind])) + (
         (
-            ("FACTOR", "float"), ("SUM", "float"), ("ONE", "1.0f"),
+            ("FACTOR", "float"),
+            ("SUM", "float"),
+            ("ONE", "1.0f"),
             ("ROUNDED", "sum" if kind == "float32" else "sum + 0.5f"),
         )
         if real
         else (
-            ("FACTOR", "int32_t"), ("SUM", "int64_t"), ("ONE", str(1 << _BITS)),
+            ("FACTOR", "int32_t"),
+            ("SUM", "int64_t"),
+            ("ONE", str(1 << _BITS)),
             ("ROUNDED", "(sum + (sum > 0 ? 1 << 19 : -(1 << 19))) / (1 << 20)"),
         )
-    )  # fmt: skip
+    )
     return CStep(
-        f"nn_resize_bilinear_{SUFFIXES[kind]}({{in0}}, {{out0}}, size, {{rows}}, {{down}}, {{columns}}, {{right}});",
-        (CKernel("resize_bilinear.c", words),), found, [_definition(size)],
-    )  # fmt: skip
+        f"nn_resize_bilinear_{SUFFIXES[kind]}({{in0}}, {{out0}}, size, {{rows}}, {{down}}, "
+        f"{{columns}}, {{right}});",
+        (CKernel("resize_bilinear.c", words),),
+        found,
+        [_definition(size)],
+    )
 
 
 def _size(op: OperatorView) -> list[int]:
-    """Return batches, rows and columns of input and output, and channels, after checking that nothing else changes."""
+    """Return batches, rows and columns of input and output, and channels, after checking that
+    nothing else changes.
+    """
     data, out = op.input(0), op.output()
     op.expect(len(data.shape) == 4 and min(data.shape) > 0, f"its input has the shape {data.shape}")
     size = op.integers(1)
     op.expect(len(size) == 2 and min(size) > 0, "its size is none")
     op.expect_shape((data.shape[0], *size, data.shape[3]))
     same = (data.spec.dtype, data.spec.scale, data.spec.zero_point)
-    op.expect(same == (out.spec.dtype, out.spec.scale, out.spec.zero_point), "input and output have other scales")
+    op.expect(
+        same == (out.spec.dtype, out.spec.scale, out.spec.zero_point),
+        "input and output have other scales",
+    )
     op.expect(out.spec.dtype in C_TYPES, str(op.unsupported()))
     return [*data.shape[:3], *size, data.shape[3]]
 
@@ -90,18 +111,24 @@ def _scale(length: int, made: int, corners: bool) -> np.float32:
 
 
 def _nearest(at: int, length: int, made: int, corners: bool, centers: bool) -> int:
-    place = float((np.float32(at) + np.float32(0.5 if centers else 0)) * _scale(length, made, corners))
+    place = float(
+        (np.float32(at) + np.float32(0.5 if centers else 0)) * _scale(length, made, corners)
+    )
     return max(0, min(math.floor(place + 0.5) if corners else math.floor(place), length - 1))
 
 
-def _between(at: int, length: int, made: int, corners: bool, centers: bool) -> tuple[int, int, float]:
+def _between(
+    at: int, length: int, made: int, corners: bool, centers: bool
+) -> tuple[int, int, float]:
     scale, half = _scale(length, made, corners), np.float32(0.5)
     place = (np.float32(at) + half) * scale - half if centers else np.float32(at) * scale
     lower, upper = max(math.floor(place), 0), min(math.ceil(place), length - 1)
     return lower, upper, float(place - np.float32(lower))
 
 
-def _between_integers(at: int, length: int, made: int, corners: bool, centers: bool) -> tuple[int, int, int]:
+def _between_integers(
+    at: int, length: int, made: int, corners: bool, centers: bool
+) -> tuple[int, int, int]:
     one = 1 << _BITS
     steps = (length - 1, made - 1) if corners and made > 1 else (length, made)
     scale = (one * steps[0] + steps[1] // 2) // steps[1]
@@ -145,23 +172,36 @@ def space_to_batch_nd(op: OperatorView) -> CStep:
     op.expect(len(pads) == 4 and min(pads) >= 0, "its padding is none")
     batches, height, width, depth = data.shape
     padded = (height + pads[0] + pads[1], width + pads[2] + pads[3])
-    op.expect(padded[0] % rows == 0 and padded[1] % columns == 0, "its blocks do not fill its input")
+    op.expect(
+        padded[0] % rows == 0 and padded[1] % columns == 0, "its blocks do not fill its input"
+    )
     op.expect_shape((batches * rows * columns, padded[0] // rows, padded[1] // columns, depth))
     statements, before = [], []
     size = np.dtype(data.spec.dtype).itemsize
     for number, (row, column) in enumerate((r, c) for r in range(rows) for c in range(columns)):
         inside, outside, lengths = [], [], []
-        for offset, block, pad, length in ((row, rows, pads[0], height), (column, columns, pads[2], width)):
-            first = max(0, -(-(pad - offset) // block))  # the first place of the output that the input reaches
+        for offset, block, pad, length in (
+            (row, rows, pads[0], height),
+            (column, columns, pads[2], width),
+        ):
+            # the first place of the output that the input reaches
+            first = max(0, -(-(pad - offset) // block))
             inside.append(first * block + offset - pad)
             outside.append(first)
             lengths.append(max(0, -(-(length - inside[-1]) // block)))
         steps, out_steps = contiguous(data.shape), contiguous(out.shape)
-        before.append(moves(
-            f"m{number}", (batches, *lengths, depth), (steps[0], rows * steps[1], columns * steps[2], 1), out_steps,
-            inside[0] * steps[1] + inside[1] * steps[2],
-            number * batches * out_steps[0] + outside[0] * out_steps[1] + outside[1] * out_steps[2],
-        ))  # fmt: skip
+        before.append(
+            moves(
+                f"m{number}",
+                (batches, *lengths, depth),
+                (steps[0], rows * steps[1], columns * steps[2], 1),
+                out_steps,
+                inside[0] * steps[1] + inside[1] * steps[2],
+                number * batches * out_steps[0]
+                + outside[0] * out_steps[1]
+                + outside[1] * out_steps[2],
+            )
+        )
         statements.append(f"nn_move_{size}({{in0}}, {{out0}}, &m{number});")
     return fill_step(op, data, statements, before)
 
@@ -178,7 +218,14 @@ def batch_to_space_nd(op: OperatorView) -> CStep:
     steps, out_steps = contiguous(data.shape), contiguous(out.shape)
     lengths = (rows, columns, batches, height, width, depth)
     inside = (columns * batches * steps[0], batches * steps[0], *steps)
-    outside = (out_steps[1], out_steps[2], out_steps[0], rows * out_steps[1], columns * out_steps[2], 1)
+    outside = (
+        out_steps[1],
+        out_steps[2],
+        out_steps[0],
+        rows * out_steps[1],
+        columns * out_steps[2],
+        1,
+    )
     return _moved(op, lengths, inside, outside)
 
 
@@ -187,7 +234,10 @@ def broadcast_to(op: OperatorView) -> CStep:
     data, shape = op.input(0), op.output().shape
     op.expect(op.integers(1) == list(shape) and len(data.shape) <= len(shape), "its shape is none")
     given = (1,) * (len(shape) - len(data.shape)) + data.shape
-    op.expect(all(a in (1, b) for a, b in zip(given, shape, strict=True)), "its input cannot be repeated like this")
+    op.expect(
+        all(a in (1, b) for a, b in zip(given, shape, strict=True)),
+        "its input cannot be repeated like this",
+    )
     steps = [0 if n == 1 else step for n, step in zip(given, contiguous(given), strict=True)]
     return _moved(op, shape, steps, contiguous(shape))
 
@@ -195,24 +245,38 @@ def broadcast_to(op: OperatorView) -> CStep:
 def tile(op: OperatorView) -> CStep:
     """Return the step of TILE."""
     shape, times = op.input(0).shape, op.integers(1)
-    op.expect(len(times) == len(shape) and min(times, default=1) > 0, "its numbers of repetitions are none")
+    op.expect(
+        len(times) == len(shape) and min(times, default=1) > 0,
+        "its numbers of repetitions are none",
+    )
     op.expect_shape([length * n for length, n in zip(shape, times, strict=True)])
     rows = zip(shape, times, contiguous(shape), contiguous(op.output().shape), strict=True)
     # Two axes for each of the output: repetitions, and what is repeated.
-    axes = [each for length, n, step, out in rows for each in ((n, 0, out * length), (length, step, out))]
+    axes = [
+        each
+        for length, n, step, out in rows
+        for each in ((n, 0, out * length), (length, step, out))
+    ]
     kept = [each for each in axes if each[0] > 1] or [(1, 0, 0)]
     return _moved(op, *([each[n] for each in kept] for n in range(3)))
 
 
 def _block(op: OperatorView) -> list[int]:
     block = op.integers(1)
-    op.expect(len(op.input(0).shape) == 4 and min(op.input(0).shape) > 0, "its input has not four axes")
-    op.expect(len(block) == 2 and min(block) > 0 and math.prod(block) <= 64, "its block is none, or too large")
+    op.expect(
+        len(op.input(0).shape) == 4 and min(op.input(0).shape) > 0, "its input has not four axes"
+    )
+    op.expect(
+        len(block) == 2 and min(block) > 0 and math.prod(block) <= 64,
+        "its block is none, or too large",
+    )
     return block
 
 
 def _blocks(shape: Sequence[int], size: int) -> list[int]:
-    """Return how places move along batches, blocks of rows, rows, blocks of columns, columns, and channels."""
+    """Return how places move along batches, blocks of rows, rows, blocks of columns, columns,
+    and channels.
+    """
     steps = contiguous(shape)
     return [steps[0], steps[1] * size, steps[1], steps[2] * size, steps[2], steps[3]]
 
@@ -221,7 +285,9 @@ def _order(shape: Sequence[int], last: Sequence[int]) -> list[int]:
     return contiguous((*shape[:3], *last))
 
 
-def _moved(op: OperatorView, lengths: Sequence[int], inside: Sequence[int], outside: Sequence[int]) -> CStep:
+def _moved(
+    op: OperatorView, lengths: Sequence[int], inside: Sequence[int], outside: Sequence[int]
+) -> CStep:
     size = np.dtype(op.output().spec.dtype).itemsize
     expect_same_values(op, op.input(0), op.output())
     op.expect(op.output().count > 0, "its output is empty")

@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, rescaled, scale_of, zero_of
+from nnpipe.compilers._c_code.fixed_point import (
+    LIMITS,
+    multiplier_of,
+    quantised_range,
+    rescaled,
+    scale_of,
+    zero_of,
+)
 from nnpipe.compilers._c_code.fixed_point import inverse_root as fixed_point_inverse_root
 from nnpipe.compilers._c_code.fixed_point import rounded as round_half_away
 from nnpipe.compilers._c_code.operators.quantised_layer import CLAMP, CLAMP_Q, RESCALE
@@ -88,7 +95,9 @@ def hard_swish_of(data: ProgramTensor, out: ProgramTensor) -> Callable[[int], in
         elif relu_exponent < 0:
             relu = _divided(relu, -relu_exponent)
         relu = (relu + (1 << 15)) >> 1
-        found = _divided((relu * scaled) >> 15 if relu * scaled >= 0 else -(-relu * scaled >> 15), -exponent)
+        found = _divided(
+            (relu * scaled) >> 15 if relu * scaled >= 0 else -(-relu * scaled >> 15), -exponent
+        )
         return min(high, max(low, found + out_zero))
 
     return value
@@ -97,7 +106,9 @@ def hard_swish_of(data: ProgramTensor, out: ProgramTensor) -> Callable[[int], in
 def _short(factor: tuple[int, int]) -> tuple[int, int]:
     """Return a factor with a multiplier of 16 bits."""
     multiplier, shift = factor
-    return (_MOST if multiplier >= (1 << 31) - 1 - (1 << 15) else (multiplier + (1 << 15)) >> 16), shift
+    return (
+        _MOST if multiplier >= (1 << 31) - 1 - (1 << 15) else (multiplier + (1 << 15)) >> 16
+    ), shift
 
 
 def _clamped(x: int) -> int:
@@ -129,7 +140,9 @@ def absolute(op: OperatorView) -> CStep:
     zero, out_zero, same = zero_of(data), zero_of(out), scale_of(data) == scale_of(out)
     # LiteRT computes this factor in 32 bits.
     factor = multiplier_of(float(np.float32(scale_of(data)) / np.float32(scale_of(out))))
-    return table(op, lambda x: out_zero + (abs(x - zero) if same else rescaled(abs(x - zero), *factor)))
+    return table(
+        op, lambda x: out_zero + (abs(x - zero) if same else rescaled(abs(x - zero), *factor))
+    )
 
 
 def elu(op: OperatorView) -> CStep:
@@ -219,12 +232,17 @@ def _expect_scale(op: OperatorView, steps: int, zeros: Mapping[str, int]) -> Non
 
 
 def looked_up(op: OperatorView, function: Callable[[float], float]) -> CStep:
-    """Return a step that looks up a function of real numbers, with all of its numbers in 32 bits as LiteRT has them."""
+    """Return a step that looks up a function of real numbers, with all of its numbers in 32 bits
+    as LiteRT has them.
+    """
     data, out = op.input(0), op.output()
     scale, zero, out_zero = np.float32(scale_of(data)), zero_of(data), zero_of(out)
     with np.errstate(over="ignore"):
         steps = np.float32(1) / np.float32(scale_of(out))
-        op.expect(bool(np.isfinite(scale * np.float32(256)) and np.isfinite(steps)), "its scales are no use")
+        op.expect(
+            bool(np.isfinite(scale * np.float32(256)) and np.isfinite(steps)),
+            "its scales are no use",
+        )
 
     def value(x: int) -> int:
         found = np.float32(function(float(scale * np.float32(x - zero))))
@@ -245,11 +263,14 @@ def table(op: OperatorView, value: Callable[[int], int]) -> CStep:
     kinds = op.types()
     low, high = LIMITS[kinds[1]]
     inputs = np.arange(256, dtype=np.uint8).view(kinds[0])
-    found: npt.NDArray[np.generic] = np.array([min(high, max(low, value(int(x)))) for x in inputs], kinds[1])
+    found: npt.NDArray[np.generic] = np.array(
+        [min(high, max(low, value(int(x)))) for x in inputs], kinds[1]
+    )
     return CStep(
         f"nn_table({{in0}}, {{out0}}, {op.output().count}, {{table}});",
-        (CKernel("table.c"),), {"table": found.view(np.uint8)},
-    )  # fmt: skip
+        (CKernel("table.c"),),
+        {"table": found.view(np.uint8)},
+    )
 
 
 def relu(op: OperatorView) -> CStep:
@@ -272,7 +293,8 @@ def _relu(op: OperatorView, activation: int) -> CStep:
     if op.types() == ("float32", "float32"):
         low, high = ((0.0, math.inf), (-1.0, 1.0), (0.0, 6.0))[activation - 1]
         return CStep(
-            f"nn_clamp_all_f32({{in0}}, {{out0}}, {op.output().count}, {text_of(low)}, {text_of(high)});",
+            f"nn_clamp_all_f32({{in0}}, {{out0}}, {op.output().count}, {text_of(low)}, "
+            f"{text_of(high)});",
             (CLAMP, CKernel("clamp_all_f.c")),
         )
     expect_bytes(op)
@@ -288,12 +310,17 @@ def quantize(op: OperatorView) -> CStep:
     kinds = op.types()
     if kinds[0] == "float32" and kinds[1] in BYTES:
         low, high = LIMITS[kinds[1]]
-        words = (("@", SUFFIXES[kinds[1]]), ("OUT", C_TYPES[kinds[1]]), ("LEAST", str(low)), ("MOST", str(high)))
+        words = (
+            ("@", SUFFIXES[kinds[1]]),
+            ("OUT", C_TYPES[kinds[1]]),
+            ("LEAST", str(low)),
+            ("MOST", str(high)),
+        )
         return CStep(
             f"nn_quantise_{SUFFIXES[kinds[1]]}({{in0}}, {{out0}}, {op.output().count}, "
             f"{text_of(scale_of(op.output()))}, {zero_of(op.output())});",
             (CLAMP_Q, CKernel("quantise.c", words)),
-        )  # fmt: skip
+        )
     if "int16" in kinds or kinds[1] == "int32":
         return _rescaled(op)
     expect_bytes(op)
@@ -315,11 +342,15 @@ def _rescaled(op: OperatorView) -> CStep:
     low, high = LIMITS[kinds[1]]
     suffix = f"{SUFFIXES[kinds[0]]}_{SUFFIXES[kinds[1]]}"
     words = (
-        ("@", suffix), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]),
-        ("LEAST", str(low) if kinds[1] != "int32" else "INT32_MIN"), ("MOST", str(high)),
-    )  # fmt: skip
+        ("@", suffix),
+        ("IN", C_TYPES[kinds[0]]),
+        ("OUT", C_TYPES[kinds[1]]),
+        ("LEAST", str(low) if kinds[1] != "int32" else "INT32_MIN"),
+        ("MOST", str(high)),
+    )
     return CStep(
-        f"nn_rescale_all_{suffix}({{in0}}, {{out0}}, {op.output().count}, {zero}, {multiplier}, {shift}, {out_zero});",
+        f"nn_rescale_all_{suffix}({{in0}}, {{out0}}, {op.output().count}, {zero}, {multiplier}, "
+        f"{shift}, {out_zero});",
         (CLAMP_Q, RESCALE, CKernel("rescale_all.c", words)),
     )
 
@@ -335,11 +366,13 @@ def dequantize(op: OperatorView) -> CStep:
         f"nn_dequantise_{SUFFIXES[kinds[0]]}({{in0}}, {{out0}}, {op.output().count}, "
         f"{float(scale_of(op.input(0))).hex()}, {zero_of(op.input(0))});",
         (CKernel("dequantise.c", words),),
-    )  # fmt: skip
+    )
 
 
 def cast(op: OperatorView) -> CStep:
-    """Return the step of CAST; real numbers that are too large for integers become the greatest one."""
+    """Return the step of CAST; real numbers that are too large for integers become the greatest
+    one.
+    """
     op.expect_shape(op.input(0).shape)
     kinds = op.types()
     if len(kinds) != 2 or not set(kinds) <= {*SUFFIXES, "bool"}:
@@ -353,12 +386,22 @@ def cast(op: OperatorView) -> CStep:
     elif kinds[0] == "float32" and kinds[1] != "float32":
         how = f"nn_clamp_to_{kinds[1]}"
     names = [{**SUFFIXES, "bool": "bool"}[kind] for kind in kinds]
-    words = (("@", "_".join(names)), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]), ("CAST", how))
+    words = (
+        ("@", "_".join(names)),
+        ("IN", C_TYPES[kinds[0]]),
+        ("OUT", C_TYPES[kinds[1]]),
+        ("CAST", how),
+    )
     kernels: list[CKernel] = []
     if how.startswith("nn_clamp"):
-        kernels.append(CKernel("clamp_to.c", (("@", kinds[1]), ("LEAST", f"{float(low)}f"), ("MOST", f"{most}f"))))
+        kernels.append(
+            CKernel(
+                "clamp_to.c", (("@", kinds[1]), ("LEAST", f"{float(low)}f"), ("MOST", f"{most}f"))
+            )
+        )
     return CStep(
-        f"nn_cast_{'_'.join(names)}({{in0}}, {{out0}}, {op.output().count});", (*kernels, CKernel("cast.c", words))
+        f"nn_cast_{'_'.join(names)}({{in0}}, {{out0}}, {op.output().count});",
+        (*kernels, CKernel("cast.c", words)),
     )
 
 
@@ -375,7 +418,8 @@ def leaky_relu(op: OperatorView) -> CStep:
         op.expect(not (zero_of(data) or zero_of(out)), "a zero point of 16-bit numbers is not 0")
         op.expect(max(plain[1], sloped[1]) <= 15, "its output has a very small scale")
         return CStep(
-            f"nn_leaky_relu_s16({{in0}}, {{out0}}, {out.count}, {plain[0]}, {plain[1]}, {sloped[0]}, {sloped[1]});",
+            f"nn_leaky_relu_s16({{in0}}, {{out0}}, {out.count}, {plain[0]}, {plain[1]}, "
+            f"{sloped[0]}, {sloped[1]});",
             (CLAMP_Q, RESCALE, CKernel("leaky_relu.c")),
         )
     expect_bytes(op)

@@ -21,13 +21,17 @@ _POOLS = {1: MaxPool1d, 2: MaxPool2d, 3: MaxPool3d}
 def _reshape(step: Step) -> View:
     target = [
         int(extent)
-        for extent in (step.constant(1, "shape") if step.has(1) else np.array(step.attribute("shape"))).reshape(-1)
+        for extent in (
+            step.constant(1, "shape") if step.has(1) else np.array(step.attribute("shape"))
+        ).reshape(-1)
     ]
     view = step.lazy()
     shape = view.shape
     if not step.attribute("allowzero", 0):
         target = [
-            (step.samples if not place else shape[place] or -1) if extent == 0 and place < len(shape) else extent
+            (step.samples if not place else shape[place] or -1)
+            if extent == 0 and place < len(shape)
+            else extent
             for place, extent in enumerate(target)
         ]
     return reshaped(step, view, target)
@@ -39,13 +43,21 @@ def reshaped(step: Step, view: View, target: list[int]) -> View:
     if view.samples and view.pads is None:
         return _reshaped_around(step, view, target)
     if not target or None in shape[1:]:
-        raise Unsupported(f"gives the shape {target} to what is of the shape {shape}", "shape", "shape")
+        raise Unsupported(
+            f"gives the shape {target} to what is of the shape {shape}", "shape", "shape"
+        )
     size, rest = math.prod(extent or 0 for extent in shape[1:]), target[1:]
     if -1 in rest:
         given = math.prod(extent for extent in rest if extent != -1)
         rest = [size // given if extent == -1 and given else extent for extent in rest]
-    if target[0] not in (-1, step.samples) or math.prod(rest) != size or any(extent < 0 for extent in rest):
-        raise Unsupported(f"makes {target} of {shape}, which joins or parts samples", "shape", "shape")
+    if (
+        target[0] not in (-1, step.samples)
+        or math.prod(rest) != size
+        or any(extent < 0 for extent in rest)
+    ):
+        raise Unsupported(
+            f"makes {target} of {shape}, which joins or parts samples", "shape", "shape"
+        )
     if tuple(rest) == shape[1:]:
         return view
     if len(rest) == 1 and not view.flat:
@@ -63,15 +75,24 @@ def _reshaped_around(step: Step, view: View, target: list[int]) -> View:
     """Reshape the axes before and after the batch axis separately."""
     shape, at = view.shape, view.samples
     rest = [extent for axis, extent in enumerate(shape) if axis != at]
-    if target.count(-1) == 1 and math.prod(e for e in target if e != -1) == math.prod(e or 0 for e in rest):
+    if target.count(-1) == 1 and math.prod(e for e in target if e != -1) == math.prod(
+        e or 0 for e in rest
+    ):
         target = [step.samples if extent == -1 else extent for extent in target]
     places = [place for place, extent in enumerate(target) if extent == step.samples]
     if None in rest or -1 in target or len(places) != 1:
-        raise Unsupported(f"makes {target} of {shape}, which joins or parts samples", "shape", "shape")
+        raise Unsupported(
+            f"makes {target} of {shape}, which joins or parts samples", "shape", "shape"
+        )
     (to,) = places
-    before, after = math.prod(e or 0 for e in shape[:at]), math.prod(e or 0 for e in shape[at + 1 :])
+    before, after = (
+        math.prod(e or 0 for e in shape[:at]),
+        math.prod(e or 0 for e in shape[at + 1 :]),
+    )
     if (before, after) != (math.prod(target[:to]), math.prod(target[to + 1 :])):
-        raise Unsupported(f"makes {target} of {shape}, which joins or parts samples", "shape", "shape")
+        raise Unsupported(
+            f"makes {target} of {shape}, which joins or parts samples", "shape", "shape"
+        )
     whole = step.builder.arranged(view, (at, *(axis for axis in range(len(shape)) if axis != at)))
     others = tuple(extent for place, extent in enumerate(target) if place != to)
     tensor, own = step.builder.reshape(whole, others, step.node.title or step.node.kind)
@@ -94,7 +115,9 @@ def _squeeze(step: Step) -> View:
     axes = axes or [axis for axis, extent in enumerate(_lengths(step, view)) if extent == 1]
     if view.samples in axes or any(shape[axis] != 1 for axis in axes):
         raise Unsupported("leaves out an axis that is not of length 1", "axes", "shape")
-    return reshaped(step, view, [extent for axis, extent in enumerate(_lengths(step, view)) if axis not in axes])
+    return reshaped(
+        step, view, [extent for axis, extent in enumerate(_lengths(step, view)) if axis not in axes]
+    )
 
 
 def _unsqueeze(step: Step) -> View:
@@ -111,7 +134,10 @@ def _unsqueeze(step: Step) -> View:
 
 def _lengths(step: Step, view: View) -> list[int]:
     """Return a shape with the placeholder of the batch size."""
-    return [step.samples if axis == view.samples else extent or 0 for axis, extent in enumerate(view.shape)]
+    return [
+        step.samples if axis == view.samples else extent or 0
+        for axis, extent in enumerate(view.shape)
+    ]
 
 
 def _transpose(step: Step) -> View:
@@ -143,11 +169,15 @@ def _pad(step: Step) -> View:
     fill = step.constant(2, "value").reshape(-1)[0] if step.has(2) else step.attribute("value", 0.0)
     view = step.view()
     count = len(view.order)
-    axes = [axis % count for axis in step.integers("axes", 3)] if step.has(3) else list(range(count))
+    axes = (
+        [axis % count for axis in step.integers("axes", 3)] if step.has(3) else list(range(count))
+    )
     if len(pads) != 2 * len(axes):
         raise Unsupported("does not say what to add to each axis", "pads")
     sides = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :], strict=True), strict=True))
-    return replace(view, pads=tuple(sides.get(axis, (0, 0)) for axis in range(count)), fill=float(fill))
+    return replace(
+        view, pads=tuple(sides.get(axis, (0, 0)) for axis in range(count)), fill=float(fill)
+    )
 
 
 def _slice(step: Step) -> View:
@@ -158,12 +188,16 @@ def _slice(step: Step) -> View:
     steps = step.integers("steps", 4, (1,) * len(starts))
     pads = [(0, 0)] * len(shape)
     strides = [1] * len(shape)
-    for start, end, axis, stride in zip(starts, ends, (axis % len(shape) for axis in axes), steps, strict=True):
+    for start, end, axis, stride in zip(
+        starts, ends, (axis % len(shape) for axis in axes), steps, strict=True
+    ):
         extent = shape[axis]
         if axis == view.samples and (start, stride) == (0, 1) and end >= step.samples:
             continue
         if stride < 1 or axis == view.samples or extent is None:
-            raise Unsupported("takes values backwards, some samples, or a part of a free axis", "steps")
+            raise Unsupported(
+                "takes values backwards, some samples, or a part of a free axis", "steps"
+            )
         begin, stop, _ = slice(start, end).indices(extent)
         if stop <= begin:
             raise Unsupported("leaves nothing", "ends", "shape")
@@ -179,8 +213,12 @@ def _every(step: Step, view: View, strides: list[int]) -> View:
     return step.builder.put(view, _POOLS[len(far)](view.tensor, 1, far, name=step.name()))
 
 
-def _with_channel(step: Step, view: View, changes: list[int], argument: str) -> tuple[View, list[int]]:
-    """Move an axis that does not change (by 1) to the end; return the other axes except the batch axis, in order."""
+def _with_channel(
+    step: Step, view: View, changes: list[int], argument: str
+) -> tuple[View, list[int]]:
+    """Move an axis that does not change (by 1) to the end; return the other axes except the
+    batch axis, in order.
+    """
     view = step.builder.settled(view)
     others = [axis for axis in range(len(changes)) if axis != view.samples]
     still = [axis for axis in others if changes[axis] == 1]
@@ -198,7 +236,9 @@ def _repeat_each(step: Step) -> View:
     axis = int(step.attribute("axis")) % count
     if axis == view.samples or times < 1:
         raise Unsupported("repeats samples", "axis")
-    view, rest = _with_channel(step, view, [times if place == axis else 1 for place in range(count)], "axis")
+    view, rest = _with_channel(
+        step, view, [times if place == axis else 1 for place in range(count)], "axis"
+    )
     sizes = tuple(times if place == axis else 1 for place in rest)
     return step.builder.put(view, _UPSAMPLES[len(sizes)](view.tensor, sizes, name=step.name()))
 
@@ -216,10 +256,14 @@ def _select(step: Step) -> View:
     if not 0 <= index < extent:
         raise Unsupported("takes a place that is not there", "indices", "shape")
     if extent > 1:
-        pads = tuple((-index, index + 1 - extent) if a == axis else (0, 0) for a in range(len(shape)))
+        pads = tuple(
+            (-index, index + 1 - extent) if a == axis else (0, 0) for a in range(len(shape))
+        )
         view = replace(view, pads=pads)
         view = step.builder.settled(view) if view.samples else view
-    return reshaped(step, view, [e for a, e in enumerate(_lengths(step, view)) if a != axis or place.ndim])
+    return reshaped(
+        step, view, [e for a, e in enumerate(_lengths(step, view)) if a != axis or place.ndim]
+    )
 
 
 def _tile(step: Step) -> View:
@@ -233,14 +277,23 @@ def _expand(step: Step) -> View:
     if len(wanted) != len(shape):
         raise Unsupported("gives another number of axes", "shape")
     full = [max(extent, own) for extent, own in zip(wanted, shape, strict=True)]
-    return _repeated(step, view, [a // b if b and a % b == 0 else 0 for a, b in zip(full, shape, strict=True)])
+    return _repeated(
+        step, view, [a // b if b and a % b == 0 else 0 for a, b in zip(full, shape, strict=True)]
+    )
 
 
 def _repeated(step: Step, view: View, times: list[int]) -> View:
     if all(number == 1 for number in times):
         return view
     shape = view.shape
-    if len(shape) != 3 or shape[1] != 1 or shape[2] is None or times[0] != 1 or times[2] != 1 or times[1] < 1:
+    if (
+        len(shape) != 3
+        or shape[1] != 1
+        or shape[2] is None
+        or times[0] != 1
+        or times[2] != 1
+        or times[1] < 1
+    ):
         raise Unsupported("repeats other than vectors", "repeats")
     whole: Any = step.builder.plain(reshaped(step, view, [-1, shape[2]]))
     layer = RepeatVector(whole.tensor, times[1], name=step.name())

@@ -53,7 +53,11 @@ def _arithmetic(kind: str) -> Handler:
     """Return the handler of Add, Sub, Mul or Div; either side may be a constant."""
 
     def handler(step: Step) -> View:
-        pair: dict[str, type[Layer]] = {"Add": reshaping.Add, "Sub": reshaping.Subtract, "Mul": reshaping.Multiply}
+        pair: dict[str, type[Layer]] = {
+            "Add": reshaping.Add,
+            "Sub": reshaping.Subtract,
+            "Mul": reshaping.Multiply,
+        }
         if not step.is_constant(0) and not step.is_constant(1):
             if kind == "Div":
                 raise Unsupported("divides by what is computed", code="unknown-layer")
@@ -88,7 +92,9 @@ def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> Vi
     shape = (1,) * (count - number.ndim) + number.shape
     wide = [axis for axis, extent in enumerate(shape) if extent > 1]
     if len(wide) != 1 or wide[0] == 0 or view.shape[wide[0]] != shape[wide[0]]:
-        raise Unsupported(f"has a constant of the shape {number.shape}, which belongs to no single axis")
+        raise Unsupported(
+            f"has a constant of the shape {number.shape}, which belongs to no single axis"
+        )
     (axis,) = wide
     only_adds = scale.size == 1 and float(scale.reshape(-1)[0]) == 1
     fused = _with_bias(step, place, view, axis, offset) if only_adds else None
@@ -96,19 +102,26 @@ def _scaled(step: Step, place: int, scale: np.ndarray, offset: np.ndarray) -> Vi
         return fused
     view = step.builder.arranged(view, (*(a for a in range(count) if a != axis), axis))
     step.builder.spend(8 * number.size)  # a Python number takes that much more memory
-    given = [float(a.reshape(-1)[0]) if a.size == 1 else tuple(map(float, a.reshape(-1))) for a in (scale, offset)]
+    given = [
+        float(a.reshape(-1)[0]) if a.size == 1 else tuple(map(float, a.reshape(-1)))
+        for a in (scale, offset)
+    ]
     return step.builder.put(view, Rescaling(view.tensor, given[0], given[1], name=step.name()))
 
 
 def _with_bias(step: Step, place: int, view: View, axis: int, offset: np.ndarray) -> View | None:
-    """Turn a constant that is added to each channel into the bias of the layer before, if that has none yet."""
+    """Turn a constant that is added to each channel into the bias of the layer before, if that
+    has none yet.
+    """
     layer = view.tensor
     if not isinstance(layer, Biased) or isinstance(layer, Recurrent) or layer.use_bias:
         return None
     if view.order[axis] != len(view.order) - 1 or not step.is_first(place, layer):
         return None
     biased = replace(layer, use_bias=True)
-    step.builder.weights[f"{layer.name}/bias"] = np.ascontiguousarray(offset.reshape(-1), np.float32)
+    step.builder.weights[f"{layer.name}/bias"] = np.ascontiguousarray(
+        offset.reshape(-1), np.float32
+    )
     return replace(view, tensor=biased)
 
 
@@ -117,10 +130,13 @@ ARITHMETIC: dict[str, Handler] = {
     **{
         kind: _merged(cls)
         for kind, cls in {
-            "Sum": reshaping.Add, "Mean": reshaping.Average, "Max": reshaping.Maximum, "Min": reshaping.Minimum,
+            "Sum": reshaping.Add,
+            "Mean": reshaping.Average,
+            "Max": reshaping.Maximum,
+            "Min": reshaping.Minimum,
         }.items()
     },
-}  # fmt: skip
+}
 
 # -- activations ----------------------------------------------------------------------------------
 
@@ -128,7 +144,9 @@ ARITHMETIC: dict[str, Handler] = {
 def _activation(name: str) -> Handler:
     def handler(step: Step) -> View:
         view = step.view()
-        return step.builder.put(view, activation_layers.Activation(view.tensor, name, name=step.name()))
+        return step.builder.put(
+            view, activation_layers.Activation(view.tensor, name, name=step.name())
+        )
 
     return handler
 
@@ -191,7 +209,8 @@ def _softmax(step: Step) -> View:
     view = step.view()
     axis = int(step.attribute("axis", -1 if step.opset >= 13 else 1)) % len(view.order)
     if step.opset < 13 and axis != len(view.order) - 1:
-        raise Unsupported("goes over several axes", "axis")  # older versions flattened all axes from that one on
+        # older versions flattened all axes from that one on
+        raise Unsupported("goes over several axes", "axis")
     layer = activation_layers.Softmax(view.tensor, view.order[axis], name=step.name())
     return step.builder.put(view, layer)
 
@@ -203,13 +222,16 @@ def _log_softmax(step: Step) -> View:
     if step.opset < 13 and axis != count - 1:
         raise Unsupported("goes over several axes", "axis")
     view = step.builder.arranged(view, (*(a for a in range(count) if a != axis), axis))
-    return step.builder.put(view, activation_layers.Activation(view.tensor, "log_softmax", name=step.name()))
+    return step.builder.put(
+        view, activation_layers.Activation(view.tensor, "log_softmax", name=step.name())
+    )
 
 
 def _prelu(step: Step) -> View:
     view, slope = step.view(), step.constant(1, "slope")
     own = step.builder.own(view)
-    if step.attribute("channels") and slope.size > 1:  # PyTorch has one for each channel, unless channels are last
+    # PyTorch has one for each channel, unless channels are last
+    if step.attribute("channels") and slope.size > 1:
         slope = slope.reshape(-1, *(1,) * (len(view.order) - 2))
     slope = slope.reshape((1,) * (len(view.order) - slope.ndim) + slope.shape)
     # In the order of the tensor's axes, without the batch axis.
@@ -227,7 +249,11 @@ def _prelu(step: Step) -> View:
 def _dropout(step: Step) -> View:
     if step.has(2) and step.constant(2, "training_mode").any():
         raise Unsupported("is at work in inference, too", "training_mode")
-    rate = float(step.constant(1, "ratio").reshape(-1)[0]) if step.has(1) else float(step.attribute("ratio", 0.5))
+    rate = (
+        float(step.constant(1, "ratio").reshape(-1)[0])
+        if step.has(1)
+        else float(step.attribute("ratio", 0.5))
+    )
     view = step.view()
     return step.builder.put(view, Dropout(view.tensor, rate, name=step.name()))
 
@@ -235,7 +261,9 @@ def _dropout(step: Step) -> View:
 def _cast(step: Step) -> View:
     view, wanted = step.view(), int(step.attribute("to", 1))
     if wanted in (1, 11):  # layers compute in single precision anyway
-        return view if view.dtype == "float32" else step.builder.real(view, step.node.title or "cast")
+        return (
+            view if view.dtype == "float32" else step.builder.real(view, step.node.title or "cast")
+        )
     if wanted in (6, 7) and view.dtype in ("int32", "int64"):
         return view
     raise Unsupported("casts to what no layer computes in", "to")
@@ -261,12 +289,19 @@ HANDLERS: dict[str, Callable[[Step], Any]] = {
     **{
         kind: _activation(name)
         for kind, name in {
-            "Sigmoid": "sigmoid", "Tanh": "tanh", "Softplus": "softplus", "Softsign": "softsign", "Exp": "exponential",
-            "HardSwish": "hard_silu", "Mish": "mish", "Silu": "silu", "LogSigmoid": "log_sigmoid",
+            "Sigmoid": "sigmoid",
+            "Tanh": "tanh",
+            "Softplus": "softplus",
+            "Softsign": "softsign",
+            "Exp": "exponential",
+            "HardSwish": "hard_silu",
+            "Mish": "mish",
+            "Silu": "silu",
+            "LogSigmoid": "log_sigmoid",
         }.items()
     },
     "Dropout": _dropout,
     "Identity": lambda step: step.lazy(),
     "Cast": _cast,
-}  # fmt: skip
+}
 """The function that translates each operator; names that ONNX lacks are PyTorch's own."""

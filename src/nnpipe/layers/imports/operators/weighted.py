@@ -25,7 +25,9 @@ def _gemm(step: Step) -> View:
     bias = None
     if step.has(2):
         bias = step.constant(2, "C").astype(np.float64) * float(step.attribute("beta", 1.0))
-        bias = np.broadcast_to(bias.reshape(-1) if bias.size in (1, kernel.shape[1]) else bias, kernel.shape[1:])
+        bias = np.broadcast_to(
+            bias.reshape(-1) if bias.size in (1, kernel.shape[1]) else bias, kernel.shape[1:]
+        )
     return dense(step, kernel, bias)
 
 
@@ -40,7 +42,8 @@ def dense(step: Step, kernel: np.ndarray, bias: np.ndarray | None) -> View:
     """Multiply by a matrix ``(into, units)`` along the last axis, and add a bias."""
     view = step.lazy()
     if view.flat and view.pads is None and None not in view.axes[1:]:
-        # A flattened image may keep the tensor's order if the rows of the matrix are reordered instead.
+        # A flattened image may keep the tensor's order if the rows of the matrix are reordered
+        # instead.
         axes = sorted(range(1, len(view.order)), key=lambda axis: view.order[axis])
         whole = kernel.reshape(*(int(extent or 0) for extent in view.axes[1:]), kernel.shape[1])
         kernel = whole.transpose([*(axis - 1 for axis in axes), len(axes)]).reshape(kernel.shape)
@@ -52,7 +55,9 @@ def dense(step: Step, kernel: np.ndarray, bias: np.ndarray | None) -> View:
         view = step.builder.arranged(view, (*order, last))
     units = kernel.shape[1]
     layer = Dense(view.tensor, units, use_bias=bias is not None, name=step.name(1))
-    return step.builder.put(view, layer, {"kernel": kernel, **({} if bias is None else {"bias": bias})})
+    return step.builder.put(
+        view, layer, {"kernel": kernel, **({} if bias is None else {"bias": bias})}
+    )
 
 
 def _gather(step: Step) -> Any:
@@ -74,9 +79,12 @@ def _batch_norm(step: Step) -> View:
     names = ("gamma", "beta", "moving_mean", "moving_variance")
     weights = {name: step.constant(place, name) for place, name in enumerate(names, 1)}
     layer = BatchNorm(
-        view.tensor, view.order[1], float(step.attribute("momentum", 0.9)), float(step.attribute("epsilon", 1e-5)),
+        view.tensor,
+        view.order[1],
+        float(step.attribute("momentum", 0.9)),
+        float(step.attribute("epsilon", 1e-5)),
         name=step.name(1),
-    )  # fmt: skip
+    )
     return step.builder.put(view, layer, weights)
 
 
@@ -91,9 +99,12 @@ def _layer_norm(step: Step) -> View:
     if step.has(2):
         weights["beta"] = step.constant(2, "B")
     layer = LayerNorm(
-        view.tensor, axes[0] if len(axes) == 1 else axes, float(step.attribute("epsilon", 1e-5)), center=step.has(2),
+        view.tensor,
+        axes[0] if len(axes) == 1 else axes,
+        float(step.attribute("epsilon", 1e-5)),
+        center=step.has(2),
         name=step.name(1),
-    )  # fmt: skip
+    )
     return step.builder.put(view, layer, weights)
 
 
@@ -105,7 +116,9 @@ def _group_norm(step: Step) -> View:
     if groups > 0 and channels and weights["gamma"].size == groups != channels:
         # Until version 21, scale and bias were given per group.
         weights = {name: np.repeat(value, channels // groups) for name, value in weights.items()}
-    layer = GroupNorm(view.tensor, groups, epsilon=float(step.attribute("epsilon", 1e-5)), name=step.name(1))
+    layer = GroupNorm(
+        view.tensor, groups, epsilon=float(step.attribute("epsilon", 1e-5)), name=step.name(1)
+    )
     return step.builder.put(view, layer, weights)
 
 
@@ -122,8 +135,10 @@ WEIGHTS: dict[str, Handler] = {
 # Positions of Keras's gates in ONNX: i, f, c, o in i, o, f, c; z, r, h have the same order.
 _ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (0, 1, 2), "RNN": (0,)}
 _CLASSES: dict[str, type[recurrent.Recurrent]] = {
-    "LSTM": recurrent.LSTM, "GRU": recurrent.GRU, "RNN": recurrent.SimpleRNN,
-}  # fmt: skip
+    "LSTM": recurrent.LSTM,
+    "GRU": recurrent.GRU,
+    "RNN": recurrent.SimpleRNN,
+}
 _USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 
 
@@ -153,17 +168,30 @@ def _recurrent(step: Step) -> list[View | None]:
         raise Unsupported("gives the last states of both directions", "direction")
     name = step.builder.name(step.node.title or kind)
     given: dict[str, Any] = {
-        "use_bias": biases is not None, "return_sequences": wanted[0], "activation": function,
-        **({"reset_after": bool(step.attribute("linear_before_reset", 0))} if kind == "GRU" else {}),
-    }  # fmt: skip
-    weights = [_weights(kind, kernels[n], inner[n], None if biases is None else biases[n], given) for n in range(count)]
+        "use_bias": biases is not None,
+        "return_sequences": wanted[0],
+        "activation": function,
+        **(
+            {"reset_after": bool(step.attribute("linear_before_reset", 0))} if kind == "GRU" else {}
+        ),
+    }
+    weights = [
+        _weights(kind, kernels[n], inner[n], None if biases is None else biases[n], given)
+        for n in range(count)
+    ]
     if count == 2:
         layer: Any = Bidirectional(view.tensor, _CLASSES[kind]((), units, **given), name=name)
         held = {
-            f"{side}/{key}": v for side, one in zip(_sides(layer, view), weights, strict=True) for key, v in one.items()
+            f"{side}/{key}": v
+            for side, one in zip(_sides(layer, view), weights, strict=True)
+            for key, v in one.items()
         }
     else:
-        more: dict[str, Any] = {"return_state": any(wanted[1:]), "go_backwards": direction == "reverse", "name": name}
+        more: dict[str, Any] = {
+            "return_state": any(wanted[1:]),
+            "go_backwards": direction == "reverse",
+            "name": name,
+        }
         layer, held = _CLASSES[kind](view.tensor, units, **given, **more), weights[0]
     found = step.builder.add(layer, step.builder.own(view), weights=held)
     state: Shape = (found[0], units)
@@ -179,7 +207,9 @@ def _recurrent(step: Step) -> list[View | None]:
     return results
 
 
-def _shaped(step: Step, tensor: Any, own: Shape, rest: tuple[int, ...], order: tuple[int, ...]) -> View:
+def _shaped(
+    step: Step, tensor: Any, own: Shape, rest: tuple[int, ...], order: tuple[int, ...]
+) -> View:
     view = View(tensor, own, tuple(range(len(own))))
     return View(*step.builder.reshape(view, rest, f"{step.node.title or 'rnn'}_shape"), order)
 
@@ -187,7 +217,9 @@ def _shaped(step: Step, tensor: Any, own: Shape, rest: tuple[int, ...], order: t
 def _sides(layer: Any, view: View) -> list[str]:
     """Return the prefixes of the weights' names for both directions."""
     assert view.own is not None
-    return list(dict.fromkeys(variable.name.rpartition("/")[0] for variable in layer.variables(view.own)))
+    return list(
+        dict.fromkeys(variable.name.rpartition("/")[0] for variable in layer.variables(view.own))
+    )
 
 
 def _function(step: Step, kind: str, count: int) -> ActivationFunction:

@@ -13,8 +13,23 @@ from nnpipe.layers.vocabulary import convolutions, pooling
 from nnpipe.layers.vocabulary.activation_layers import Activation, ReLU, Softmax
 from nnpipe.layers.vocabulary.dropout import Dropout
 from nnpipe.layers.vocabulary.layer import Layer, tensors
-from nnpipe.layers.vocabulary.reshaping import Add, Average, Concatenate, Identity, Maximum, Multiply, Permute
-from nnpipe.layers.vocabulary.resizing import Crop1d, Crop2d, Crop3d, UpSample1d, UpSample2d, UpSample3d
+from nnpipe.layers.vocabulary.reshaping import (
+    Add,
+    Average,
+    Concatenate,
+    Identity,
+    Maximum,
+    Multiply,
+    Permute,
+)
+from nnpipe.layers.vocabulary.resizing import (
+    Crop1d,
+    Crop2d,
+    Crop3d,
+    UpSample1d,
+    UpSample2d,
+    UpSample3d,
+)
 from nnpipe.layers.vocabulary.windows import margins
 
 _MAX = {1: pooling.MaxPool1d, 2: pooling.MaxPool2d, 3: pooling.MaxPool3d}
@@ -29,19 +44,34 @@ Sizes = tuple[int, ...]
 Side = tuple[int, int]
 # Layers that keep non-negative values non-negative, and functions without negative results.
 _KEEPING: tuple[type[Layer], ...] = (
-    Permute, Identity, Dropout, Concatenate, Add, Multiply, Maximum, Average,
-    *_MAX.values(), *_AVERAGE.values(), *(cls for kind in _GLOBAL.values() for cls in kind.values()),
-)  # fmt: skip
-_POSITIVE = frozenset({"relu", "relu6", "sigmoid", "softmax", "softplus", "exponential", "hard_sigmoid"})
+    Permute,
+    Identity,
+    Dropout,
+    Concatenate,
+    Add,
+    Multiply,
+    Maximum,
+    Average,
+    *_MAX.values(),
+    *_AVERAGE.values(),
+    *(cls for kind in _GLOBAL.values() for cls in kind.values()),
+)
+_POSITIVE = frozenset(
+    {"relu", "relu6", "sigmoid", "softmax", "softplus", "exponential", "hard_sigmoid"}
+)
 _LOOKED_AT = 64
 
 
-def _placed(step: Step, view: View, size: Sizes, dilations: Sizes, fill: float) -> tuple[View, Sizes, list[Side]]:
+def _placed(
+    step: Step, view: View, size: Sizes, dilations: Sizes, fill: float
+) -> tuple[View, Sizes, list[Side]]:
     """Return the view, the strides, and the padding before and after each axis."""
     rank = len(size)
     strides = sizes_in(step, "strides", rank)
     if len(view.order) != rank + 2 or len(strides) != rank or len(dilations) != rank:
-        raise Unsupported(f"has a window of {rank} axes over {len(view.order) - 2}", "kernel_shape", "shape")
+        raise Unsupported(
+            f"has a window of {rank} axes over {len(view.order) - 2}", "kernel_shape", "shape"
+        )
     said = [int(pad) for pad in step.attribute("pads", (0,) * (2 * rank))]
     pads: list[Side] = list(zip(said[:rank], said[rank:], strict=True))
     auto = step.attribute("auto_pad", "NOTSET")
@@ -54,7 +84,11 @@ def _placed(step: Step, view: View, size: Sizes, dilations: Sizes, fill: float) 
     if any(side < 0 for pair in pads for side in pair):
         raise Unsupported("has pads below zero", "pads")
     # Padding by the previous operation becomes part of the window's, if the fill value is the same.
-    if view.pads is not None and not view.flat and (view.fill == fill or not any(map(any, view.pads))):
+    if (
+        view.pads is not None
+        and not view.flat
+        and (view.fill == fill or not any(map(any, view.pads)))
+    ):
         before = view.pads
         if not any(map(any, before[:2])) and all(side >= 0 for pair in before for side in pair):
             pads = [(a + c, b + d) for (a, b), (c, d) in zip(pads, before[2:], strict=True)]
@@ -125,7 +159,9 @@ def _pool(step: Step) -> View:
         view, strides, padding = window(step, step.view(), size, (1,) * rank, 0.0, same=False)
     else:
         view, strides, padding = window(step, step.view(), size, (1,) * rank, np.nan)
-    return step.builder.put(view, _AVERAGE[rank](view.tensor, size, strides, padding, name=step.name()))
+    return step.builder.put(
+        view, _AVERAGE[rank](view.tensor, size, strides, padding, name=step.name())
+    )
 
 
 def _max_pool(step: Step, size: Sizes) -> View:
@@ -135,24 +171,35 @@ def _max_pool(step: Step, size: Sizes) -> View:
     padding = "same" if any(map(any, pads)) else "valid"
     if padding == "valid" or _are_same(view, size, strides, ones, pads):
         view = step.builder.channels_last(view)
-        return step.builder.put(view, _MAX[rank](view.tensor, size, strides, padding, name=step.name()))
-    if is_never_negative(view.tensor) and all(side < k for pair, k in zip(pads, size, strict=True) for side in pair):
+        return step.builder.put(
+            view, _MAX[rank](view.tensor, size, strides, padding, name=step.name())
+        )
+    if is_never_negative(view.tensor) and all(
+        side < k for pair, k in zip(pads, size, strict=True) for side in pair
+    ):
         # Each window contains a value of the input, and none is below the zeros of the padding.
         view = step.builder.channels_last(replace(view, pads=((0, 0), (0, 0), *pads)))
         return step.builder.put(view, _MAX[rank](view.tensor, size, strides, name=step.name()))
-    # Axis by axis, each with its own padding; unusual padding by a stride of one, then every n-th value.
+    # Axis by axis, each with its own padding; unusual padding by a stride of one, then every n-th
+    # value.
     view = step.builder.channels_last(view)
-    for axis, (extent, k, stride, pair) in enumerate(zip(view.shape[2:], size, strides, pads, strict=True)):
+    for axis, (extent, k, stride, pair) in enumerate(
+        zip(view.shape[2:], size, strides, pads, strict=True)
+    ):
         far = [stride]
         if any(pair) and (extent is None or pair != _same(extent, k, stride, 1)):
             if pair != _same(None, k, 1, 1):
                 raise Unsupported(f"pads by {pads}, which no pool does", "pads")
             far = [1, stride]
         for number, step_size in enumerate(far):
-            window = tuple((k if not number else 1) if place == axis else 1 for place in range(rank))
+            window = tuple(
+                (k if not number else 1) if place == axis else 1 for place in range(rank)
+            )
             apart = tuple(step_size if place == axis else 1 for place in range(rank))
             word = "same" if any(pair) and not number else "valid"
-            view = step.builder.put(view, _MAX[rank](view.tensor, window, apart, word, name=step.name()))
+            view = step.builder.put(
+                view, _MAX[rank](view.tensor, window, apart, word, name=step.name())
+            )
     return view
 
 
@@ -210,22 +257,34 @@ def _resize(step: Step) -> View:
         factors = step.constant(place, "scales").reshape(-1)
     elif step.has(3) and not old:
         wanted = step.constant(3, "sizes").reshape(-1)
-        factors = np.array([n / (e or np.nan) for n, e in zip(wanted[1:], view.shape[1:], strict=True)])
+        factors = np.array(
+            [n / (e or np.nan) for n, e in zip(wanted[1:], view.shape[1:], strict=True)]
+        )
         factors = np.concatenate([[1.0], factors])
     else:
         factors = np.array(step.attribute("scales", ()))
     rank = len(view.order) - 2
-    if len(factors) != rank + 2 or rank not in _UPSAMPLES or any(factors[:2] != 1) or any(factors % 1):
+    if (
+        len(factors) != rank + 2
+        or rank not in _UPSAMPLES
+        or any(factors[:2] != 1)
+        or any(factors % 1)
+    ):
         raise Unsupported("makes no whole number of values of one", "scales")
     usual = "asymmetric" if old else "half_pixel"
-    mode, place_of = step.attribute("mode", "nearest"), step.attribute("coordinate_transformation_mode", usual)
+    mode, place_of = (
+        step.attribute("mode", "nearest"),
+        step.attribute("coordinate_transformation_mode", usual),
+    )
     view = step.builder.channels_last(view)
     more: dict[str, Any] = {}
     if mode == "nearest":
         rounded = step.attribute("nearest_mode", "floor" if old else "round_prefer_floor")
         plain = (place_of, rounded) in (
-            ("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("pytorch_half_pixel", "round_prefer_floor"),
-        )  # fmt: skip
+            ("asymmetric", "floor"),
+            ("half_pixel", "round_prefer_floor"),
+            ("pytorch_half_pixel", "round_prefer_floor"),
+        )
         if not plain:
             raise Unsupported(f"takes the nearest value by {place_of}, {rounded}", "nearest_mode")
     elif mode == "linear" and rank == 2 and place_of in ("half_pixel", "pytorch_half_pixel"):
@@ -248,7 +307,11 @@ WINDOWS: dict[str, Handler] = {
 }
 
 _CROPS = {1: Crop1d, 2: Crop2d, 3: Crop3d}
-_TRANSPOSES = {1: convolutions.Conv1dTranspose, 2: convolutions.Conv2dTranspose, 3: convolutions.Conv3dTranspose}
+_TRANSPOSES = {
+    1: convolutions.Conv1dTranspose,
+    2: convolutions.Conv2dTranspose,
+    3: convolutions.Conv3dTranspose,
+}
 _DEPTHWISE = {1: convolutions.DepthwiseConv1d, 2: convolutions.DepthwiseConv2d}
 _CONVS = {1: convolutions.Conv1d, 2: convolutions.Conv2d, 3: convolutions.Conv3d}
 
@@ -267,7 +330,13 @@ def _conv(step: Step) -> View:
     biased = step.has(2)
     weights = {"bias": step.constant(2, "B")} if biased else {}
     given: dict[str, Any] = {"use_bias": biased, "name": step.name(1), "dilation_rate": dilations}
-    if groups == into and kernel.shape[1] == 1 and groups > 1 and rank in _DEPTHWISE and out % groups == 0:
+    if (
+        groups == into
+        and kernel.shape[1] == 1
+        and groups > 1
+        and rank in _DEPTHWISE
+        and out % groups == 0
+    ):
         # The kernels of each channel are adjacent: (channel x multiplier, 1, window).
         apart = kernel[:, 0].reshape(groups, out // groups, *size)
         weights["kernel"] = apart.transpose(*range(2, rank + 2), 0, 1)
@@ -296,13 +365,22 @@ def _conv_transpose(step: Step) -> View:
     if biased:
         weights["bias"] = step.constant(2, "B")
     layer = _TRANSPOSES[rank](
-        view.tensor, kernel.shape[1], size, strides, "valid", extra, dilation_rate=dilations, use_bias=biased,
+        view.tensor,
+        kernel.shape[1],
+        size,
+        strides,
+        "valid",
+        extra,
+        dilation_rate=dilations,
+        use_bias=biased,
         name=step.name(1),
-    )  # fmt: skip
+    )
     view = step.builder.put(view, layer, weights)
     crop = tuple(zip(said[:rank], said[rank:], strict=True))
     if any(map(any, crop)):
-        view = step.builder.put(view, _CROPS[rank](view.tensor, crop, name=step.builder.name("crop")))
+        view = step.builder.put(
+            view, _CROPS[rank](view.tensor, crop, name=step.builder.name("crop"))
+        )
     return view
 
 

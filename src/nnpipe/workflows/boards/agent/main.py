@@ -47,10 +47,15 @@ def facts(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Return what the board is, as far as it matters for packages and services."""
     name, version = platform.libc_ver()
     return {
-        "machine": platform.machine(), "system": platform.system(), "python": list(sys.version_info[:3]),
-        "executable": sys.executable, "libc": [name, version], "service": service.kind_here(),
-        "free": shutil.disk_usage(Path.home()).free, "targets": [path.name for path in _targets()],
-    }  # fmt: skip
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": list(sys.version_info[:3]),
+        "executable": sys.executable,
+        "libc": [name, version],
+        "service": service.kind_here(),
+        "free": shutil.disk_usage(Path.home()).free,
+        "targets": [path.name for path in _targets()],
+    }
 
 
 def install(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
@@ -99,11 +104,17 @@ def uninstall(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
 
 def status(asked: Mapping[str, Any], stream: IO[bytes]) -> dict[str, Any]:
     """Return the state of all servers, or of one."""
-    return {"targets": [_state(path) for path in ([_folder(asked)] if asked.get("name") else _targets())]}
+    return {
+        "targets": [
+            _state(path) for path in ([_folder(asked)] if asked.get("name") else _targets())
+        ]
+    }
 
 
 def _unpack(stream: IO[bytes], folder: Path, sha256: str) -> None:
-    """Unpack an archive; what is cut short may look like a whole one, so that its hash is compared."""
+    """Unpack an archive; what is cut short may look like a whole one, so that its hash is
+    compared.
+    """
     archive = folder.with_name(folder.name + ".tar.gz")
     found = hashlib.sha256()
     try:
@@ -133,11 +144,15 @@ def _start(folder: Path, seconds: float) -> dict[str, Any]:
     service.start(folder, settings["service"], command, {"PYTHONPATH": packages})
     limit = time.monotonic() + seconds
     while SERVED not in (told := _log(folder, begin)):
-        if service.alive(folder, settings["service"]) is None and SERVED not in (told := _log(folder, begin)):
+        if service.alive(folder, settings["service"]) is None and SERVED not in (
+            told := _log(folder, begin)
+        ):
             service.stop(folder, settings["service"], forget=True)
             raise RequestRefused(f"the server ended at once: {_last(told) or f'{log} is empty'}")
         if time.monotonic() > limit:
-            raise RequestRefused(f"the server has not said within {seconds:g} s that it is ready; look at {log}")
+            raise RequestRefused(
+                f"the server has not said within {seconds:g} s that it is ready; look at {log}"
+            )
         time.sleep(_PAUSE)
     return {"targets": [_state(folder)], "lingers": service.outlives_logout(settings["service"])}
 
@@ -145,8 +160,16 @@ def _start(folder: Path, seconds: float) -> dict[str, Any]:
 def _state(folder: Path) -> dict[str, Any]:
     settings = _settings(folder)
     pid = service.alive(folder, settings["service"])
-    told = {name: settings.get(name) for name in ("runtime", "address", "service", "nnpipe", "since")}
-    return {"name": folder.name, "pid": pid, "folder": str(folder), "last": _last(_log(folder, 0)), **told}
+    told = {
+        name: settings.get(name) for name in ("runtime", "address", "service", "nnpipe", "since")
+    }
+    return {
+        "name": folder.name,
+        "pid": pid,
+        "folder": str(folder),
+        "last": _last(_log(folder, 0)),
+        **told,
+    }
 
 
 def _root() -> Path:
@@ -162,7 +185,8 @@ def _folder(asked: Mapping[str, Any]) -> Path:
     if not (folder / SETTINGS).is_file():
         there = ", ".join(path.name for path in _targets())
         raise RequestRefused(
-            f"no target is called {asked['name']!r} there; {f'there are {there}' if there else 'it has none'}"
+            f"no target is called {asked['name']!r} there; "
+            f"{f'there are {there}' if there else 'it has none'}"
         )
     return folder
 
@@ -176,13 +200,17 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 def _write_secret(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as handle:
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
+    ) as handle:
         handle.write(text)
 
 
 def _log(folder: Path, begin: int) -> str:
     size = (folder / service.LOG).stat().st_size if (folder / service.LOG).exists() else 0
-    return files.piece(folder, service.LOG, max(begin, size - (1 << 16)), 1 << 16)[0].decode("utf-8", "replace")
+    return files.piece(folder, service.LOG, max(begin, size - (1 << 16)), 1 << 16)[0].decode(
+        "utf-8", "replace"
+    )
 
 
 def _last(told: str) -> str:
@@ -190,12 +218,19 @@ def _last(told: str) -> str:
 
 
 _ACTIONS: dict[str, Callable[[Mapping[str, Any], IO[bytes]], dict[str, Any]]] = {
-    "facts": facts, "install": install, "start": start, "stop": stop, "uninstall": uninstall, "status": status,
-}  # fmt: skip
+    "facts": facts,
+    "install": install,
+    "start": start,
+    "stop": stop,
+    "uninstall": uninstall,
+    "status": status,
+}
 
 
 def main() -> None:
-    """Answer the request that the rest of standard input holds, after its length in the first line."""
+    """Answer the request that the rest of standard input holds, after its length in the first
+    line.
+    """
     stream = sys.stdin.buffer
     asked = json.loads(stream.read(int(stream.readline())))
     told = answer(asked, stream)

@@ -1,4 +1,6 @@
-"""Start and stop a server on this machine: as a service of the user's systemd, or as a plain process."""
+"""Start and stop a server on this machine: as a service of the user's systemd, or as a plain
+process.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ WantedBy=default.target
 
 
 def kind_here() -> str:
-    """Return how servers are started here: ``systemd`` if it answers this user, or else ``process``."""
+    """Return how servers are started here: ``systemd`` if it answers this user, or else
+    ``process``.
+    """
     return SYSTEMD if _systemctl("show-environment").returncode == 0 else PROCESS
 
 
@@ -62,16 +66,23 @@ def start(folder: Path, kind: str, command: Sequence[str], environment: Mapping[
         return
     with open(folder / LOG, "ab") as log:
         process = subprocess.Popen(
-            command, cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
             start_new_session=True,
-        )  # fmt: skip
+        )
     found = identity(process.pid)
     process.returncode = 0  # it continues without this process
     files.write(folder, PID, {} if found is None else found.to_json())
 
 
 def stop(folder: Path, kind: str, *, forget: bool) -> None:
-    """Stop a server and all its processes; with ``forget``, it is not started again with the machine either."""
+    """Stop a server and all its processes; with ``forget``, it is not started again with the
+    machine either.
+    """
     if kind == SYSTEMD:
         _systemctl("disable" if forget else "stop", *(("--now",) if forget else ()), _unit(folder))
         if forget:
@@ -94,7 +105,9 @@ def stop(folder: Path, kind: str, *, forget: bool) -> None:
 def alive(folder: Path, kind: str) -> int | None:
     """Return the process ID of a server, or None if it does not run."""
     if kind == SYSTEMD:
-        shown = _systemctl("show", _unit(folder), "--property=ActiveState,MainPID").stdout.decode("utf-8", "replace")
+        shown = _systemctl("show", _unit(folder), "--property=ActiveState,MainPID").stdout.decode(
+            "utf-8", "replace"
+        )
         found = dict(line.partition("=")[::2] for line in shown.splitlines())
         runs = found.get("ActiveState") in ("active", "activating", "reloading")
         return int(found.get("MainPID") or 0) if runs else None
@@ -103,19 +116,28 @@ def alive(folder: Path, kind: str) -> int | None:
 
 
 def outlives_logout(kind: str) -> bool:
-    """Return whether servers go on when the user has logged out, and let them do so if this user may."""
+    """Return whether servers go on when the user has logged out, and let them do so if this user
+    may.
+    """
     if kind != SYSTEMD or shutil.which("loginctl") is None:
         return kind != SYSTEMD
-    return subprocess.run(["loginctl", "enable-linger"], capture_output=True, timeout=60).returncode == 0
+    return (
+        subprocess.run(["loginctl", "enable-linger"], capture_output=True, timeout=60).returncode
+        == 0
+    )
 
 
 def unit_file(folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the service as systemd reads it."""
     return _UNIT.format(
-        name=_specifiers(folder.name), folder=_specifiers(str(folder)), log=_specifiers(str(folder / LOG)),
-        environment="\n".join(f"Environment={_quoted(f'{name}={value}')}" for name, value in environment.items()),
+        name=_specifiers(folder.name),
+        folder=_specifiers(str(folder)),
+        log=_specifiers(str(folder / LOG)),
+        environment="\n".join(
+            f"Environment={_quoted(f'{name}={value}')}" for name, value in environment.items()
+        ),
         command=" ".join(_quoted(word).replace("$", "$$") for word in command),
-    )  # fmt: skip
+    )
 
 
 def _unit(folder: Path) -> str:
@@ -138,7 +160,11 @@ def _process(folder: Path) -> ProcessIdentity | None:
 def _systemctl(*words: str) -> subprocess.CompletedProcess[bytes]:
     """Call the user's systemd, also from a session without a bus of its own."""
     runtime = Path(f"/run/user/{os.getuid()}")
-    more = {} if "XDG_RUNTIME_DIR" in os.environ or not runtime.is_dir() else {"XDG_RUNTIME_DIR": str(runtime)}
+    more = (
+        {}
+        if "XDG_RUNTIME_DIR" in os.environ or not runtime.is_dir()
+        else {"XDG_RUNTIME_DIR": str(runtime)}
+    )
     command = ["systemctl", "--user", *words]
     try:
         return subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, **more})

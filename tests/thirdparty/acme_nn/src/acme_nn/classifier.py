@@ -38,8 +38,12 @@ class AcmeClassifier(ModelWrapper):
     exports: ClassVar[tuple[str, ...]] = ("acme-npz",)
 
     # The data set decides on these two; their options keep clear of what data sets call theirs.
-    num_features: int = argument(2, help="length of the input vector", minimum=1, flag="--model-features")
-    num_classes: int = argument(2, help="how many classes to tell apart", minimum=2, flag="--model-classes")
+    num_features: int = argument(
+        2, help="length of the input vector", minimum=1, flag="--model-features"
+    )
+    num_classes: int = argument(
+        2, help="how many classes to tell apart", minimum=2, flag="--model-classes"
+    )
     width: int = argument(32, help="units of the hidden layer", minimum=1)
 
     @property
@@ -83,7 +87,10 @@ class AcmeClassifier(ModelWrapper):
         """Take the number of features and classes from the data set."""
         shape = spec.inputs[0].shape[1:]
         if spec.task != "classification" or len(spec.inputs) != 1 or None in shape:
-            raise ConfigError(f"{type(self).__name__} tells classes of one tensor of fixed size apart, this is {spec}")
+            raise ConfigError(
+                f"{type(self).__name__} tells classes of one tensor of fixed size apart, this is "
+                f"{spec}"
+            )
         features = math.prod(length for length in shape if length is not None)
         return dataclasses.replace(self, num_features=features, num_classes=len(spec.class_names))
 
@@ -93,30 +100,44 @@ class AcmeClassifier(ModelWrapper):
         return {"features": samples.reshape(len(samples), -1).astype(np.float32)}
 
     def train(
-        self, live: LiveModel, dataset: Dataset, options: TrainingOptions, progress: Progress = silent
+        self,
+        live: LiveModel,
+        dataset: Dataset,
+        options: TrainingOptions,
+        progress: Progress = silent,
     ) -> TrainingHistory:
         """Fit the weights from scratch by Adam."""
         dataset.prepare()
         network, rng = live.native, np.random.default_rng(options.seed)
-        network.parameters = Network(self.num_features, self.width, self.num_classes, options.seed).parameters
+        network.parameters = Network(
+            self.num_features, self.width, self.num_classes, options.seed
+        ).parameters
         optimiser, size = Adam(options.learning_rate), options.batch_size
         training, held_back = dataset.split("train"), dataset.split("validation")
         epochs = []
         with curves(options.logdir) as write:
             for epoch in range(1, options.num_epochs + 1):
                 batches = self._batches(dataset, rng.permutation(training), size)
-                steps = progress(batches, f"epoch {epoch}/{options.num_epochs}", math.ceil(len(training) / size))
-                loss, accuracy = _mean((*network.step(x, labels, optimiser), len(x)) for x, labels in steps)
+                steps = progress(
+                    batches, f"epoch {epoch}/{options.num_epochs}", math.ceil(len(training) / size)
+                )
+                loss, accuracy = _mean(
+                    (*network.step(x, labels, optimiser), len(x)) for x, labels in steps
+                )
                 figures = {"loss": loss, "accuracy": accuracy}
                 if len(held_back):
                     batches = self._batches(dataset, held_back, size)
-                    loss, accuracy = _mean((*network.loss(x, labels), len(x)) for x, labels in batches)
+                    loss, accuracy = _mean(
+                        (*network.loss(x, labels), len(x)) for x, labels in batches
+                    )
                     figures |= {"validation_loss": loss, "validation_accuracy": accuracy}
                 write(epoch, figures)
                 epochs.append(figures)
         return TrainingHistory(tuple(epochs))
 
-    def get_weights(self, live: LiveModel, keys: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+    def get_weights(
+        self, live: LiveModel, keys: Iterable[str] | None = None
+    ) -> dict[str, np.ndarray]:
         """Copy the weights."""
         chosen = list(live.native.parameters if keys is None else keys)
         _check_names(live, chosen)
@@ -129,7 +150,9 @@ class AcmeClassifier(ModelWrapper):
             if array.shape != live.native.parameters[name].shape:
                 have = live.native.parameters[name].shape
                 raise SpecMismatch(f"the weight {name!r} has the shape {have}, not {array.shape}")
-        live.native.parameters |= {name: np.array(array, np.float32) for name, array in weights.items()}
+        live.native.parameters |= {
+            name: np.array(array, np.float32) for name, array in weights.items()
+        }
 
     def run_training(
         self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
@@ -138,7 +161,8 @@ class AcmeClassifier(ModelWrapper):
         optimiser = Adam(learning_rate=0.01)
         given = self._random_samples() if samples is None else samples
         return [
-            live.native.step(inputs["features"], truth["label"], optimiser) for inputs, truth in islice(given, n_steps)
+            live.native.step(inputs["features"], truth["label"], optimiser)
+            for inputs, truth in islice(given, n_steps)
         ]
 
     def run_inference(
@@ -149,7 +173,9 @@ class AcmeClassifier(ModelWrapper):
         with live.session() as session:
             return [session.infer(inputs) for inputs, _ in islice(given, n_steps)]
 
-    def _batches(self, dataset: Dataset, indices: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _batches(
+        self, dataset: Dataset, indices: np.ndarray, size: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for inputs, truth in dataset.batches(indices, size):
             yield self.preprocess(inputs)["features"], truth["label"]
 
@@ -163,7 +189,9 @@ class AcmeClassifier(ModelWrapper):
 def _check_names(live: LiveModel, names: Iterable[str]) -> None:
     for name in names:
         if name not in live.native.parameters:
-            raise ConfigError(f"there is no weight {name!r}; there are {', '.join(live.native.parameters)}")
+            raise ConfigError(
+                f"there is no weight {name!r}; there are {', '.join(live.native.parameters)}"
+            )
 
 
 def _mean(figures: Iterable[tuple[float, float, int]]) -> tuple[float, float]:

@@ -1,4 +1,6 @@
-"""The library's file formats: arrays by name in an uncompressed zip archive (``.npz``), without pickle."""
+"""The library's file formats: arrays by name in an uncompressed zip archive (``.npz``), without
+pickle.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise ArtifactError(f"{path}: no such model file")
     try:
         with zipfile.ZipFile(path) as archive:
-            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in archive.infolist()}
+            return {
+                member.filename.removesuffix(".npy"): _array(archive, member)
+                for member in archive.infolist()
+            }
     except Exception as error:  # a damaged archive can fail in a dozen ways
-        raise ArtifactError(f"{path}: damaged, or no acme model ({' '.join(str(error).split())})") from None
+        raise ArtifactError(
+            f"{path}: damaged, or no acme model ({' '.join(str(error).split())})"
+        ) from None
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

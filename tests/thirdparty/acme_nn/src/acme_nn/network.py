@@ -15,9 +15,13 @@ class Network:
     def __init__(self, features: int, width: int, classes: int, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.parameters = {
-            "hidden.weight": (rng.standard_normal((features, width)) * np.sqrt(2 / features)).astype(np.float32),
+            "hidden.weight": (
+                rng.standard_normal((features, width)) * np.sqrt(2 / features)
+            ).astype(np.float32),
             "hidden.bias": rng.uniform(-1, 1, width).astype(np.float32),
-            "output.weight": (rng.standard_normal((width, classes)) / np.sqrt(width)).astype(np.float32),
+            "output.weight": (rng.standard_normal((width, classes)) / np.sqrt(width)).astype(
+                np.float32
+            ),
             "output.bias": np.zeros(classes, np.float32),
         }
 
@@ -30,7 +34,9 @@ class Network:
         loss, accuracy, _ = _judge(self.scores(features), labels)
         return loss, accuracy
 
-    def step(self, features: np.ndarray, labels: np.ndarray, optimiser: Adam) -> tuple[float, float]:
+    def step(
+        self, features: np.ndarray, labels: np.ndarray, optimiser: Adam
+    ) -> tuple[float, float]:
         """Take one training step; gives loss and accuracy from before it."""
         weight = self.parameters["output.weight"]
         hidden, scores = forward(self.parameters, features)
@@ -49,11 +55,15 @@ class Adam:
         self._moments: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self._steps = 0
 
-    def update(self, parameters: dict[str, np.ndarray], gradients: Mapping[str, np.ndarray]) -> None:
+    def update(
+        self, parameters: dict[str, np.ndarray], gradients: Mapping[str, np.ndarray]
+    ) -> None:
         """Replace the parameters by better ones."""
         self._steps += 1
         for name, gradient in gradients.items():
-            first, second = self._moments.get(name, (np.zeros_like(gradient), np.zeros_like(gradient)))
+            first, second = self._moments.get(
+                name, (np.zeros_like(gradient), np.zeros_like(gradient))
+            )
             first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
             self._moments[name] = first, second
             corrected = first / (1 - 0.9**self._steps), second / (1 - 0.999**self._steps)
@@ -61,16 +71,22 @@ class Adam:
             parameters[name] = (parameters[name] - change).astype(np.float32)
 
 
-def forward(parameters: Mapping[str, np.ndarray], features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def forward(
+    parameters: Mapping[str, np.ndarray], features: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the hidden values ``(n, width)`` and the scores ``(n, classes)``."""
     hidden = np.maximum(features @ parameters["hidden.weight"] + parameters["hidden.bias"], 0)
     return hidden, hidden @ parameters["output.weight"] + parameters["output.bias"]
 
 
 def check_layers(parameters: Mapping[str, np.ndarray]) -> tuple[int, int]:
-    """Return the numbers of features and classes; raise ``ValueError`` unless the arrays make up a network."""
+    """Return the numbers of features and classes; raise ``ValueError`` unless the arrays make up
+    a network.
+    """
     if set(parameters) != set(NAMES):
-        raise ValueError(f"expected the arrays {', '.join(NAMES)}, found {', '.join(parameters) or 'none'}")
+        raise ValueError(
+            f"expected the arrays {', '.join(NAMES)}, found {', '.join(parameters) or 'none'}"
+        )
     shapes = [parameters[name].shape for name in NAMES]
     if [len(shape) for shape in shapes] != [2, 1, 2, 1]:
         raise ValueError(f"arrays of the shapes {shapes} are no layers")
@@ -87,4 +103,8 @@ def _judge(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float, np.nda
     loss = -np.mean(np.log(np.maximum(likelihood[rows, labels], 1e-12)))
     slope = likelihood.copy()
     slope[rows, labels] -= 1
-    return float(loss), float(np.mean(scores.argmax(1) == labels)), (slope / len(labels)).astype(np.float32)
+    return (
+        float(loss),
+        float(np.mean(scores.argmax(1) == labels)),
+        (slope / len(labels)).astype(np.float32),
+    )

@@ -24,7 +24,9 @@ class AcmePacker(ModelCompiler):
     suffix: ClassVar[str] = ".acme"
 
     target: Literal["int8", "float16"] = argument("int8", help="how to store the weights")
-    inference_input_type: Literal["float32", "int8"] = argument("float32", help="what the packed network takes")
+    inference_input_type: Literal["float32", "int8"] = argument(
+        "float32", help="what the packed network takes"
+    )
 
     def needs_calibration(self) -> bool:
         """Return whether inputs are quantised, for which their range must be known."""
@@ -40,8 +42,13 @@ class AcmePacker(ModelCompiler):
             if self.target == "float16":
                 packed[name] = array.astype(np.float16)
             elif array.ndim == 2:
-                scale, zero = quantization_parameters(array.min(0), array.max(0), "int8", symmetric=True)
-                packed |= {name: quantize_linear(array, scale, zero, "int8", axis=1), name + ".scale": scale}
+                scale, zero = quantization_parameters(
+                    array.min(0), array.max(0), "int8", symmetric=True
+                )
+                packed |= {
+                    name: quantize_linear(array, scale, zero, "int8", axis=1),
+                    name + ".scale": scale,
+                }
             else:
                 packed[name] = array
         (spec,) = artifact.io.inputs
@@ -54,4 +61,6 @@ class AcmePacker(ModelCompiler):
         write_arrays(path, packed)
         io = IOSpec((spec,), artifact.io.outputs)
         made_by = (("acme-nn", __version__),)
-        return Artifact.of(path, self.produces, io, frameworks=made_by, producer=self.describe(), parent=artifact)
+        return Artifact.of(
+            path, self.produces, io, frameworks=made_by, producer=self.describe(), parent=artifact
+        )

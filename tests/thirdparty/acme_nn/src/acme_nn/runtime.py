@@ -31,12 +31,18 @@ class AcmeRuntime(Runtime):
         except (ValueError, TypeError) as error:
             raise ArtifactError(f"{artifact.path}: no acme model: {error}") from None
         if io != artifact.io:
-            raise ArtifactError(f"{artifact.path}: holds another model than the description beside it says")
-        return AcmeSession(io, {name: array.astype(self.precision) for name, array in parameters.items()})
+            raise ArtifactError(
+                f"{artifact.path}: holds another model than the description beside it says"
+            )
+        return AcmeSession(
+            io, {name: array.astype(self.precision) for name, array in parameters.items()}
+        )
 
 
 def _unpacked(arrays: dict[str, np.ndarray]) -> tuple[IOSpec, dict[str, np.ndarray]]:
-    """Return what a file takes and gives, and its weights as real numbers; ``ValueError`` where it holds neither."""
+    """Return what a file takes and gives, and its weights as real numbers; ``ValueError`` where
+    it holds neither.
+    """
     rest = dict(arrays)
     scale, zero = rest.pop("input.scale", None), rest.pop("input.zero_point", None)
     for name in [name for name in rest if name + ".scale" in rest]:

@@ -16,7 +16,9 @@ class SpiralsDataset(InMemoryDataset):
 
     num_samples: int = argument(600, help="how many points to make", minimum=10)
     turns: float = argument(1.0, help="how often each spiral goes round", minimum=0.1)
-    noise: float = argument(0.05, help="standard deviation of the points around their spiral", minimum=0.0)
+    noise: float = argument(
+        0.05, help="standard deviation of the points around their spiral", minimum=0.0
+    )
     data_seed: int = argument(0, help="seed that the points are drawn from", minimum=0)
 
     def load(self) -> Samples:
@@ -27,7 +29,9 @@ class SpiralsDataset(InMemoryDataset):
         angle = 2 * np.pi * self.turns * radius + np.pi * labels
         points = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
         points += self.noise * rng.standard_normal(points.shape)
-        return Samples({"point": points.astype(np.float32)}, {"label": labels}, ("inner start", "outer start"))
+        return Samples(
+            {"point": points.astype(np.float32)}, {"label": labels}, ("inner start", "outer start")
+        )
 
     def origin(self) -> Mapping[str, Any]:
         """Say that nothing of this is real."""

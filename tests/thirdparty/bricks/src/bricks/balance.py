@@ -10,7 +10,8 @@ from nnpipe.training.callbacks.callback import write_table
 
 
 class Balance(WritingCallback):
-    """Count how often each class is seen, and write the counts to ``tables/balance.json`` after each epoch.
+    """Count how often each class is seen, and write the counts to ``tables/balance.json`` after
+    each epoch.
 
     Parameters
     ----------

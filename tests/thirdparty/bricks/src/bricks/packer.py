@@ -23,7 +23,12 @@ class BricksPacker(WritingCompiler):
     suffix: ClassVar[str] = ".bricks"
     packages: ClassVar[tuple[str, ...]] = ("numpy",)
 
-    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+    def _write(
+        self, artifact: Artifact, destination: Path, calibration: Calibration | None
+    ) -> IOSpec:
         weights = np.array(json.loads(artifact.path.read_text("utf-8"))["weights"], "<f4")
-        write_sealed(destination, SealedFile(weights.tobytes(), self.produces, artifact.io, {"shape": weights.shape}))
+        write_sealed(
+            destination,
+            SealedFile(weights.tobytes(), self.produces, artifact.io, {"shape": weights.shape}),
+        )
         return artifact.io

@@ -12,7 +12,9 @@ class RingsDataset(InMemoryDataset):
     """Points on two rings around the same centre; tell the inner ring from the outer one."""
 
     num_samples: int = argument(200, help="how many points to make", minimum=10)
-    noise: float = argument(0.1, help="standard deviation of a point's distance from its ring", minimum=0.0)
+    noise: float = argument(
+        0.1, help="standard deviation of a point's distance from its ring", minimum=0.0
+    )
 
     def load(self) -> Samples:
         """Draw the points, float32 ``(n, 2)``, and their class, int64 ``(n,)``."""

@@ -27,6 +27,8 @@ static void bricks_swish(const float *in, float *out, int32_t count, float steep
         op.expect(len(op.operator.custom_options) == 4, "its options are no steepness")
         steepness = float(np.frombuffer(op.operator.custom_options, "<f4")[0])
         if op.types() == ("float32", "float32"):
-            return CStep(f"bricks_swish({{in0}}, {{out0}}, {op.output().count}, {text_of(steepness)});")
+            return CStep(
+                f"bricks_swish({{in0}}, {{out0}}, {op.output().count}, {text_of(steepness)});"
+            )
         op.expect(op.types() == ("int8", "int8"), f"no kernel for {', '.join(op.types())}")
         return looked_up(op, lambda x: x / (1 + math.exp(min(-steepness * x, 700.0))))

@@ -30,19 +30,36 @@ class Counting(Task):
     @property
     def metrics(self) -> tuple[QualityMetric, ...]:
         """The mean error, and the share of counts that are nearly right."""
-        error, near = "mean distance from the true count", "share of the pictures whose count is off by at most one"
+        error, near = (
+            "mean distance from the true count",
+            "share of the pictures whose count is off by at most one",
+        )
         return (
-            QualityMetric("count_error", "Count error", "Error of the count", error, "ratio", True, values=_error),
-            QualityMetric("within_one", "Within one", "Counts within one", near, "share", False, values=_near),
+            QualityMetric(
+                "count_error",
+                "Count error",
+                "Error of the count",
+                error,
+                "ratio",
+                True,
+                values=_error,
+            ),
+            QualityMetric(
+                "within_one", "Within one", "Counts within one", near, "share", False, values=_near
+            ),
         )
 
     def _judge(self, predictions: Batch, truth: Batch, spec: DatasetSpec) -> Evaluation:
         """Round the predicted counts."""
         predicted = only(predictions, "count")
         if predicted.size != truth["count"].size:
-            raise SpecMismatch(f"one count is wanted for each picture, not the shape {predicted.shape}")
+            raise SpecMismatch(
+                f"one count is wanted for each picture, not the shape {predicted.shape}"
+            )
         counted = np.rint(predicted).astype(np.int64).reshape(-1)
-        return Evaluation(self.name, {"count": truth["count"].reshape(-1).astype(np.int64), "counted": counted})
+        return Evaluation(
+            self.name, {"count": truth["count"].reshape(-1).astype(np.int64), "counted": counted}
+        )
 
     def perfect(self, truth: Batch, spec: DatasetSpec) -> Batch:
         """Return the true counts."""

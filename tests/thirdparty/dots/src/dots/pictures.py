@@ -23,16 +23,22 @@ class DotsDataset(InMemoryDataset):
     @property
     def spec(self) -> DatasetSpec:
         """Grey pictures and the number of dots."""
-        return DatasetSpec(Counting.name, (TensorSpec("image", (None, 8, 8, 1), "float32"),), (_COUNT,))
+        return DatasetSpec(
+            Counting.name, (TensorSpec("image", (None, 8, 8, 1), "float32"),), (_COUNT,)
+        )
 
     def load(self) -> Samples:
-        """Draw the pictures, float32 ``(n, 8, 8, 1)``, and the numbers of dots, float32 ``(n, 1)``."""
+        """Draw the pictures, float32 ``(n, 8, 8, 1)``, and the numbers of dots, float32 ``(n,
+        1)``.
+        """
         rng = np.random.default_rng(0)
         counts = rng.integers(0, 9, self.num_samples)
         places = rng.permuted(np.tile(np.arange(64), (self.num_samples, 1)), axis=1)
         brightness = (places < counts[:, None]) * rng.uniform(0.7, 1.3, places.shape)
         images = brightness.reshape(-1, 8, 8, 1) + rng.normal(0, 0.05, (self.num_samples, 8, 8, 1))
-        return Samples({"image": images.astype(np.float32)}, {"count": counts[:, None].astype(np.float32)})
+        return Samples(
+            {"image": images.astype(np.float32)}, {"count": counts[:, None].astype(np.float32)}
+        )
 
 
 class CountsDataset(InMemoryDataset):
@@ -46,7 +52,9 @@ class CountsDataset(InMemoryDataset):
     def load(self) -> Samples:
         """Read the pairs; all of them are for testing."""
         try:
-            pairs = np.array(json.loads(self.dataset_root.read_text("utf-8")), np.float32).reshape(-1, 2)
+            pairs = np.array(json.loads(self.dataset_root.read_text("utf-8")), np.float32).reshape(
+                -1, 2
+            )
         except (OSError, ValueError, TypeError) as error:
             raise DatasetError(f"{self.dataset_root}: no list of pairs: {error}") from None
         official = np.full(len(pairs), 2)

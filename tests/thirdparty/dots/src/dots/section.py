@@ -23,6 +23,10 @@ class CountingSection(TaskSection):
             if candidate.quality is not None and candidate.quality.task.name == self.task:
                 arrays = candidate.quality.evaluation.arrays
                 count, right = arrays["count"], arrays["count"] == arrays["counted"]
-                rows = tuple((str(n), f"{right[count == n].mean():.0%}") for n in sorted(set(count.tolist())))
-                tables.append(Table(("Dots", "Right"), rows, caption=f"Right counts of {candidate.name}"))
+                rows = tuple(
+                    (str(n), f"{right[count == n].mean():.0%}") for n in sorted(set(count.tolist()))
+                )
+                tables.append(
+                    Table(("Dots", "Right"), rows, caption=f"Right counts of {candidate.name}")
+                )
         return Section("Counted dots", (*plain.blocks, *tables))
