@@ -14,7 +14,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
@@ -139,6 +139,7 @@ def test_html_of_a_text_has_no_element_and_leaves_no_attribute(text: str) -> Non
 
 
 @given(TEXTS, TEXTS)
+@example("name", "\t0")
 def test_no_cell_of_a_csv_file_is_a_formula(name: str, text: str) -> None:
     rows = list(
         csv.reader(io.StringIO(csv_text([name, "n"], [{name: text, "n": -1.5}]), newline=""))

@@ -80,7 +80,8 @@ def csv_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = harmless(value)
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _is_number(text) else text
+    plain_number = _is_number(text) and text.isprintable()  # "\t0" is a number, too
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not plain_number else text
 
 
 def csv_text(
